@@ -114,9 +114,9 @@ def make_node(name: str, number: int, seq: int, *, is_jumping: bool = False) -> 
 
 def view(devices: int, seconds: float, report: Path, *, is_jumping: bool) -> None:
     """Show made nodes on this terminal, and write what that cost."""
+    from vramscope.tui.app import VramscopeApp
     from vramscope.tui.fleet.screen import FleetScreen
     from vramscope.tui.live.process_signals import SignalPolicy
-    from vramscope.tui.nodes_app import NodesApp
     from vramscope.tui.terminal.abilities import TerminalAbilities
 
     feed, frames = MadeNodes(devices, is_jumping=is_jumping), [0]
@@ -127,7 +127,7 @@ def view(devices: int, seconds: float, report: Path, *, is_jumping: bool) -> Non
         take_news(screen)
 
     FleetScreen.take_news = count  # type: ignore[method-assign,assignment]
-    app = NodesApp(
+    app = VramscopeApp(
         feed,
         settings=Settings(),
         abilities=TerminalAbilities(),

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from vramscope.cli.modules import read_profiled
 from vramscope.engine.clock import SystemClock
-from vramscope.engine.settings import Settings
 from vramscope.memory.module_profiler import SimpleMemoryProfiler
-from vramscope.tui.modules.app import BreakdownApp
 from vramscope.tui.modules.profiled import Profiled
+from vramscope.tui.modules.screen import view_breakdown
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (120, 32)
@@ -20,15 +20,10 @@ async def draw_breakdown(pictures: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         profile_encoder(Path(folder))
         (found,) = read_profiled([Path(folder)])
-    app = BreakdownApp(
-        lambda: [Profiled("rank0_dp0_tp0", found.memory)],
-        settings=Settings(),
-        abilities=TerminalAbilities(),
-        clock=SystemClock(),
-        driver_class=None,
-    )
+    view = view_breakdown(lambda: [Profiled("rank0_dp0_tp0", found.memory)])
+    app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
     async with app.run_test(size=SIZE) as pilot:
-        while app.view.profile is None:
+        while view.screen.profile is None:
             await pilot.pause(0.05)
         await pilot.press("down", "end", "down", "down")
         await pilot.pause()

@@ -9,12 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from textual.pilot import Pilot
-
 from vramscope.cli.comparing import compare_files
 from vramscope.engine.clock import SystemClock
-from vramscope.engine.settings import Settings
-from vramscope.tui.diff.app import DifferenceApp
+from vramscope.tui.diff.screen import view_difference
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 JOB = Path(__file__).resolve().parents[1] / "engine" / "workloads" / "leaking_gpt.py"
@@ -42,22 +40,13 @@ async def draw_difference(pictures: Path) -> Path:
         for run, sequences in RUNS.items():
             record(folder, run, sequences)
         a, b = (folder / run for run in RUNS)
-        app = DifferenceApp(
-            lambda tell: compare_files(a, b, tell),
-            settings=Settings(),
-            abilities=TerminalAbilities(),
-            clock=SystemClock(),
-            driver_class=None,
-        )
+        view = view_difference(lambda tell: compare_files(a, b, tell))
+        app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
         async with app.run_test(size=SIZE) as pilot:
-            await _wait(app, pilot)
+            while view.screen.comparison is None:
+                await pilot.pause(0.05)
+            await pilot.pause()
             picture = app.export_screenshot(title="vramscope (simulated device)")
     path = pictures / f"difference-{SIZE[0]}x{SIZE[1]}.svg"
     path.write_text(picture, encoding="utf-8")
     return path
-
-
-async def _wait(app: DifferenceApp, pilot: Pilot[None]) -> None:
-    while app.view.comparison is None:
-        await pilot.pause(0.05)
-    await pilot.pause()

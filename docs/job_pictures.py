@@ -21,8 +21,9 @@ from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.attach import HubFeed
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.inspect.app import read_inspected, view_file
 from vramscope.tui.live.process_signals import SignalPolicy
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "engine" / "workloads"
@@ -84,14 +85,8 @@ async def draw_device(feed: HubFeed, folder: Path) -> str:
 async def draw_record(folder: Path) -> str:
     """Return the picture of the first flight record of a folder."""
     record = min((folder / "flight").glob("*.gz"))
-    app = InspectApp(
-        record,
-        lambda: read_inspected(record),
-        settings=Settings(),
-        abilities=TerminalAbilities(),
-        clock=SystemClock(),
-        driver_class=None,
-    )
+    view = view_file(record, lambda: read_inspected(record))
+    app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
     async with app.run_test(size=SIZE) as pilot:
         await asyncio.sleep(3.0)
         await pilot.pause()

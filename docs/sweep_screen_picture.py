@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.sweep.trees import write_tree
 from vramscope.engine.clock import SystemClock
-from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import index_sweeps
-from vramscope.tui.sweep.app import SweepApp
+from vramscope.tui.screens.terminal_app import TerminalApp
+from vramscope.tui.sweep.index_screen import view_sweeps
 from vramscope.tui.sweep.screen import SweepScreen, SweepView
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
@@ -24,14 +24,8 @@ async def draw_sweep_screen(pictures: Path) -> Path:
     """
     with tempfile.TemporaryDirectory() as name:
         index = index_sweeps([write_tree(Path(name))], 80.0)
-    app = SweepApp(
-        lambda tell: index,
-        settings=Settings(),
-        abilities=TerminalAbilities(),
-        clock=SystemClock(),
-        begin=SweepView("485B_8192gpus_tplimit8"),
-        driver_class=None,
-    )
+    view = view_sweeps(lambda tell: index, [], begin=SweepView("485B_8192gpus_tplimit8"))
+    app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
     async with app.run_test(size=SIZE) as pilot:
         while not isinstance(app.screen, SweepScreen):
             await asyncio.sleep(_STEP_S)

@@ -1,4 +1,4 @@
-"""The application: what is composed, which keys there are, and where messages go."""
+"""The view of nodes: which screens there are, where messages go, and what is drawn of a feed."""
 
 import asyncio
 import threading
@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import msgspec
 from textual import on
+from textual.binding import Binding
 from textual.screen import Screen
 
 from ..analyzers.finding_words import name_kind
@@ -19,10 +20,12 @@ from ..engine.errors import VramscopeError
 from ..engine.history import History
 from ..engine.model import SEVERITIES, Finding, Severity
 from ..engine.settings import AlertSettings, Settings
-from ..engine.viewer.feed import Feed
+from ..engine.viewer.feed import Feed, SeveralNodesFeed
 from ..engine.viewer.snapshot import Snapshot
-from . import keys
+from .controls.advice import AdviceControl
+from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .draw.glyphs import Glyphs
+from .frame import keys
 from .frame.known_nodes import KnownNodes
 from .live.fullest_device import find_fullest
 from .live.node_screen import NodeScreen
@@ -30,40 +33,48 @@ from .live.process_rows import SortOrder
 from .live.process_signals import SignalPolicy
 from .live.recent_steps import RecentSteps
 from .live.screen import LiveScreen
-from .modules.overlay import BreakdownOverlayApp
-from .plan.planning_app import PlanningApp
 from .screens.snapshot_screen import SnapshotScreen
-from .sweep.sweeping_app import SweepingApp
+from .screens.terminal_app import TerminalApp
 from .terminal.abilities import TerminalAbilities
 from .terminal.driver import TerminalDriver
+from .widgets.time_bar import SpanLine
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
+    from ..engine.jobs.background import ViewerRecording
+    from ..engine.replay.feed import ReplayFeed
     from .alerts.screen import AlertsScreen
+    from .controls.fleet import FleetControl
+    from .controls.recording import RecordingControl
+    from .controls.replay import ReplayControl
     from .device.screen import DeviceScreen
+    from .fleet.nodes_screen import NodesScreen
+    from .fleet.screen import FleetScreen
 
 
 SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
 
-class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindings=False):
+class VramscopeApp(TerminalApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
+    What the feed can do decides on the keys: a replay is moved in time, several nodes are shown as a fleet,
+    and processes are advised where it passes that on.
+
     Args:
-        feed: Where snapshots come from.
+        feed: Where snapshots come from; a `ReplayFeed` where the policy says that it is a replay.
         settings: What the user set.
         abilities: What the terminal can show.
         clock: Where time is read.
         signal_policy: Whether processes may be signalled.
         save_settings: Writes settings, or None where they cannot be kept.
         export_folder: Where exports go; None for the current folder.
+        recording: Begins and ends recordings; None where none can be made.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
     """
-
-    BINDINGS = [*keys.VIEW]
 
     def __init__(
         self,
@@ -75,46 +86,114 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         signal_policy: SignalPolicy,
         save_settings: SaveSettings | None = None,
         export_folder: Path | None = None,
+        recording: "ViewerRecording | None" = None,
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
+        self.feed = feed
+        self.signal_policy = signal_policy
+        self.advice = AdviceControl(self)
+        self.fleet: FleetControl | None = None
+        self.recording: RecordingControl | None = None
+        self.replay: ReplayControl | None = None
         super().__init__(
-            abilities, theme=settings.theme, on_exit_asked=on_exit_asked, driver_class=driver_class
+            abilities,
+            own_keys=self._choose_controls(recording),
+            theme=settings.theme,
+            clock=clock,
+            export_folder=export_folder,
+            on_exit_asked=on_exit_asked,
+            driver_class=driver_class,
         )
-        self._signal_policy = signal_policy
-        self._feed = feed
+        self.sweeps = SweepTool(self)
+        self.plans = PlanTool(self)
+        self.breakdowns = BreakdownTool(self)
         self._settings = settings
-        self._clock = clock
         self._save_settings = save_settings
-        self._export_folder = export_folder
         self._mailbox = SnapshotMailbox()
-        self._newest = self._shown = Snapshot()
+        self.newest = Snapshot()
+        """The newest snapshot of the node that is shown."""
+        self.shown = self.newest
+        """What is drawn of it; while figures are frozen, an older one."""
         self._received: dict[str, Snapshot] = {}
-        self._known = KnownNodes()
+        self.known = KnownNodes()
         self._steps = RecentSteps()
-        self._device: DeviceScreen | None = None
+        self.device_screen: DeviceScreen | None = None
         self._alerts: AlertsScreen | None = None
         self._notices: dict[str, AlertNotices] = {}
         self._refused_number = 0
         self._skipped_at_start = 0
-        self._is_paused = False
+        self.is_paused = False
+
+    def _choose_controls(self, recording: "ViewerRecording | None") -> Sequence[Binding]:
+        """Make what this feed needs, and return the keys; that of replays loads what reads recordings."""
+        if self.signal_policy.is_replay:
+            from .controls.replay import ReplayControl
+
+            self.replay = ReplayControl(self, cast("ReplayFeed", self.feed))
+            return self.replay.keys
+        if recording is not None:
+            from .controls.recording import RecordingControl
+
+            self.recording = RecordingControl(self, recording)
+            return [*keys.VIEW, keys.RECORD, keys.ADVISE]
+        if isinstance(self.feed, SeveralNodesFeed):
+            from .controls.fleet import FleetControl
+
+            self.fleet = FleetControl(self, self.feed)
+            return [*keys.SHOW_FLEET, *keys.VIEW, *keys.NODES, keys.ADVISE]
+        return [*keys.VIEW, keys.ADVISE]
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
-        self.live = LiveScreen(self.glyphs, self._feed.history, self._clock, self._signal_policy)
+        self.live = LiveScreen(self.glyphs, self.feed.history, self.clock, self.signal_policy)
         return self.live
 
     def on_mount(self) -> None:
         """Apply the settings and start the feed."""
         self.live.processes.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
         self.live.devices.history_window_s = self._settings.history_window_s
-        self._loop_context = copy_context()
-        self._event_loop = asyncio.get_running_loop()
-        self._feed.start(self._receive)
+        self.loop_context = copy_context()
+        self.event_loop = asyncio.get_running_loop()
+        self.feed.start(self._receive)
 
     def on_unmount(self) -> None:
         """Stop the feed; it gives up within half a second whatever hangs."""
-        self._feed.stop()
+        self.feed.stop()
+
+    def _is_possible(self, action: str) -> bool:
+        """Return whether an action ever does something in this view, as far as is known by now."""
+        possible = {
+            "show_sweep": self.sweeps.is_offered,
+            "show_plan": self.plans.is_offered,
+            "show_breakdown": self.breakdowns.is_offered,
+            "advise": self.advice.is_offered,
+            "step_node": self.known.are_several,
+            "show_fleet": self.known.are_several,
+            "replay": self.replay is not None,
+            "go_to": self.replay is not None,
+        }
+        return possible.get(action, True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now.
+
+        While profiles are seen, keys that go from node to node go from profile to profile.
+        """
+        if not self._is_possible(action) or (action == "step_node" and self.breakdowns.is_seen):
+            return False
+        if self.replay is not None and not self.replay.allows(action, parameters):
+            return False
+        return super().check_action(action, parameters)
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette tell of a key: in a replay nothing is signalled."""
+        if not super().offers(binding):
+            return False
+        action = binding.action.split("(")[0]
+        if self.replay is not None and (action == "signal" or self.replay.is_for_lists(binding.action)):
+            return False
+        return self._is_possible(action.removeprefix("app."))
 
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
@@ -128,9 +207,15 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         elif self._mailbox.put(snapshot):
             # A message would pass through the queues of every widget that it makes repaint.
             with suppress(RuntimeError):  # the loop has ended
-                self._event_loop.call_soon_threadsafe(self._wake, context=self._loop_context)
+                self.event_loop.call_soon_threadsafe(self._wake, context=self.loop_context)
 
     def _wake(self) -> None:
+        if self.fleet is None:
+            self._draw_arrived()
+        else:
+            self.fleet.gather(self._draw_arrived)
+
+    def _draw_arrived(self) -> None:
         """Draw what arrived; an error ends the application as one in a message's handler does."""
         if self._exit or self._closing:
             return
@@ -146,29 +231,50 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         snapshots = self._mailbox.take()
         if not snapshots:
             return
-        if self._newest.sample is None:
+        if self.newest.sample is None:
             # What came before the first picture was late for nobody.
             self._skipped_at_start = self._mailbox.replaced
-        shown = self._known.shown
+        shown = self.known.shown
         for snapshot in snapshots:
-            self._known.note(snapshot)
+            self.known.note(snapshot)
             self._tell_news(snapshot)
-            self.follow_breakdown(snapshot)
-        self.observe_stages(snapshots)
-        self._newest = self._known.newest
-        if shown and self._known.shown != shown:
+            self.breakdowns.follow(snapshot)
+        self.plans.observe(snapshots)
+        self.newest = self.known.newest
+        if shown and self.known.shown != shown:
             self._follow_shown()
-        if self._newest.sample is not None:
-            self._steps.add(self._newest.sample)
-        if not self._is_paused:
+        if self.newest.sample is not None:
+            self._steps.add(self.newest.sample)
+        if not self.is_paused:
             self._draw()
+        if self.fleet is not None:
+            if self.known.shown != shown:  # the one before is gone
+                self._look_at_shown()
+            self.fleet.show_once()
+        if self.replay is not None:
+            self.replay.tell_nodes()
 
     def _tell_news(self, snapshot: Snapshot) -> None:
-        """Say over the screen, and by the bell, what crossed a line; also while figures are frozen."""
+        """Say over the screen what is new; also while figures are frozen."""
+        if self.fleet is not None:
+            self.fleet.note(snapshot)
+        if self.replay is not None:
+            self.replay.tell(snapshot)
+            if snapshot.replay is not None and snapshot.replay.is_catching_up:
+                return
+        self._tell_crossings(snapshot)
+        self.advice.tell(snapshot)
+        if self.recording is not None:
+            self.recording.look()
+
+    def _tell_crossings(self, snapshot: Snapshot) -> None:
+        """Say over the screen, and by the bell, what crossed a line."""
         if snapshot.node not in self._notices:
             self._notices[snapshot.node] = AlertNotices(self._settings.alerts, self.glyphs)
         news = self._notices[snapshot.node].take(snapshot, self.size)
-        whose = f"{snapshot.node}: " if snapshot.node and not self.is_node_seen(snapshot.node) else ""
+        # In the fleet it is never clear which node is meant.
+        is_clear = snapshot.node == self.known.shown and not (self.fleet and self.fleet.is_open)
+        whose = f"{snapshot.node}: " if snapshot.node and not is_clear else ""
         for toast in news.toasts:
             self.notify(f"{whose}{toast.text}", severity=toast.severity, markup=False)
         if news.rings_bell:
@@ -180,50 +286,73 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         if snapshot.is_gone:
             self._notices.pop(snapshot.node, None)
 
-    def is_node_seen(self, node: str) -> bool:
-        """Return whether it is clear that what is told is of this node."""
-        return node == self._known.shown
+    def forget_news(self) -> None:
+        """Begin again with what is new: another run is shown."""
+        self._notices.clear()
+        self.plans.forget_stages()
+        self.clear_notifications()
 
     def on_terminal_drained(self) -> None:
-        """Draw everything anew after output was lost."""
+        """Draw everything again after output was lost."""
         self._draw_newest()
         self.screen.refresh(layout=True)
 
     def _draw(self) -> None:
         """Draw the newest snapshot on the screen that is seen, be there a dialog over it or not."""
-        self._shown = self._newest
-        self._draw_on(self.shown_screen)
+        self.shown = self.newest
+        if self.fleet is None or not self.fleet.draw():
+            self._draw_on(self.shown_screen)
 
     def _draw_on(self, screen: SnapshotScreen) -> None:
         with screen.drawn_at_once():
             screen.frames_skipped = self._mailbox.replaced - self._skipped_at_start
-            screen.place = self._known.place
-            screen.snapshot = self._shown
+            screen.place = self.known.place
+            screen.snapshot = self.shown
 
     def history_of(self, node: str) -> History:
         """Return what was seen of a node; a feed that knows one node has one history."""
-        return self._feed.history
+        if self.fleet is None and self.replay is None:
+            return self.feed.history
+        return cast(SeveralNodesFeed, self.feed).history_of(node)
 
     def action_step_node(self, places: int) -> None:
-        """Show the node that many places further, on the same screen."""
-        self.show_node(self._known.after(places))
+        """Show the node that many places further, on the same screen; in the fleet go to the next group."""
+        if self.fleet is not None and self.fleet.screen is not None and self.fleet.is_seen:
+            self.fleet.screen.grid.step_group(places)
+        else:
+            self.show_node(self.known.after(places))
 
     def show_node(self, node: str) -> None:
-        """Show another node, on the same screen."""
-        if node == self._known.shown or node not in self._known.names:
+        """Show another node on the same screen; its feed asks that one from now on, or works it out first."""
+        self.switch_node(node)
+        self._look_at_shown()
+
+    def _look_at_shown(self) -> None:
+        if self.fleet is not None or self.replay is not None:
+            cast(SeveralNodesFeed, self.feed).look_at(self.known.shown)
+
+    def switch_node(self, node: str) -> None:
+        """Show another node on the same screen."""
+        if node == self.known.shown or node not in self.known.names:
             return
-        self._known.shown = node
-        self._newest = self._known.newest
+        self.known.shown = node
+        self.newest = self.known.newest
         self._follow_shown()
-        devices = self._newest.sample.devices if self._newest.sample else ()
-        if self._device is not None and devices and self._device.uuid not in {it.uuid for it in devices}:
-            self._device.uuid = find_fullest(devices).uuid
+        devices = self.newest.sample.devices if self.newest.sample else ()
+        screen = self.device_screen
+        if screen is not None and devices and screen.uuid not in {it.uuid for it in devices}:
+            screen.uuid = find_fullest(devices).uuid
         self._draw()
 
     def _follow_shown(self) -> None:
         """Let the screens draw the past of the node that is shown."""
-        for screen in {self.live, self.node_screen, self.shown_screen}:
-            screen.follow(self.history_of(self._known.shown))
+        for screen in self.snapshot_screens:
+            screen.follow(self.history_of(self.known.shown))
+
+    @property
+    def snapshot_screens(self) -> set[SnapshotScreen]:
+        """The screens of figures that there are now."""
+        return {self.live, self.node_screen, self.shown_screen}
 
     @property
     def shown_screen(self) -> SnapshotScreen:
@@ -233,7 +362,14 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
     @property
     def node_screen(self) -> NodeScreen:
         """The screen of devices that is seen, or lies below the alerts."""
-        return self.live if self._device is None else self._device
+        return self.live if self.device_screen is None else self.device_screen
+
+    @property
+    def looked_at(self) -> tuple[str | None, int | None]:
+        """The device that is looked at, and the process on it."""
+        if self.device_screen is None:
+            return self.live.devices.selected, None
+        return self.device_screen.uuid, self.device_screen.shown_pid
 
     def action_show_live(self) -> None:
         """Go back to the live screen, with the device selected that was shown."""
@@ -241,15 +377,22 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         while self.screen is not self.live:
             self.pop_screen()
         self._alerts = None
-        left = self._device
-        self._device = None
+        left = self.device_screen
+        self.device_screen = None
         if left is not None:
             self.live.devices.selected = left.uuid
             self.live.processes.order = left.processes.order
         self._draw_on(self.live)
 
+    def action_leave_live(self) -> None:
+        """Go back from the live screen to all nodes, where there are several."""
+        if self.known.are_several:
+            self.action_show_fleet()
+
     def action_show_device(self) -> None:
         """Show the selected device in full, or else the fullest; of an alert, the device it is about."""
+        if self.fleet is not None and self.fleet.chosen is not None:
+            self.fleet.go_to(self.fleet.chosen)
         self.leave_overlay()
         if self._alerts is not None:
             uuid = self._alerts.selected_device
@@ -257,9 +400,9 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
             if uuid is not None:
                 self.open_device(uuid)
                 return
-        devices = self._shown.sample.devices if self._shown.sample else ()
-        if self._device is not None:
-            while self.screen is not self._device:
+        devices = self.shown.sample.devices if self.shown.sample else ()
+        if self.device_screen is not None:
+            while self.screen is not self.device_screen:
                 self.pop_screen()
         elif not devices:
             self.notify("There is no device to show.", timeout=3)
@@ -276,9 +419,9 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
 
             while self.screen is not self.node_screen:
                 self.pop_screen()
-            self._alerts = AlertsScreen(self.glyphs, self._feed, self._clock, self._signal_policy)
+            self._alerts = AlertsScreen(self.glyphs, self.feed, self.clock, self.signal_policy)
             self._alerts.paused_since_s = self.live.paused_since_s
-            self._alerts.snapshot = self._shown
+            self._alerts.snapshot = self.shown
             self.push_screen(self._alerts)
         while self.screen is not self._alerts:
             self.pop_screen()
@@ -299,47 +442,124 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
 
     def open_device(self, uuid: str) -> None:
         """Show a device in full."""
-        if self._device is not None:
-            self._device.show_device(uuid)
+        if self.device_screen is not None:
+            self.device_screen.show_device(uuid)
             return
         from .device.screen import DeviceScreen
 
-        self._device = DeviceScreen(
+        self.device_screen = DeviceScreen(
             uuid,
             self.glyphs,
-            self._feed,
-            self._clock,
-            self._signal_policy,
+            self.feed,
+            self.clock,
+            self.signal_policy,
             self._steps,
             history_window_s=self.live.devices.history_window_s,
         )
-        self._device.processes.order = self.live.processes.order
-        self._device.paused_since_s = self.live.paused_since_s
-        self._device.snapshot = self._shown
-        self.push_screen(self._device)
+        self.device_screen.processes.order = self.live.processes.order
+        self.device_screen.paused_since_s = self.live.paused_since_s
+        self.device_screen.snapshot = self.shown
+        self.push_screen(self.device_screen)
 
-    @property
-    def looked_at(self) -> tuple[str | None, int | None]:
-        """The device that is looked at, and the process on it."""
-        return (seen.uuid, seen.shown_pid) if (seen := self._device) else (self.live.devices.selected, None)
+    def show_over(self, screen: Screen[None]) -> None:
+        """Show a screen in place of what lies over the node, or over the fleet, to which it leads back."""
+        if self.fleet is not None and self.fleet.is_open:
+            self.fleet.show_in_front(screen)
+        else:
+            super().show_over(screen)
+
+    def action_show_fleet(self) -> None:
+        """Show every device of every node."""
+        if self.fleet is not None:
+            self.fleet.show()
+
+    def on_fleet_screen_node_asked(self, message: "FleetScreen.NodeAsked") -> None:
+        """Show the node of a device, with the device selected."""
+        if self.fleet is not None:
+            self.fleet.go_to(message.device.key)
+
+    def on_fleet_screen_nodes_asked(self) -> None:
+        """List the nodes."""
+        if self.fleet is not None:
+            self.fleet.show_nodes()
+
+    def on_fleet_screen_cluster_asked(self) -> None:
+        """Show what is known across nodes."""
+        if self.fleet is not None:
+            self.fleet.show_cluster()
+
+    def on_nodes_screen_node_chosen(self, message: "NodesScreen.NodeChosen") -> None:
+        """Show a node."""
+        self.action_show_live()
+        self.show_node(message.name)
+
+    def action_show_sweep(self) -> None:
+        """Ask for folders, and show the sweeps in them."""
+        self.sweeps.ask()
+
+    def action_show_plan(self) -> None:
+        """Ask for a model, and show its plan."""
+        self.plans.ask()
+
+    def action_show_breakdown(self) -> None:
+        """Follow the modules of a process; in the fleet of one on the device under the cursor."""
+        if self.fleet is not None and self.fleet.chosen is not None:
+            self.fleet.select(self.fleet.chosen)
+        self.breakdowns.show()
+
+    def action_open_profiles(self) -> None:
+        """Ask for profiles, and show them."""
+        self.breakdowns.ask()
+
+    def action_advise(self) -> None:
+        """Ask what a process shall be advised to do."""
+        self.advice.ask()
+
+    def action_record(self) -> None:
+        """Begin to record this node, or end that."""
+        if self.recording is not None:
+            self.recording.switch()
+
+    def action_replay(self, verb: str, count: float = 0, text: str = "") -> None:
+        """Pass a command to the replay."""
+        if self.replay is not None:
+            self.replay.command(verb, count, text)
+
+    def action_go_to(self) -> None:
+        """Ask for a moment and go there."""
+        if self.replay is not None:
+            self.replay.go_to()
+
+    @on(SpanLine.MomentAsked)
+    def go_to_moment(self, message: SpanLine.MomentAsked) -> None:
+        """Go to a moment that was clicked."""
+        self.action_replay("seek", message.time_s)
 
     def action_pause(self) -> None:
-        """Freeze the figures, or draw the newest ones again."""
-        sample = self._newest.sample
-        if sample is None:
+        """Freeze the figures, or draw the newest ones again; stop a replay, or let it play on."""
+        if self.replay is not None:
+            self.replay.command("pause")
             return
-        self._is_paused = not self._is_paused
-        for screen in {self.live, self.node_screen, self.shown_screen}:
-            screen.paused_since_s = sample.time_s if self._is_paused else None
-        if not self._is_paused:
-            self._draw()
+        sample = self.newest.sample
+        if sample is not None:
+            self.is_paused = not self.is_paused
+            for screen in self.snapshot_screens:
+                screen.paused_since_s = sample.time_s if self.is_paused else None
+            if not self.is_paused:
+                self._draw()
+        if self.fleet is not None and self.fleet.screen is not None and self.fleet.is_seen:
+            self.fleet.screen.tell_paused(is_paused=self.is_paused)
 
     def action_export(self) -> None:
-        """Write the picture and its figures into files."""
+        """Write the picture and its figures into files; in the fleet those of all nodes."""
         from .frame.export import export_and_tell, list_view
 
-        contents = list_view(self.export_screenshot(), self._shown)
-        export_and_tell(self, contents, self._export_folder, self._clock.wall_s())
+        picture = self.export_screenshot()
+        of_fleet = self.fleet.export() if self.fleet is not None else None
+        contents = (
+            list_view(picture, self.shown) if of_fleet is None else {".svg": picture.encode(), **of_fleet}
+        )
+        export_and_tell(self, contents, self.export_folder, self.clock.wall_s())
 
     def action_save_settings(self) -> None:
         """Keep the look and the sorting."""

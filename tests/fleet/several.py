@@ -9,8 +9,8 @@ from tests.tui.looks import shown_text
 from vramscope.engine.history import History
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.nodes_app import NodesApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
@@ -37,9 +37,9 @@ class SeveralNodes(FakeFeed):
 
 def make_nodes_app(
     feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_COLOR, export_folder: Path | None = None
-) -> NodesApp:
+) -> VramscopeApp:
     """Return the application, without a terminal."""
-    return NodesApp(
+    return VramscopeApp(
         feed,
         settings=Settings(),
         abilities=abilities,

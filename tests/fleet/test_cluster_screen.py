@@ -10,9 +10,9 @@ from tests.analyzers.cluster_state.clusters import Word, make_node
 from vramscope.analyzers.cluster_state import ClusterPicture, ClusterState
 from vramscope.engine.model import Finding
 from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.fleet.cluster_screen import ClusterScreen
 from vramscope.tui.fleet.cluster_watch import ClusterWatch
-from vramscope.tui.nodes_app import NodesApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..waiting import wait_until
@@ -26,14 +26,15 @@ def _tell(at_s: float) -> list[Snapshot]:
     return [make_node(number, at_s, {0: HEAVY, 1: GRAVE}, stages=2) for number in range(2)]
 
 
-def _make_app(size: TerminalAbilities) -> NodesApp:
+def _make_app(size: TerminalAbilities) -> VramscopeApp:
     """Return an application that has watched two nodes for half a minute, and goes on from there."""
     cluster = ClusterState(planned=(64 * 1024**3, 40 * 1024**3))
     for second in range(30):
         for snapshot in _tell(float(second)):
             cluster.observe(snapshot, float(second))
     app = make_nodes_app(SeveralNodes(*_tell(30.0)), size)
-    app.cluster = ClusterWatch(cluster)
+    assert app.fleet is not None
+    app.fleet.cluster = ClusterWatch(cluster)
     return app
 
 

@@ -12,7 +12,7 @@ from vramscope.engine.history import History
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.fleet.nodes_screen import NodesScreen
 from vramscope.tui.fleet.screen import FleetScreen
-from vramscope.tui.keys import collect_keys
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.modules.live_screen import LiveBreakdownScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
@@ -94,7 +94,7 @@ async def test_filter_group_and_sort_choose_what_is_seen() -> None:
 async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
-    app.read_profiles = lambda _: []
+    app.breakdowns.read = lambda _: []
     async with app.run_test(size=(130, 24)) as pilot:
         await wait_for_text(pilot, "28 of 30 nodes")
         await pilot.press("n")

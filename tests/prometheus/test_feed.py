@@ -22,9 +22,9 @@ from vramscope.engine.prometheus.follower import PrometheusFollower
 from vramscope.engine.prometheus.server import PrometheusServer, Series, parse_server_url
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.tui.keys import collect_keys
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.nodes_app import NodesApp
 
 
 class ScriptedServer(PrometheusServer):
@@ -161,7 +161,7 @@ class TwoNodes(FakeFeed):
 
 async def test_tab_goes_from_node_to_node_and_is_no_key_where_there_is_one() -> None:
     for nodes, is_offered in ((("gpu7", "gpu8"), True), (("gpu7",), False)):
-        app = NodesApp(
+        app = VramscopeApp(
             TwoNodes(*nodes),
             settings=Settings(),
             abilities=UNICODE_COLOR,

@@ -13,19 +13,19 @@ from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.replay.tapes import RecordingTape
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import ReplayState
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.replay_app import ReplayApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
 def make_replay(
     path: Path, *, abilities: TerminalAbilities = UNICODE_COLOR, options: ReplayOptions | None = None
-) -> ReplayApp:
+) -> VramscopeApp:
     """Return an application that replays a recording; its clock stands, so that nothing plays by itself."""
     feed = ReplayFeed(
         lambda: [RecordingTape(path)], make_analyzers=fresh_analyzers, options=options, clock=HandClock()
     )
-    return ReplayApp(
+    return VramscopeApp(
         feed,
         settings=Settings(),
         abilities=abilities,
@@ -35,9 +35,9 @@ def make_replay(
     )
 
 
-def replay_of(app: ReplayApp) -> ReplayState | None:
+def replay_of(app: VramscopeApp) -> ReplayState | None:
     """Return what the screens draw of the replay."""
-    return app._shown.replay
+    return app.shown.replay
 
 
 async def press_until(
@@ -45,7 +45,7 @@ async def press_until(
 ) -> ReplayState:
     """Press keys and wait until the screens show what they ask for, worked out."""
     app = pilot.app
-    assert isinstance(app, ReplayApp)
+    assert isinstance(app, VramscopeApp)
     await pilot.press(*keys)
     for _ in range(6000):
         replay = replay_of(app)

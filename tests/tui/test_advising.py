@@ -10,8 +10,9 @@ from vramscope.engine.model import AdviceAction
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import RankAdvice
 from vramscope.engine.wire.messages import Advised
-from vramscope.tui import keys
-from vramscope.tui.advising_app import CHOOSE_FIRST, READ_ONLY, REASON, AdvisingApp
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.controls.advice import CHOOSE_FIRST, READ_ONLY, REASON
+from vramscope.tui.frame import keys
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.choice import ChoiceScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
@@ -28,8 +29,8 @@ class PassingFeed(FakeFeed):
         self.advised = [*getattr(self, "advised", []), (pid, action, reason)]
 
 
-def make_app(feed: FakeFeed, *, is_read_only: bool = False) -> AdvisingApp:
-    return AdvisingApp(
+def make_app(feed: FakeFeed, *, is_read_only: bool = False) -> VramscopeApp:
+    return VramscopeApp(
         feed,
         settings=Settings(),
         abilities=TerminalAbilities(),

@@ -22,18 +22,18 @@ from vramscope.engine.model.module_memory import (
     MemoryMoment,
     ModuleMemory,
 )
-from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB, MIB
 from vramscope.tui.live.screen import LiveScreen
-from vramscope.tui.modules.app import BreakdownApp
 from vramscope.tui.modules.live_screen import LiveBreakdownScreen
 from vramscope.tui.modules.profiled import Profiled
-from vramscope.tui.modules.screen import BreakdownScreen
+from vramscope.tui.modules.screen import BreakdownScreen, view_breakdown
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from .breakdown_cases import make_profile, make_runs
-from .canned import FakeFeed, StillClock, make_app
+from .canned import FakeFeed, make_app
 from .canned_ranks import make_job, with_ranks
+from .file_apps import first_screen, make_file_app
 from .looks import notices, shown_text
 from .test_inspect import until
 
@@ -42,15 +42,8 @@ SnapCompare = Callable[..., bool]
 
 def make_breakdown_app(
     profiles: Sequence[Profiled], folder: Path | None = None, abilities: TerminalAbilities | None = None
-) -> BreakdownApp:
-    return BreakdownApp(
-        lambda: profiles,
-        settings=Settings(),
-        abilities=abilities or TerminalAbilities(),
-        clock=StillClock(),
-        export_folder=folder,
-        driver_class=None,
-    )
+) -> TerminalApp:
+    return make_file_app(view_breakdown(lambda: profiles), folder, abilities)
 
 
 def test_a_point_has_the_totals_of_then_and_modules_only_where_they_were_written_so() -> None:
@@ -110,12 +103,12 @@ async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -
         assert "simulated device" in text
         assert "all kinds / parameters / embedding" in await press("down", "down")
         text = await press("right", "down", "enter")
-        assert "/".join(app.view.icicle.zoom) == "parameters/layers/0"
+        assert "/".join(first_screen(app, BreakdownScreen).icicle.zoom) == "parameters/layers/0"
         assert "measured 384 MiB, computed 384 MiB; 6.8 % of all kinds" in text
         await press("backspace")
-        assert "/".join(app.view.icicle.zoom) == "parameters/layers"
+        assert "/".join(first_screen(app, BreakdownScreen).icicle.zoom) == "parameters/layers"
         await press("escape")
-        assert not app.view.icicle.zoom
+        assert not first_screen(app, BreakdownScreen).icicle.zoom
         text = await press("f", "f", "f", "f")
         assert "▌activations 513 MiB" in text
         assert "activations: 513 MiB measured, 256 MiB computed: computed is what modules" in text
@@ -140,7 +133,7 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
     async with app.run_test(size=(150, 40)) as pilot:
         await pilot.press("7")
         assert isinstance(app.screen, LiveScreen), "nothing reads profiles"
-        app.read_profiles = read_by_words
+        app.breakdowns.read = read_by_words
         await pilot.press("7")
         assert isinstance(app.screen, LiveBreakdownScreen), "a job trains: its modules are what is meant"
         await pilot.press("o", *"/nowhere", "enter")
@@ -152,7 +145,7 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
         await pilot.press("escape")
         assert isinstance(app.screen, LiveScreen)
     replay = make_replay(record(tmp_path / "run.vscope"))
-    replay.read_profiles = read_by_words
+    replay.breakdowns.read = read_by_words
     async with replay.run_test(size=(120, 32)) as pilot:
         before = await press_until(pilot, ["space"], lambda it: it.is_paused)
         await pilot.press("7", "ctrl+u", *str(tmp_path), "enter")
@@ -189,8 +182,8 @@ def test_pictures(look: str, snap_compare: SnapCompare) -> None:
 
     async def prepare(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, BreakdownApp)
-        await until(pilot, lambda: app.view.profile is not None)
+        assert isinstance(app, TerminalApp)
+        await until(pilot, lambda: first_screen(app, BreakdownScreen).profile is not None)
         await pilot.press(*keys)
         await pilot.pause()
 

@@ -21,13 +21,13 @@ from vramscope.engine.replay.trace_comparison import TraceComparison, compare_ru
 from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import ReplayState, Snapshot
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.comparison_section import draw_comparison
 from vramscope.tui.draw.curve_graph import draw_curve
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import line_text
 from vramscope.tui.live.device_picture import DevicePicture
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.replay_app import ReplayApp
 from vramscope.tui.widgets.comparison_words import comparison_fact, judge_comparison
 
 from .replays import press_until
@@ -40,14 +40,14 @@ def compare(pair: TracePair) -> TraceComparison:
     return compare_runs(TracePlayer(pair.real), pair.simulated)
 
 
-def make_app(pair: TracePair) -> ReplayApp:
+def make_app(pair: TracePair) -> VramscopeApp:
     feed = ReplayFeed(
         lambda: [TraceTape(pair.real, simulated=pair.simulated)],
         make_analyzers=fresh_analyzers,
         options=ReplayOptions(is_paused=True),
         clock=HandClock(),
     )
-    return ReplayApp(
+    return VramscopeApp(
         feed,
         settings=Settings(),
         abilities=UNICODE_COLOR,

@@ -10,14 +10,14 @@ from textual.pilot import Pilot
 
 from vramscope.analyzers.comparison import Comparison, compare_runs
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.settings import Settings
-from vramscope.tui.diff.app import Compare, DifferenceApp
+from vramscope.tui.diff.screen import Compare, DifferenceScreen, view_difference
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..analyzers.comparison.runs import Peak, summarize, train
 from ..cli.test_diff import write_series
 from ..waiting import wait_until
-from .canned import StillClock
+from .file_apps import first_screen, make_file_app, refusal_of
 from .panes import PROGRAM, pane
 from .test_inspect import until
 
@@ -42,18 +42,11 @@ def compare_two(extra: Peak = grow, ranks: int = 8) -> Comparison:
     return compare_runs(a, b, files=("yesterday.vscope", "today.vscope"), formats=("recording", "recording"))
 
 
-def make_app(compare: Compare, folder: Path, abilities: TerminalAbilities | None = None) -> DifferenceApp:
-    return DifferenceApp(
-        compare,
-        settings=Settings(),
-        abilities=abilities or TerminalAbilities(),
-        clock=StillClock(),
-        export_folder=folder,
-        driver_class=None,
-    )
+def make_app(compare: Compare, folder: Path, abilities: TerminalAbilities | None = None) -> TerminalApp:
+    return make_file_app(view_difference(compare), folder, abilities)
 
 
-def shown(app: DifferenceApp) -> str:
+def shown(app: TerminalApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
@@ -61,7 +54,7 @@ async def test_the_verdict_both_runs_and_every_rank_are_shown_and_driven_by_keys
     comparison = compare_two()
     app = make_app(lambda tell: comparison, tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.view.comparison)
+        await until(pilot, lambda: first_screen(app, DifferenceScreen).comparison)
         await pilot.pause()
         text = shown(app)
         assert comparison.difference.verdict[:60] in text
@@ -100,7 +93,7 @@ async def test_how_far_the_reading_is_can_be_seen_and_left(tmp_path: Path) -> No
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running)
     held.set()
-    assert app.refusal is None
+    assert refusal_of(app) is None
 
 
 async def test_a_file_that_cannot_be_read_ends_it_with_its_sentence(tmp_path: Path) -> None:
@@ -110,7 +103,7 @@ async def test_a_file_that_cannot_be_read_ends_it_with_its_sentence(tmp_path: Pa
     app = make_app(read, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: not app.is_running)
-    assert isinstance(app.refusal, InputFileError)
+    assert isinstance(refusal_of(app), InputFileError)
 
 
 def test_in_a_real_terminal_it_can_be_made_small_and_says_more_than_the_limit(tmp_path: Path) -> None:
@@ -147,7 +140,7 @@ def test_looks(look: str, size: tuple[int, int], tmp_path: Path, snap_compare: C
     app = make_app(lambda tell: comparison, tmp_path, LOOKS[look])
 
     async def wait(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.view.comparison)
+        await until(pilot, lambda: first_screen(app, DifferenceScreen).comparison)
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=wait)

@@ -10,17 +10,18 @@ import pytest
 from textual.pilot import Pilot
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.settings import Settings
-from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.inspect.app import read_inspected, view_file
 from vramscope.tui.inspect.inspected import Inspected
+from vramscope.tui.inspect.screen import InspectScreen
 from vramscope.tui.inspect.text import TextScreen
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 from vramscope.tui.widgets.one_line import OneLine
 
 from ..readers import flight_records
 from ..readers.snapshots import small_snapshot
 from ..readers.snapshots import snapshot as snapshot_of
-from .canned import StillClock
+from .file_apps import first_screen, make_file_app, refusal_of
 from .inspect_files import advised_snapshot, bare_segments, rich_snapshot, save
 
 SIZES = [(80, 24), (120, 32), (200, 50)]
@@ -41,16 +42,8 @@ def make_inspect_app(
     *,
     abilities: TerminalAbilities | None = None,
     read: Callable[[], Inspected] | None = None,
-) -> InspectApp:
-    return InspectApp(
-        path,
-        read or (lambda: read_inspected(path)),
-        settings=Settings(),
-        abilities=abilities or TerminalAbilities(),
-        clock=StillClock(),
-        export_folder=path.parent,
-        driver_class=None,
-    )
+) -> TerminalApp:
+    return make_file_app(view_file(path, read or (lambda: read_inspected(path))), path.parent, abilities)
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
@@ -62,14 +55,14 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def opened(app: InspectApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Pilot[None]]:
+async def opened(app: TerminalApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Pilot[None]]:
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.view.is_advised)
+        await until(pilot, lambda: first_screen(app, InspectScreen).is_advised)
         await pilot.pause()
         yield pilot
 
 
-def shown(app: InspectApp) -> str:
+def shown(app: TerminalApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
@@ -114,8 +107,9 @@ async def test_a_simulated_device_is_told_first_at_any_width(tmp_path: Path, siz
     for path in (snapshot, flight):
         async with opened(app := make_inspect_app(path), size):
             assert shown(app).lstrip().startswith("simulated device")
-            assert app.view.inspected is not None
-            assert app.view.inspected.report.startswith("simulated device")
+            inspected = first_screen(app, InspectScreen).inspected
+            assert inspected is not None
+            assert inspected.report.startswith("simulated device")
 
 
 async def test_a_snapshot_of_a_real_device_is_not_called_simulated(rich_file: Path) -> None:
@@ -138,15 +132,17 @@ async def test_enter_shows_the_whole_stack_and_escape_goes_back(rich_file: Path)
         assert "> forward  /job/model.py:66" in text
         assert "train  /job/train.py:47" in text
         await pilot.press("escape")
-        assert app.screen is app.view
+        assert app.screen is first_screen(app, InspectScreen)
 
 
 async def test_the_cursor_stays_in_the_list(rich_file: Path) -> None:
     async with opened(app := make_inspect_app(rich_file)) as pilot:
-        groups = app.view.inspected.devices[0].stacks if app.view.inspected else ()
+        screen = first_screen(app, InspectScreen)
+        assert screen.device is not None
+        groups = screen.device.stacks
         for keys, place in ((["up"], 0), (["G"], 2), (["pagedown"], 2), (["g"], 0), (["down"], 1)):
             await pilot.press(*keys)
-            assert app.view.stacks.selected == groups[place]
+            assert first_screen(app, InspectScreen).stacks.selected == groups[place]
 
 
 async def test_another_device_is_chosen_from_a_list(rich_file: Path) -> None:
@@ -207,10 +203,14 @@ async def test_while_a_large_file_is_read_the_screen_says_so_and_q_leaves(rich_f
     try:
         async with app.run_test(size=(80, 24)) as pilot:
             await until(
-                pilot, lambda: "reading snapshot.pickle" in app.view.query_one("#verdict", OneLine).text
+                pilot,
+                lambda: (
+                    "reading snapshot.pickle"
+                    in first_screen(app, InspectScreen).query_one("#verdict", OneLine).text
+                ),
             )
             await pilot.press("i", "o", "E", "enter")
-            assert app.screen is app.view, "there is nothing to open yet"
+            assert app.screen is first_screen(app, InspectScreen), "there is nothing to open yet"
             await pilot.press("q")
             await until(pilot, lambda: not app.is_running)
     finally:
@@ -223,7 +223,7 @@ async def test_what_is_wrong_with_the_file_ends_the_screen_and_is_kept(tmp_path:
     app = make_inspect_app(path)
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running)
-    assert isinstance(app.refusal, InputFileError)
+    assert isinstance(refusal_of(app), InputFileError)
 
 
 async def test_picture_and_report_are_exported(rich_file: Path) -> None:
@@ -278,15 +278,15 @@ async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there
     app = make_inspect_app(path, read=read)
     try:
         async with app.run_test(size=(120, 32)) as pilot:
-            await until(pilot, lambda: app.view.inspected is not None)
+            await until(pilot, lambda: first_screen(app, InspectScreen).inspected is not None)
             await pilot.pause()
             assert "other allocator settings, simulated: computing…" in shown(app)
             await pilot.press("s")
             assert "The screen shows it once it is there." in shown(app)
             await pilot.press("escape", "down", "up")
-            assert "the trace under other" not in app.view.report
+            assert "the trace under other" not in first_screen(app, InspectScreen).report
             held.set()
-            await until(pilot, lambda: app.view.is_advised)
+            await until(pilot, lambda: first_screen(app, InspectScreen).is_advised)
             await pilot.pause()
             text = " ".join(shown(app).split())
             best = (
@@ -294,7 +294,7 @@ async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there
             )
             assert f"{best} 1.1 GiB instead of 1.4 GiB (-23%)" in text
             assert "computing" not in text
-            assert best.replace(" ", "") in "".join(app.view.report.split())
+            assert best.replace(" ", "") in "".join(first_screen(app, InspectScreen).report.split())
             await pilot.press("s")
             await pilot.pause()
             assert "recorded were 1.4 GiB" in shown(app)
@@ -309,4 +309,4 @@ async def test_a_flight_record_and_a_file_without_a_trace_say_nothing_of_other_s
         async with opened(app := make_inspect_app(path)):
             assert ("s settings" in shown(app)) is keys
             assert "simulated:" not in shown(app).split("step", 1)[0]
-            assert "the trace under other" not in app.view.report
+            assert "the trace under other" not in first_screen(app, InspectScreen).report

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.inspect.app import read_inspected
 from vramscope.tui.inspect.inspected import Inspected, InspectedAdvice
+from vramscope.tui.inspect.screen import InspectScreen
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..readers import flight_records
+from .file_apps import first_screen
 from .inspect_files import advised_snapshot, rich_snapshot, save
 from .test_inspect import SIZES, make_inspect_app
 
@@ -34,8 +37,8 @@ def write(kind: str, folder: Path) -> Path:
 def press_when_read(*keys: str) -> Callable[[Pilot[None]], object]:
     async def press(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, InspectApp)
-        while not app.view.is_advised:
+        assert isinstance(app, TerminalApp)
+        while not first_screen(app, InspectScreen).is_advised:
             await pilot.pause(0.02)
         await pilot.press(*keys)
         await pilot.pause()
@@ -92,8 +95,8 @@ def test_while_other_settings_are_computed(
 
     async def press(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, InspectApp)
-        while app.view.inspected is None:
+        assert isinstance(app, TerminalApp)
+        while first_screen(app, InspectScreen).inspected is None:
             await pilot.pause(0.02)
         await pilot.pause()
 

@@ -15,14 +15,13 @@ from vramscope.cli.plan_screen import present_stages, present_words
 from vramscope.cli.planning import Request
 from vramscope.cli.verbs.plan import run
 from vramscope.engine.errors import UsageError
-from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
-from vramscope.tui.plan.app import PlanApp
-from vramscope.tui.plan.planned import Planned
-from vramscope.tui.plan.planning_app import JobDefaults
+from vramscope.tui.plan.planned import JobDefaults, Planned
+from vramscope.tui.plan.screen import PlanScreen, view_plan
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
-from .canned import StillClock
+from .file_apps import first_screen, make_file_app, refusal_of
 from .test_inspect import until
 
 SnapCompare = Callable[..., bool]
@@ -56,19 +55,11 @@ def planned() -> Planned:
 
 def make_plan_app(
     make: Callable[[], Planned], folder: Path | None = None, abilities: TerminalAbilities | None = None
-) -> PlanApp:
-    return PlanApp(
-        make,
-        model="gpt-1.5b",
-        settings=Settings(),
-        abilities=abilities or TerminalAbilities(),
-        clock=StillClock(),
-        export_folder=folder,
-        driver_class=None,
-    )
+) -> TerminalApp:
+    return make_file_app(view_plan(make, model="gpt-1.5b"), folder, abilities)
 
 
-def shown(app: PlanApp) -> str:
+def shown(app: TerminalApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
@@ -76,10 +67,10 @@ Press = Callable[..., Awaitable[str]]
 
 
 @asynccontextmanager
-async def opened(app: PlanApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Press]:
+async def opened(app: TerminalApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Press]:
     """Give what presses keys and returns what is then on the screen."""
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.view.candidate)
+        await until(pilot, lambda: first_screen(app, PlanScreen).candidate)
 
         async def press(*keys: str) -> str:
             await pilot.press(*keys)
@@ -115,8 +106,9 @@ async def test_plans_are_filtered_sorted_read_and_exported(planned: Planned, tmp
         assert "1 of 2, 4 filtered out" in await press("slash", *"1f1b", "enter")
         text = await press("slash", "escape", "greater_than_sign", "greater_than_sign", "I", "home")
         assert "by strategy, inverted · 1 of 6" in text
-        assert app.view.candidate is not None
-        assert app.view.candidate.name == "2 stages, uniform"
+        candidate = first_screen(app, PlanScreen).candidate
+        assert candidate is not None
+        assert candidate.name == "2 stages, uniform"
         assert "Recommended: 4 stages, exact" in await press("i")
         await press("escape", "E")
     (folder,) = tmp_path.iterdir()
@@ -133,7 +125,7 @@ async def test_plans_are_filtered_sorted_read_and_exported(planned: Planned, tmp
 async def test_what_a_job_needs_is_drawn_beside_a_plan_of_as_many_stages(planned: Planned) -> None:
     app = make_plan_app(lambda: planned)
     async with opened(app, (160, 32)) as press:
-        app.view.measure(JOB)
+        first_screen(app, PlanScreen).measure(JOB)
         text = await press()
         assert "measured 9.9 GiB, +612 MiB (+6.4 %), reserved 10.0 GiB" in text
         assert "4 of 4 stages measured" in text
@@ -156,7 +148,7 @@ async def test_a_plan_that_takes_long_can_be_left_and_one_that_cannot_be_says_wh
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running)
     held.set()
-    assert app.refusal is None
+    assert refusal_of(app) is None
 
     def refuse() -> Planned:
         raise UsageError("no number of stages fits")
@@ -164,7 +156,7 @@ async def test_a_plan_that_takes_long_can_be_left_and_one_that_cannot_be_says_wh
     app = make_plan_app(refuse)
     async with app.run_test(size=(40, 10)) as pilot:
         await until(pilot, lambda: not app.is_running)
-    assert str(app.refusal) == "no number of stages fits"
+    assert str(refusal_of(app)) == "no number of stages fits"
 
 
 LOOKS = {
@@ -181,9 +173,9 @@ def test_pictures(look: str, planned: Planned, snap_compare: SnapCompare) -> Non
 
     async def prepare(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, PlanApp)
-        await until(pilot, lambda: app.view.candidate)
-        app.view.measure(JOB)
+        assert isinstance(app, TerminalApp)
+        await until(pilot, lambda: first_screen(app, PlanScreen).candidate)
+        first_screen(app, PlanScreen).measure(JOB)
         await pilot.press(*keys)
         app.clear_notifications()
         await pilot.pause()

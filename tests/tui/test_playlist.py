@@ -14,10 +14,10 @@ from vramscope.engine.replay.feed import HOLD_S, Playlist, PlaylistFeed
 from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.loading import load_sweep
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.keys import collect_keys
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.playlist_app import PlaylistApp
 
 from .replays import press_until
 
@@ -39,7 +39,7 @@ class _Sweep:
         )
         # One that is broken only when it is its turn: the index of the sweep has read it.
         (memory_dir / name_trace(8, 32)).write_text("{")
-        self.app = PlaylistApp(
+        self.app = VramscopeApp(
             self.feed,
             settings=Settings(),
             abilities=UNICODE_COLOR,

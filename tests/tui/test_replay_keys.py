@@ -10,7 +10,7 @@ from tests.tui.looks import notices, shown_text
 from tests.tui.replays import make_replay, press_until, replay_of
 from vramscope.tui.alerts.screen import AlertsScreen
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.keys import collect_keys
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.widgets.time_bar import TimeBar
 
 

@@ -15,10 +15,10 @@ from tests.tui.replays import press_until
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.tapes import open_tapes
 from vramscope.engine.settings import Settings
+from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.keys import collect_keys
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.replay_app import ReplayApp
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _make_app(paths: list[Path]) -> ReplayApp:
+def _make_app(paths: list[Path]) -> VramscopeApp:
     feed = ReplayFeed(lambda: open_tapes(paths), make_analyzers=fresh_analyzers, clock=HandClock())
-    return ReplayApp(
+    return VramscopeApp(
         feed,
         settings=Settings(),
         abilities=UNICODE_COLOR,
@@ -54,7 +54,7 @@ def _make_app(paths: list[Path]) -> ReplayApp:
 
 async def _wait_for(pilot: Pilot[None], *texts: str) -> None:
     app = pilot.app
-    assert isinstance(app, ReplayApp)
+    assert isinstance(app, VramscopeApp)
     for _ in range(6000):
         if all(text in shown_text(app) for text in texts):
             return

@@ -13,23 +13,23 @@ from textual.pilot import Pilot
 from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.cli.live import find_by_words
-from vramscope.engine.settings import Settings
 from vramscope.exporters.figures.contrast import measure_contrast
 from vramscope.sweeps.indexing import index_sweeps
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.live.screen import LiveScreen
-from vramscope.tui.sweep.app import SweepApp
-from vramscope.tui.sweep.index_screen import SweepIndexScreen
+from vramscope.tui.screens.terminal_app import TerminalApp
+from vramscope.tui.sweep.index_screen import SweepIndexScreen, view_sweeps
 from vramscope.tui.sweep.lines import Window, draw_lines, prepare_grid
 from vramscope.tui.sweep.looks import DARK, LIGHT
-from vramscope.tui.sweep.screen import SweepScreen, SweepView
+from vramscope.tui.sweep.screen import ReplayAsked, SweepScreen, SweepView
 from vramscope.tui.sweep.tiles import MODES, TILE_CELLS, make_tile, mark_best
 from vramscope.tui.sweep.words import name_sweeps
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..sweep.trees import write_tree
-from .canned import FakeFeed, StillClock, make_snapshot
+from .canned import FakeFeed, make_snapshot
 from .canned import make_app as make_view
+from .file_apps import first_screen, make_file_app
 from .looks import notices, shown_text
 from .panes import PROGRAM, pane
 from .test_inspect import until
@@ -53,19 +53,14 @@ def make_app(
     folder: Path,
     begin: SweepView | None = None,
     abilities: TerminalAbilities | None = None,
-) -> SweepApp:
-    return SweepApp(
-        lambda tell: index,
-        settings=Settings(),
-        abilities=abilities or TerminalAbilities(),
-        clock=StillClock(),
-        begin=begin,
-        export_folder=folder,
-        driver_class=None,
+    asked: list[ReplayAsked] | None = None,
+) -> TerminalApp:
+    return make_file_app(
+        view_sweeps(lambda tell: index, [] if asked is None else asked, begin=begin), folder, abilities
     )
 
 
-def shown(app: SweepApp) -> str:
+def shown(app: TerminalApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
@@ -77,9 +72,10 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 async def test_the_grid_is_walked_through_in_every_mode_and_ends_with_what_is_to_be_replayed(
     index: SweepIndex, tmp_path: Path
 ) -> None:
-    app = make_app(index, tmp_path)
+    asked: list[ReplayAsked] = []
+    app = make_app(index, tmp_path, asked=asked)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.list_screen.index)
+        await until(pilot, lambda: first_screen(app, SweepIndexScreen).index)
         await press(pilot, "G", "enter")
         await until(pilot, lambda: "best TP 8 PP 64 with 15.0 GiB" in shown(app))
         assert "[▸15.0◂]" in shown(app)
@@ -100,10 +96,10 @@ async def test_the_grid_is_walked_through_in_every_mode_and_ends_with_what_is_to
         assert "8,192 GPUs" in shown(app)
         await press(pilot, "escape", "enter")
         await until(pilot, lambda: not app.is_running)
-    assert app.asked is not None
-    assert app.asked.view == SweepView("485B_8192gpus_tplimit8", (8, 64))
-    assert app.asked.cells[app.asked.at].place == (8, 64)
-    assert len(app.asked.cells) == 24
+    (layout,) = asked
+    assert layout.view == SweepView("485B_8192gpus_tplimit8", (8, 64))
+    assert layout.cells[layout.at].place == (8, 64)
+    assert len(layout.cells) == 24
 
 
 async def test_two_sweeps_side_by_side_have_the_same_cell_marked(index: SweepIndex, tmp_path: Path) -> None:
@@ -132,7 +128,7 @@ async def test_two_sweeps_side_by_side_have_the_same_cell_marked(index: SweepInd
 async def test_the_list_is_filtered_and_sorted(index: SweepIndex, tmp_path: Path) -> None:
     app = make_app(index, tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.list_screen.index)
+        await until(pilot, lambda: first_screen(app, SweepIndexScreen).index)
         await press(pilot, "slash", *"model=485", "enter")
         assert "1 of 2   filter model=485" in shown_text(app) or "1 of 2" in shown_text(app)
         assert "▌485B" in shown(app)
@@ -140,7 +136,7 @@ async def test_the_list_is_filtered_and_sorted(index: SweepIndex, tmp_path: Path
         assert "No sweep matches" in shown(app)
         await press(pilot, "escape", "greater_than_sign", "greater_than_sign", "I")
         assert "by gpus (inverted)" in shown_text(app)
-        assert [sweep.model for sweep in app.list_screen._listed] == ["175B", "485B"]
+        assert [sweep.model for sweep in first_screen(app, SweepIndexScreen)._listed] == ["175B", "485B"]
         await press(pilot, "question_mark")
         assert "side by side" not in shown_text(app)
         assert "Show only some: model=485B" in shown_text(app)
@@ -255,7 +251,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
 ) -> None:
     monkeypatch.chdir(tmp_path)
     app = make_view(FakeFeed(make_snapshot(2)))
-    app.read_sweeps = find_by_words
+    app.sweeps.read = find_by_words
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "no sweep in it; expected memory traces" in shown_text(app))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from ...engine.alerts.state import FindingChange
 from ...engine.model import Evidence, Finding
 from ...engine.units import format_age, format_bytes
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
+from ..frame import keys
 from ..widgets.device_fields import wrap_words
 from ..widgets.line_page import LinePage
 from ..widgets.title_line import format_time

@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ...engine.units import format_age
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
+from ..frame import keys
 from ..widgets.device_fields import wrap_words
 from ..widgets.line_page import LinePage
 from ..widgets.title_line import format_time

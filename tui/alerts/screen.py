@@ -12,8 +12,8 @@ from ...engine.alerts.state import FindingDecision, MuteScope
 from ...engine.clock import Clock
 from ...engine.model import HubStatus
 from ...engine.viewer.feed import Feed
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..live.process_signals import SignalPolicy
 from ..screens.choice import ChoiceScreen
 from ..screens.snapshot_screen import SnapshotScreen

@@ -15,11 +15,11 @@ from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, R
 from ...engine.model.finding import is_last_word
 from ...engine.units import MIB, format_bytes
 from ...engine.viewer.snapshot import Snapshot
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Role, Span, fit_line
 from ..draw.stacked_bar import Part, describe_sum, draw_stacked_bar
+from ..frame import keys
 from ..live.device_graphs import Span as TimeSpan
 from ..live.device_graphs import choose_window
 from ..live.device_history import AXIS_ROWS, DeviceHistory

@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from ...engine.clock import Clock
 from ...engine.model import DeviceSample, RankSample, SegmentMap
 from ...engine.viewer.feed import Feed
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..live.arrangement import arrange_page
 from ..live.device_picture import order_devices
 from ..live.node_screen import NodeScreen

@@ -8,9 +8,9 @@ from textual.message import Message
 from ...analyzers.comparison import FIGURE_WORDS, Figure, FigureDifference, SubjectDifference
 from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.units import format_bytes
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..frame import keys
 from ..widgets.line_page import LinePage
 
 NARROW_CELLS = 60

@@ -1,19 +1,25 @@
 """The screen of two runs: the verdict, both over each other, and every rank in a list."""
 
+from collections.abc import Callable
+
 from textual import events, on
 from textual.app import ComposeResult
 
 from ...analyzers.comparison import FIGURE_WORDS, Comparison, Figure
+from ...engine.settings import Settings
 from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..inspect.inspected import REPORT_WIDTH
 from ..inspect.text import TextScreen
-from ..terminal.compositor import ThriftyScreen
-from ..widgets.key_line import KeyLine
+from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.one_line import OneLine, Piece
 from .list import DifferenceList, draw_heading
 from .picture import DifferencePicture
+
+Progress = Callable[[float | None, int], object]
+"""Takes the share that was read, from 0 to 1 where it is known, and how many samples."""
+Compare = Callable[[Progress], Comparison]
 
 HEAD_ROWS = 2
 FOOT_ROWS = 2
@@ -22,7 +28,7 @@ LEAST_PICTURE_ROWS = 2
 LEAST_ROWS_FOR_FACTS = 12
 
 
-class DifferenceScreen(ThriftyScreen[None]):
+class DifferenceScreen(FileScreen[Comparison]):
     """Two runs, one rank or device at a time.
 
     Args:
@@ -30,11 +36,9 @@ class DifferenceScreen(ThriftyScreen[None]):
     """
 
     BINDINGS = [*keys.DIFFERENCE]
+    NAME = "vramscope diff"
     DEFAULT_CSS = """
     DifferenceScreen {
-        layout: vertical;
-        #verdict { background: $surface; }
-        #keys { background: $surface; }
         #picture { height: 1fr; }
         #list { height: 4; }
     }
@@ -46,13 +50,10 @@ class DifferenceScreen(ThriftyScreen[None]):
         """The runs, once they were read."""
         self._order: list[int] = []
         self._figure: Figure | None = None
-        self._title = OneLine(id="title")
-        self._verdict = OneLine(id="verdict")
         self.picture = DifferencePicture(glyphs, id="picture")
         self._heading = OneLine(id="heading")
         self.list = DifferenceList(glyphs, id="list")
         self._facts = OneLine(id="facts")
-        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -73,15 +74,10 @@ class DifferenceScreen(ThriftyScreen[None]):
         """Everything as text."""
         return "" if self.comparison is None else describe_difference(self.comparison, REPORT_WIDTH)
 
-    def wait(self, sentence: str) -> None:
-        """Say that the runs are being read."""
-        self._title.set_pieces([Piece("vramscope diff", "accent")])
-        self._verdict.set_pieces([Piece(sentence)])
-
-    def show(self, comparison: Comparison) -> None:
+    def show(self, found: Comparison) -> None:
         """Show two runs that were compared."""
-        self.comparison = comparison
-        self._order = order_subjects(comparison.difference.subjects)
+        self.comparison = found
+        self._order = order_subjects(found.difference.subjects)
         self._draw()
 
     def _draw(self) -> None:
@@ -145,3 +141,39 @@ class DifferenceScreen(ThriftyScreen[None]):
         """Show everything as text."""
         if self.comparison is not None:
             self.app.push_screen(TextScreen("Two runs", self.report))
+
+
+def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:
+    """Return the view of two runs.
+
+    Args:
+        compare: Reads the runs and tells how far it is; called on a thread of its own.
+    """
+
+    def note_progress(share: float | None, samples: int) -> None:
+        part = "" if share is None else f", {100 * share:.0f} %"
+        view.tell(f"reading both runs{part}: {samples:,} samples; q leaves")
+
+    view = FileView(
+        lambda app: DifferenceScreen(app.glyphs),
+        lambda: compare(note_progress),
+        lambda _: "reading both runs; q leaves",
+        own_keys=keys.FILE,
+    )
+    return view
+
+
+def show_difference(compare: Compare, *, settings: Settings) -> tuple[int, Comparison | None]:
+    """Show two runs until the user quits; return the exit code, and what was found if they were read by then.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        InputFileError: A file cannot be read or understood.
+    """
+    found: list[Comparison] = []
+
+    def read(progress: Progress) -> Comparison:
+        found.append(compare(progress))
+        return found[0]
+
+    return show_file(view_difference(read), settings), found[0] if found else None

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ...analyzers.cluster_state import ClusterPicture
 from ...engine.model import Finding
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, fit_line
+from ..frame import keys
 from ..widgets.line_page import LinePage
 from .cluster_lines import describe_cluster
 

@@ -5,9 +5,9 @@ from textual.app import ComposeResult
 
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
-from .. import keys
 from ..draw.glyphs import Glyphs
-from ..keys import KEYS_OF_THE_VIEW
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.verdict_line import VerdictLine

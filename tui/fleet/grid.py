@@ -10,9 +10,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...analyzers.fleet.model import FleetDevice, FleetGroup
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, to_strip
+from ..frame import keys
 from ..frame.theme import find_looks
 from ..widgets.marking import MarkingWidget
 from .layout import FleetLayout, arrange_groups

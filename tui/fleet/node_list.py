@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ...analyzers.fleet.fleet import NodeSummary
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, fit_line
+from ..frame import keys
 from ..widgets.cursor_list import CursorList
 from .node_lines import draw_node, draw_node_heading
 

@@ -7,10 +7,10 @@ from textual.message import Message
 from ...analyzers.fleet.fleet import Fleet, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
-from ..keys import KEYS_OF_THE_VIEW
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine

@@ -25,8 +25,8 @@ from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...exporters.status.fleet_export import FleetExport
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..live.lost_lines import LostLines
 from ..screens.choice import ChoiceScreen
 from ..terminal.compositor import ThriftyScreen

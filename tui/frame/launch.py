@@ -3,8 +3,7 @@
 import gc
 import os
 import threading
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,13 +14,11 @@ from ..terminal.abilities import HEADLESS_ADVICE, TerminalAbilities, read_abilit
 from .process_memory import share_one_heap
 
 if TYPE_CHECKING:
+    from ...analyzers.planning.sweep.index import SweepIndex
     from ...engine.jobs.background import ViewerRecording
-    from ..app import VramscopeApp
-    from ..live.process_signals import SignalPolicy
-    from ..modules.overlay import ReadProfiles
-    from ..plan.planning_app import PlanModel
+    from ..controls.tools import PlanModel
+    from ..modules.profiled import Profiled
     from ..screens.terminal_app import TerminalApp
-    from ..sweep.sweeping_app import ReadSweeps
     from .shutdown import Shutdown
 
 
@@ -33,8 +30,10 @@ class Overlays(NamedTuple):
     """What makes that which can be shown over a view."""
 
     plan_model: "PlanModel"
-    read_sweeps: "ReadSweeps"
-    read_profiles: "ReadProfiles"
+    read_sweeps: "Callable[[str], SweepIndex]"
+    """Reads sweeps by words: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`."""
+    read_profiles: "Callable[[str], Sequence[Profiled]]"
+    """Reads the profiles below the paths in a line. Raises a `VramscopeError`."""
 
 
 def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
@@ -83,69 +82,25 @@ def run_app(
     Raises:
         UsageError: Nothing can be drawn here.
     """
+    from ..app import VramscopeApp
+    from ..live.process_signals import SignalPolicy
     from .shutdown import Shutdown
 
     abilities = check_terminal(settings)
     shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = _find_app(feed, recording, overlays, is_replay=is_replay)(
+    app = VramscopeApp(
         feed,
         settings=settings,
         abilities=abilities,
         clock=SystemClock(),
-        signal_policy=_make_policy(settings, local_node, is_replay=is_replay),
+        signal_policy=SignalPolicy(settings.read_only, local_node, is_replay),
         save_settings=save_settings,
+        recording=recording,
         on_exit_asked=shutdown.start_countdown,
     )
+    if overlays is not None:
+        app.plans.make, app.sweeps.read, app.breakdowns.read = overlays
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
-
-
-def _make_policy(settings: Settings, local_node: str | None, *, is_replay: bool) -> "SignalPolicy":
-    from ..live.process_signals import SignalPolicy
-
-    return SignalPolicy(settings.read_only, local_node, is_replay)
-
-
-def _find_app(
-    feed: Feed, recording: "ViewerRecording | None", overlays: Overlays | None, *, is_replay: bool
-) -> "Callable[..., VramscopeApp]":
-    """Return what makes the application to show, with what can be shown over it."""
-    make = _choose_app(feed, recording, is_replay=is_replay)
-
-    def make_with_overlays(*words: object, **options: object) -> "VramscopeApp":
-        app = make(*words, **options)
-        if overlays is not None:
-            app.plan_model, app.read_sweeps, app.read_profiles = overlays
-        return app
-
-    return make_with_overlays
-
-
-def _choose_app(
-    feed: Feed, recording: "ViewerRecording | None", *, is_replay: bool
-) -> "Callable[..., VramscopeApp]":
-    """Return what makes the application to show; that of replays loads what reads recordings."""
-    if is_replay:
-        from ...engine.replay.feed import PlaylistFeed
-        from ..playlist_app import PlaylistApp
-        from ..replay_app import ReplayApp
-
-        if isinstance(feed, PlaylistFeed):
-            return PlaylistApp
-
-        return ReplayApp
-    if recording is not None:
-        from ..live_app import LiveApp
-
-        return partial(LiveApp, recording=recording)
-    from ...engine.viewer.feed import SeveralNodesFeed
-
-    if isinstance(feed, SeveralNodesFeed):
-        from ..nodes_app import NodesApp
-
-        return NodesApp
-    from ..app import VramscopeApp
-
-    return VramscopeApp
 
 
 def _spare_collector() -> None:

@@ -5,13 +5,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Unpack
-
-from textual.screen import Screen
 
 from ...analyzers.flight_summary import DeviceShares, FlightSummary
 from ...analyzers.level_history import follow_samples
-from ...engine.clock import SystemClock
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
 from ...engine.model.flight_record import OF_TEXT, FlightRecord
@@ -21,58 +17,36 @@ from ...engine.units import format_bytes
 from ...exporters.inspect.flight_text import describe_flight_record
 from ...exporters.stack_text import render_frames
 from ...exporters.status.memory_file import summarize_flight
-from ..frame.launch import check_terminal
-from ..screens.reading_app import ReadingApp, ReadingOptions
+from ..frame import keys
+from ..screens.file_view import FileView, show_file
 from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedAdvice, InspectedDevice
 from .inspected_snapshot import view_snapshot
 from .screen import InspectScreen
 
 
-class InspectApp(ReadingApp[Inspected]):
-    """Shows one file.
+def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScreen, Inspected]:
+    """Return the view of one file.
 
     Args:
         path: The file.
         read: Reads it; called on a thread of its own.
-        options: As of `ReadingApp`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        read: Callable[[], Inspected],
-        **options: Unpack[ReadingOptions],
-    ) -> None:
-        super().__init__(read, **options)
-        self._path, self._began_s = path, self._clock.monotonic_s()
-
-    def get_default_screen(self) -> Screen[None]:
-        """Return the screen of the file."""
-        self.view = InspectScreen(self.glyphs)
-        return self.view
-
-    @property
-    def report(self) -> str | None:
-        """What is shown, as text; None while there is nothing."""
-        return None if self.view.inspected is None else self.view.report
-
-    def tell_progress(self) -> None:
-        """Say on the screen for how long the file has been read."""
+    def wait(passed_s: float) -> str | None:
         with suppress(OSError):
-            size = format_bytes(self._path.stat().st_size)
-            seconds = self._clock.monotonic_s() - self._began_s
-            self.view.wait(f"reading {show_name(self._path)}, {size}: {seconds:.0f} s; q leaves")
+            size = format_bytes(path.stat().st_size)
+            return f"reading {show_name(path)}, {size}: {passed_s:.0f} s; q leaves"
+        return None
 
-    def show(self, found: Inspected) -> None:
-        """Show what was read, and begin to work out what other settings would have held."""
-        self.view.show(found)
+    def begin_to_advise(found: Inspected) -> None:
+        """Work out what other settings would have held."""
         if found.advise is not None and found.devices:
-            threading.Thread(target=self._advise, args=(found,), name="adviser", daemon=True).start()
+            threading.Thread(target=advise, args=(found,), name="adviser", daemon=True).start()
 
-    def _advise(self, found: Inspected) -> None:
+    def advise(found: Inspected) -> None:
         """Replay the traces on the thread, device by device; the application may end meanwhile."""
         for place in range(len(found.devices)):
-            if self._exit or found.advise is None:
+            if view.is_left or found.advise is None:
                 return
             try:
                 advice = found.advise(place)
@@ -80,7 +54,12 @@ class InspectApp(ReadingApp[Inspected]):
                 advice = InspectedAdvice(
                     (f"no advice on allocator settings: {error!r}",), "", is_refused=True
                 )
-            self.hand_over(partial(self.view.take_advice, place, advice))
+            view.hand_over(partial(view.screen.take_advice, place, advice))
+
+    view = FileView(
+        lambda app: InspectScreen(app.glyphs), read, wait, own_keys=keys.FILE, then=begin_to_advise
+    )
+    return view
 
 
 def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -> int:
@@ -95,20 +74,8 @@ def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -
         UsageError: Nothing can be drawn here, or the file does not tell of the device.
         InputFileError: The file cannot be read or understood.
     """
-    from ..frame.shutdown import Shutdown
-
-    abilities = check_terminal(settings)
-    shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = InspectApp(
-        path,
-        lambda: read_inspected(path, device),
-        settings=settings,
-        abilities=abilities,
-        clock=SystemClock(),
-        on_exit_asked=shutdown.start_countdown,
-    )
     try:
-        return app.run_reading(shutdown, settings)
+        return show_file(view_file(path, lambda: read_inspected(path, device)), settings)
     finally:
         _end_readers()
 

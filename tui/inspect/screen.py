@@ -10,10 +10,9 @@ from textual.widgets import Label, OptionList
 
 from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
-from .. import keys
 from ..draw.glyphs import Glyphs
-from ..terminal.compositor import ThriftyScreen
-from ..widgets.key_line import KeyLine
+from ..frame import keys
+from ..screens.file_view import FileScreen
 from ..widgets.marked_list import MarkedList
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .inspected import REPORT_WIDTH, Inspected, InspectedAdvice, InspectedDevice
@@ -28,7 +27,7 @@ LEAST_PICTURE_ROWS = 2
 MOST_PICTURE_ROWS = 40
 
 
-class InspectScreen(ThriftyScreen[None]):
+class InspectScreen(FileScreen[Inspected]):
     """One file, one device at a time.
 
     Args:
@@ -36,11 +35,9 @@ class InspectScreen(ThriftyScreen[None]):
     """
 
     BINDINGS = [*keys.INSPECT]
+    NAME = "vramscope inspect"
     DEFAULT_CSS = """
     InspectScreen {
-        layout: vertical;
-        #verdict { background: $surface; }
-        #keys { background: $surface; }
         #picture { height: 2; }
         #stacks { height: 1fr; }
     }
@@ -53,13 +50,10 @@ class InspectScreen(ThriftyScreen[None]):
         """The file, once it was read."""
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
-        self._title = OneLine(id="title")
-        self._verdict = OneLine(id="verdict")
         self.picture = InspectPicture(glyphs, id="picture")
         self._heading = OneLine(id="heading")
         self.stacks = InspectStacks(glyphs, id="stacks")
         self._facts = OneLine(id="facts")
-        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -104,14 +98,9 @@ class InspectScreen(ThriftyScreen[None]):
         if place == self._shown:
             self.picture.advise(self._describe_advice())
 
-    def wait(self, sentence: str) -> None:
-        """Say that the file is being read."""
-        self._title.set_pieces([Piece("vramscope inspect", "accent")])
-        self._verdict.set_pieces([Piece(sentence)])
-
-    def show(self, inspected: Inspected) -> None:
+    def show(self, found: Inspected) -> None:
         """Show a file that was read."""
-        self.inspected = inspected
+        self.inspected = inspected = found
         self._keys.hide(
             [
                 *([] if len(inspected.devices) > 1 else ["choose_device"]),

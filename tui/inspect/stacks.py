@@ -6,9 +6,9 @@ from textual.message import Message
 from ...analyzers.snapshot_summary import StackGroup
 from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
+from ..frame import keys
 from ..widgets.line_page import LinePage
 
 NARROW_CELLS = 60

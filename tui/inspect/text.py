@@ -5,7 +5,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
-from .. import keys
+from ..frame import keys
 
 
 class TextScreen(ModalScreen[None]):

@@ -7,9 +7,9 @@ from textual.reactive import reactive
 
 from ...engine.history import History
 from ...engine.viewer.snapshot import Snapshot
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line
+from ..frame import keys
 from ..widgets.line_page import LinePage
 from .device_grid import DETAIL_ROWS
 from .device_layout import MANY_DEVICES

@@ -15,9 +15,9 @@ from textual.strip import Strip
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, RankSample
 from ...engine.settings import SortColumn
-from .. import keys
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
+from ..frame import keys
 from ..frame.theme import find_looks
 from ..widgets.device_view import MODELLED
 from ..widgets.marking import MarkingWidget

@@ -6,8 +6,8 @@ from textual.message import Message
 
 from ...engine.clock import Clock
 from ...engine.history import History
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..widgets.alert_line import AlertLine
 from ..widgets.note_line import NoteLine
 from .arrangement import Arrangement, Needs, arrange

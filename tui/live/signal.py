@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.units import format_bytes
-from .. import keys
+from ..frame import keys
 from ..widgets.marked_list import MarkedList
 from .process_rows import ProcessRow
 from .process_signals import SIGNALS

@@ -6,7 +6,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.settings import SortColumn
-from .. import keys
+from ..frame import keys
 from ..widgets.marked_list import MarkedList
 from .process_rows import SORTABLE, SortOrder, column_named
 

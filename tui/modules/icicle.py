@@ -4,10 +4,10 @@ from textual import events
 from textual.message import Message
 
 from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.icicle import HitBox, Icicle, draw_icicle
 from ..draw.spans import Line
+from ..frame import keys
 from ..widgets.line_page import LinePage
 
 Path = tuple[str, ...]

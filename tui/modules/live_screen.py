@@ -1,16 +1,14 @@
 """The Breakdown screen over processes that train: it stays at the newest point until somebody goes back."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from ...analyzers.breakdown import make_breakdown
-from ...engine.clock import Clock
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.modules.live import COST
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..widgets.one_line import Piece
 from .live_profiles import LiveProfiles
 from .profiled import Place, Profiled
@@ -24,8 +22,6 @@ class LiveBreakdownScreen(BreakdownScreen):
     Args:
         live: The processes, and what came of them.
         glyphs: Characters to draw with.
-        clock: Names the folders of exports.
-        export_folder: Where exports go; None for the current folder.
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
@@ -35,12 +31,10 @@ class LiveBreakdownScreen(BreakdownScreen):
         self,
         live: LiveProfiles,
         glyphs: Glyphs,
-        clock: Clock,
         *,
-        export_folder: Path | None = None,
         leave: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(glyphs, clock, export_folder=export_folder, leave=leave)
+        super().__init__(glyphs, leave=leave)
         self._live = live
         self._profiles = live.profiles
         self.is_following = True

@@ -14,19 +14,18 @@ from ...analyzers.breakdown import (
     compare_trees,
     make_breakdown,
 )
-from ...engine.clock import Clock
 from ...engine.model.module_memory import ModuleMemory
+from ...engine.settings import Settings
 from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
 from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..frame.background import do_beside
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..inspect.inspected import REPORT_WIDTH
 from ..inspect.text import TextScreen
-from ..keys import KEYS_OF_THE_VIEW
-from ..terminal.compositor import ThriftyScreen
-from ..widgets.key_line import KeyLine
+from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .export import ExportedDifference, ExportedTree, export_breakdown
 from .icicle import BreakdownIcicle
@@ -50,22 +49,18 @@ LEAST_ROWS_FOR_TABLE = 16
 LEAST_ROWS_FOR_CAUSE = 14
 
 
-class BreakdownScreen(ThriftyScreen[None]):
+class BreakdownScreen(FileScreen[Sequence[Profiled]]):
     """One point of one profile at a time.
 
     Args:
         glyphs: Characters to draw with.
-        clock: Names the folders of exports.
-        export_folder: Where exports go; None for the current folder.
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
     BINDINGS = [*keys.BREAKDOWN]
+    NAME = "vramscope modules"
     DEFAULT_CSS = """
     BreakdownScreen {
-        layout: vertical;
-        #verdict { background: $surface; }
-        #keys { background: $surface; }
         #icicle { height: 1fr; }
         #table { height: 1fr; }
     }
@@ -74,15 +69,11 @@ class BreakdownScreen(ThriftyScreen[None]):
     def __init__(
         self,
         glyphs: Glyphs,
-        clock: Clock,
         *,
-        export_folder: Path | None = None,
         leave: Callable[[], object] | None = None,
     ) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._clock = clock
-        self._export_folder = export_folder
         self._leave = leave
         self._profiles: tuple[Profiled, ...] = ()
         self._at = 0
@@ -91,15 +82,12 @@ class BreakdownScreen(ThriftyScreen[None]):
         self._wanted: Basis | None = None
         self._every: BreakdownNode | None = None
         self._tree: BreakdownNode | None = None
-        self._title = OneLine(id="title")
-        self._verdict = OneLine(id="verdict")
         self._kinds = OneLine(id="kinds")
         self._path = OneLine(id="path")
         self.icicle = BreakdownIcicle(glyphs, id="icicle")
         self._table = BreakdownTable(glyphs, id="table")
         self._figures = OneLine(id="figures")
         self._cause = OneLine(id="cause")
-        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -136,14 +124,9 @@ class BreakdownScreen(ThriftyScreen[None]):
         """The whole profile as text."""
         return "" if self.profile is None else describe_module_memory(self.profile.memory, width=REPORT_WIDTH)
 
-    def wait(self, sentence: str) -> None:
-        """Say that profiles are being read."""
-        self._title.set_pieces([Piece("vramscope modules", "accent")])
-        self._verdict.set_pieces([Piece(sentence)])
-
-    def show(self, profiles: Sequence[Profiled]) -> None:
+    def show(self, found: Sequence[Profiled]) -> None:
         """Show profiles, the first of them first."""
-        self._profiles = tuple(profiles)
+        self._profiles = tuple(found)
         self._at = 0
         self.place = Place()
         if self.is_mounted:
@@ -220,7 +203,7 @@ class BreakdownScreen(ThriftyScreen[None]):
         )
 
     def _name_screen(self) -> str:
-        return "vramscope modules" if self.size.width >= FIGURES_FROM_CELLS else "vramscope"
+        return self.NAME if self.size.width >= FIGURES_FROM_CELLS else "vramscope"
 
     def _name_profile(self, profile: Profiled) -> str:
         count = len(self._profiles)
@@ -325,20 +308,21 @@ class BreakdownScreen(ThriftyScreen[None]):
             self.notify("There is nothing to export here.", timeout=3)
             return
         memory = self.profile.memory
-        folder = self._export_folder or Path.cwd()
+        app = self.terminal_app
+        folder = app.export_folder or Path.cwd()
         title = f"Memory by module, {self.basis}: {self.profile.name}, {name_point(memory, self.place)}"
         shown = ExportedTree(
             title,
             describe_origin(memory),
             self._tree,
             self.basis,
-            self.app.export_screenshot(),
+            app.export_screenshot(),
             self.report,
             self._compare_with_first(),
         )
         do_beside(
             self,
-            lambda: export_breakdown(shown, folder, self._clock.wall_s()),
+            lambda: export_breakdown(shown, folder, app.clock.wall_s()),
             then=lambda made: self.notify(
                 f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}", markup=False
             ),
@@ -349,3 +333,20 @@ class BreakdownScreen(ThriftyScreen[None]):
 def count_levels(tree: BreakdownNode) -> int:
     """Return the levels of a tree, its root's among them."""
     return 1 + max((count_levels(child) for child in tree.children), default=0)
+
+
+def view_breakdown(read: Callable[[], Sequence[Profiled]]) -> FileView[BreakdownScreen, Sequence[Profiled]]:
+    """Return the view of profiles by module, which are read on a thread."""
+    return FileView(
+        lambda app: BreakdownScreen(app.glyphs), read, lambda passed_s: f"reading: {passed_s:.0f} s; q leaves"
+    )
+
+
+def show_breakdown(read: Callable[[], Sequence[Profiled]], settings: Settings) -> int:
+    """Show profiles until the user quits, and return the exit code.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        InputFileError: A profile cannot be read or understood.
+    """
+    return show_file(view_breakdown(read), settings)

@@ -1,8 +1,8 @@
 """A table that was asked for: layers of a stage, its memory part by part, or what stands out."""
 
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line
+from ..frame import keys
 from ..widgets.cursor_list import CursorList
 from .columns import lay_out, measure_columns
 from .planned import PlannedTable

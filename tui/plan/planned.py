@@ -12,6 +12,15 @@ Note = Literal["", "best", "over", "refused"]
 """What stands out in a candidate: it is recommended, needs more than the capacity, or cannot be."""
 
 
+class JobDefaults(NamedTuple):
+    """What a plan takes from the job that runs, where nothing else is said."""
+
+    stages: int | None = None
+    """None where no job tells how many it has."""
+    capacity_bytes: int | None = None
+    """Of the smallest device; None where none is known."""
+
+
 class KindBytes(NamedTuple):
     """Bytes of one kind that a stage holds."""
 

@@ -8,17 +8,16 @@ from textual.app import ComposeResult
 from textual.widgets import Input
 
 from ...analyzers.stage_peaks import JobStages
-from ...engine.clock import Clock
 from ...engine.errors import OutputFileError
-from .. import keys
+from ...engine.settings import Settings
 from ..draw.glyphs import Glyphs
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
-from ..keys import KEYS_OF_THE_VIEW
 from ..screens.choice import ChoiceScreen
-from ..terminal.compositor import ThriftyScreen
+from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
-from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from .details import PlanDetails
 from .export import export_plan
@@ -32,7 +31,7 @@ AS_PLANNED = "as planned"
 HINT = "words that all occur in a line; Enter keeps, Esc clears"
 
 
-class PlanListing(ThriftyScreen[None]):
+class PlanListing(FileScreen[Planned]):
     """A screen with a list of candidates; who derives from it draws the rest.
 
     Args:
@@ -161,17 +160,13 @@ class PlanScreen(PlanListing):
 
     Args:
         glyphs: Characters to draw with.
-        clock: Names the folders of exports.
-        export_folder: Where exports go; None for the current folder.
         leave: What `Esc` does at the list of candidates; None for nothing.
     """
 
     BINDINGS = [*keys.PLAN]
+    NAME = "vramscope plan"
     DEFAULT_CSS = """
     PlanScreen {
-        layout: vertical;
-        #verdict { background: $surface; }
-        #keys { background: $surface; }
         #table { height: 4; }
         #stages { height: 1fr; }
         #details { height: 1fr; }
@@ -179,26 +174,19 @@ class PlanScreen(PlanListing):
     }
     """
 
-    def __init__(
-        self, glyphs: Glyphs, clock: Clock, *, export_folder: Path | None = None, leave: Leave | None = None
-    ) -> None:
+    def __init__(self, glyphs: Glyphs, *, leave: Leave | None = None) -> None:
         super().__init__(glyphs)
-        self._clock = clock
-        self._export_folder = export_folder
         self._leave = leave
         self._has_begun = False
         self._job = JobStages()
         self._table_shown: PlannedTable | None = None
         self._came_from: CursorList | None = None
-        self._title = OneLine(id="title")
-        self._verdict = OneLine(id="verdict")
         self._heading = OneLine(id="heading")
         self._facts = PlanFacts(glyphs, id="facts")
         self.stages = PlanStages(glyphs, id="stages")
         self._below = OneLine(id="below")
         self.details = PlanDetails(glyphs, id="details")
         self._findings = OneLine(id="findings")
-        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -227,15 +215,10 @@ class PlanScreen(PlanListing):
         """Everything as text."""
         return "" if self.plan is None else self.plan.report
 
-    def wait(self, sentence: str) -> None:
-        """Say that the plan is being made."""
-        self._title.set_pieces([Piece("vramscope plan", "accent")])
-        self._verdict.set_pieces([Piece(sentence)])
-
-    def show(self, plan: Planned) -> None:
+    def show(self, found: Planned) -> None:
         """Show a plan, with the cursor on what is recommended."""
-        self.plan = plan
-        self.table.hold(plan.columns, plan.candidates)
+        self.plan = found
+        self.table.hold(found.columns, found.candidates)
         self._begin()
 
     def _begin(self) -> None:
@@ -407,9 +390,10 @@ class PlanScreen(PlanListing):
         if self.plan is None:
             self.notify("There is nothing to export yet.", timeout=3)
             return
-        folder = self._export_folder or Path.cwd()
+        app = self.terminal_app
+        folder = app.export_folder or Path.cwd()
         try:
-            made = export_plan(self.plan, self.app.export_screenshot(), folder, self._clock.wall_s())
+            made = export_plan(self.plan, app.export_screenshot(), folder, app.clock.wall_s())
         except OSError as error:
             self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
         except OutputFileError as error:
@@ -417,3 +401,27 @@ class PlanScreen(PlanListing):
         else:
             names = ", ".join(sorted(path.name for path in made.iterdir()))
             self.notify(f"Wrote {names} to {made}", markup=False)
+
+
+def view_plan(make: Callable[[], Planned], *, model: str) -> FileView[PlanScreen, Planned]:
+    """Return the view of a plan.
+
+    Args:
+        make: Makes the plan; called on a thread of its own.
+        model: What is planned, for whoever waits.
+    """
+    return FileView(
+        lambda app: PlanScreen(app.glyphs),
+        make,
+        lambda passed_s: f"planning {model}: {passed_s:.0f} s; q leaves",
+    )
+
+
+def show_plan(make: Callable[[], Planned], *, model: str, settings: Settings) -> int:
+    """Show a plan until the user quits, and return the exit code.
+
+    Raises:
+        UsageError: Nothing can be drawn here, or the plan cannot be made.
+        InputFileError: The model's file cannot be read or understood.
+    """
+    return show_file(view_plan(make, model=model), settings)

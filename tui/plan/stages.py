@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ...analyzers.comparison.model import say_signed
 from ...engine.units import format_bytes
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..frame import keys
 from ..widgets.cursor_list import CursorList
 from .bar import Mark, draw_planned_bar
 from .measured_stages import MeasuredStage, say_measured

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
+from ..frame import keys
 from ..widgets.cursor_list import CursorList
 from .columns import lay_out, measure_columns
 from .planned import Candidate, PlannedColumn

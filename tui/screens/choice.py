@@ -7,7 +7,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
-from .. import keys
+from ..frame import keys
 from ..widgets.marked_list import MarkedList
 
 

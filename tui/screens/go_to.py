@@ -8,7 +8,7 @@ from textual.widgets import Input, Label
 from ...engine.errors import UsageError
 from ...engine.replay.player import EXPECTED, parse_moment
 from ...engine.viewer.snapshot import ReplayState
-from .. import keys
+from ..frame import keys
 
 
 class GoToScreen(ModalScreen[str | None]):

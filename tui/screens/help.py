@@ -10,7 +10,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Label, Static
 
 from ..draw.glyphs import Glyphs
-from ..keys import GROUP_TITLES, HELP, collect_keys
+from ..frame.keys import GROUP_TITLES, HELP, collect_keys
 
 WIDTH = 92
 """Cells of the dialog where there is room."""

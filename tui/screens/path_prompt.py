@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
-from .. import keys
+from ..frame import keys
 from ..frame.background import do_beside
 
 FoundT = TypeVar("FoundT")

@@ -5,21 +5,23 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from rich.console import Console
 from textual.app import App
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.filter import LineFilter, Monochrome, NoColor
+from textual.screen import Screen
 from textual.types import IgnoreReturnCallbackType
 
+from ...engine.clock import Clock, SystemClock
 from ...engine.settings import ThemeName
 from ..draw.glyphs import ASCII, UNICODE
+from ..frame.keys import MOVEMENTS, collect_keys
 from ..frame.process_memory import return_free_memory
 from ..frame.theme import default_variables, register_themes
-from ..keys import MOVEMENTS, collect_keys
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
 from ..terminal.line_filters import AsciiFilter, PrintableFilter
@@ -27,6 +29,8 @@ from .snapshot_screen import SnapshotScreen
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+
+    from .file_view import FileView
 
 
 class PaletteEntry(NamedTuple):
@@ -87,7 +91,11 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     Args:
         abilities: What the terminal can show.
+        own_keys: Keys that work on every screen; of a view, its own.
+        view: What is read from files and shown; an application of another kind overrides what shows it.
         theme: The look to begin with; None for the one that suits the terminal.
+        clock: Where time is read.
+        export_folder: Where exports go; None for the current folder.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
     """
@@ -101,13 +109,25 @@ class TerminalApp(App[None], inherit_bindings=False):
         self,
         abilities: TerminalAbilities,
         *,
+        own_keys: Sequence[Binding] = (),
+        view: "FileView[Any, Any] | None" = None,
         theme: ThemeName | None = None,
+        clock: Clock | None = None,
+        export_folder: Path | None = None,
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
         self.abilities = abilities
         self._on_exit_asked = on_exit_asked
         super().__init__(driver_class=driver_class)
+        if view is not None:
+            own_keys = view.own_keys
+        if own_keys:
+            self._bindings = BindingsMap(own_keys)
+        self.view = view
+        self.clock = clock or SystemClock()
+        self.export_folder = export_folder
+        self._overlays: tuple[Screen[None], ...] = ()
         self.animation_level = "none"
         self.console = _make_console(abilities)
         self.glyphs = ASCII if abilities.is_ascii else UNICODE
@@ -118,6 +138,55 @@ class TerminalApp(App[None], inherit_bindings=False):
         """Whether what closed screens held is to be freed in a moment."""
         register_themes(cast("App[object]", self))
         self.theme = f"vramscope-{self._first_theme(theme)}"
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen of what is read."""
+        return super().get_default_screen() if self.view is None else self.view.make_screen(self)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        if self.view is not None:
+            self.view.begin()
+
+    def action_export(self) -> None:
+        """Write the picture and the report into files."""
+        if self.view is not None:
+            self.view.export()
+
+    @property
+    def overlay(self) -> Screen[None] | None:
+        """The foremost screen that lies over those of the application; None where there is none."""
+        return self._overlays[-1] if self._overlays else None
+
+    def lies_over(self, screen: Screen[None]) -> bool:
+        """Return whether a screen lies over those of the application, be there another over it or not."""
+        return screen in self._overlays
+
+    def show_over(self, screen: Screen[None]) -> None:
+        """Show a screen over those of the application, in place of what lies there."""
+        self.leave_overlay()
+        self.show_further(screen)
+
+    def show_further(self, screen: Screen[None]) -> None:
+        """Show a screen over what lies there; `step_back` leads back to that."""
+        self._overlays += (screen,)
+        self.push_screen(screen)
+
+    def leave_overlay(self) -> None:
+        """Take away all that lies over the screens of the application."""
+        while self._overlays:
+            self.step_back()
+
+    def step_back(self) -> None:
+        """Take away the foremost screen that lies there, and what lies over it."""
+        overlay = self.overlay
+        self._overlays = self._overlays[:-1]
+        while overlay is not None and overlay in self.screen_stack:
+            self.pop_screen()
+
+    def action_step_back(self) -> None:
+        """Go back to the screen below."""
+        self.step_back()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the roles' looks for themes that do not define them."""

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
 from ..frame.theme import role_rules
 from ..widgets.marking import MarkingWidget
 from .lines import COLUMN_CELLS, Look, Part, ShownGrid, Window, draw_lines, prepare_grid

@@ -1,11 +1,10 @@
 """The screen of several sweeps: one line each; filter, order, and what the chosen one says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.widgets import Input
 
 from ...analyzers.planning.sweep.index import (
@@ -18,70 +17,73 @@ from ...analyzers.planning.sweep.index import (
 from ...analyzers.planning.sweep.index_filter import EXPECTED, filter_sweeps
 from ...analyzers.planning.sweep.verdict import judge_sweep
 from ...engine.errors import UsageError
+from ...engine.settings import Settings
 from ...exporters.sweep.index_text import describe_index
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
-from ..keys import KEYS_OF_THE_VIEW
 from ..screens.choice import ChoiceScreen
-from ..terminal.compositor import ThriftyScreen
+from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
-from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
-from .export import SweepExport
+from .export import export_several
 from .facts import SweepFacts
 from .list import SweepList, draw_rows
+from .screen import ReplayAsked, SweepScreen, SweepView
+
+Progress = Callable[[int, int], object]
+"""Takes how many layouts were read, and of how many."""
+ReadSweeps = Callable[[Progress], SweepIndex]
 
 FACTS_FROM_ROWS = 16
 REPORT_WIDTH = 88
 HINT = "model=, gpus>=, state=, or words; Enter keeps, Esc clears"
 
 
-class SweepIndexScreen(ThriftyScreen[None]):
+class SweepIndexScreen(FileScreen[SweepIndex]):
     """Lists sweeps; Enter shows one.
 
     Args:
         glyphs: Characters to draw with.
-        export: Writes figures.
+        replay: What is done with a layout that is to be replayed.
+        leave: What `Esc` does at the list.
+        begin: What to show first; None for the list, or the grid of the only sweep.
     """
 
     BINDINGS = [*keys.SWEEP_INDEX]
+    NAME = "vramscope sweep"
     DEFAULT_CSS = """
     SweepIndexScreen {
-        layout: vertical;
-        #verdict { background: $surface; }
-        #keys { background: $surface; }
         #list { height: 1fr; }
         #facts { height: 1fr; border-top: solid $role-faint; }
     }
     """
 
-    class SweepChosen(Message):
-        """A sweep is to be shown, among those that are listed."""
-
-        def __init__(self, sweeps: Sequence[IndexedSweep], name: str) -> None:
-            super().__init__()
-            self.sweeps = sweeps
-            self.name = name
-
-    def __init__(self, glyphs: Glyphs, export: SweepExport) -> None:
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        replay: Callable[[ReplayAsked], object],
+        leave: Callable[[], object],
+        begin: SweepView | None = None,
+    ) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._export = export
+        self._replay = replay
+        self._leave = leave
+        self._begin = begin
         self.index: SweepIndex | None = None
         """All sweeps, once they were read."""
         self._column: IndexColumn = "sweep"
         self._is_inverted = False
         self._filter_text = ""
         self._listed: list[IndexedSweep] = []
-        self._title = OneLine(id="title")
-        self._verdict = OneLine(id="verdict")
         self._filter = FilterBar(hint=HINT, example="such as: model=485B state=oom", id="filter")
         self._heading = OneLine(id="heading")
         self.list = SweepList(glyphs, id="list")
         self._facts = SweepFacts(glyphs, id="facts")
-        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -98,15 +100,18 @@ class SweepIndexScreen(ThriftyScreen[None]):
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.list.focus()
 
-    def wait(self, sentence: str) -> None:
-        """Say that the sweeps are being read."""
-        self._title.set_pieces([Piece("vramscope sweep", "accent")])
-        self._verdict.set_pieces([Piece(sentence)])
-
-    def show(self, index: SweepIndex) -> None:
-        """List sweeps."""
-        self.index = index
+    def show(self, found: SweepIndex) -> None:
+        """List sweeps; one that is alone, or that was left, is shown at once."""
+        self.index = found
         self._list()
+        if self._begin is not None:
+            self._open(found.sweeps, self._begin)
+        elif len(found.sweeps) == 1:
+            self._open(found.sweeps, SweepView(found.sweeps[0].name))
+
+    def _open(self, sweeps: Sequence[IndexedSweep], view: SweepView) -> None:
+        app = self.terminal_app
+        app.show_further(SweepScreen(sweeps, view, self._glyphs, replay=self._replay, leave=app.step_back))
 
     def _list(self) -> None:
         """List what the filter lets pass, in the order that was chosen."""
@@ -161,7 +166,7 @@ class SweepIndexScreen(ThriftyScreen[None]):
         """Have the chosen sweep shown."""
         message.stop()
         if self.list.sweep is not None:
-            self.post_message(self.SweepChosen(self._listed, self.list.sweep.name))
+            self._open(self._listed, SweepView(self.list.sweep.name))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: what is typed into the filter is no key."""
@@ -219,11 +224,56 @@ class SweepIndexScreen(ThriftyScreen[None]):
     def action_export_figure(self) -> None:
         """Write the listed sweeps as small multiples."""
         if self._listed:
-            self._export.write_several(self, self._listed)
+            export_several(self, self._listed)
 
-    async def action_leave(self) -> None:
+    def action_leave(self) -> None:
         """Drop the filter, or go out."""
         if self._filter_text:
             self._filter.action_clear()
         else:
-            await self.run_action("app.step_back")
+            self._leave()
+
+
+def view_sweeps(
+    read: ReadSweeps, asked: list[ReplayAsked], *, begin: SweepView | None = None, notice: str = ""
+) -> FileView[SweepIndexScreen, SweepIndex]:
+    """Return the view of sweeps, which ends with the layout that is to be replayed.
+
+    Args:
+        read: Reads the sweeps and tells how far it is; called on a thread of its own.
+        asked: Takes the layout that is to be replayed.
+        begin: What to show first; None for the list, or the grid of the only sweep.
+        notice: What is said over it at first.
+    """
+
+    def leave_for_replay(layout: ReplayAsked) -> None:
+        asked.append(layout)
+        view.app.exit()
+
+    def say_notice(_: SweepIndex) -> None:
+        if notice:
+            view.app.notify(notice, severity="error", markup=False)
+
+    view = FileView(
+        lambda app: SweepIndexScreen(app.glyphs, replay=leave_for_replay, leave=app.exit, begin=begin),
+        lambda: read(
+            lambda done, total: view.tell(f"reading sweeps: {done:,} of {total:,} layouts; q leaves")
+        ),
+        lambda _: "looking for sweeps; q leaves",
+        then=say_notice,
+    )
+    return view
+
+
+def show_sweeps(
+    read: ReadSweeps, *, settings: Settings, begin: SweepView | None = None, notice: str = ""
+) -> tuple[int, ReplayAsked | None]:
+    """Show sweeps until the user quits, or wants one replayed; return the exit code, and that layout.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+    """
+    asked: list[ReplayAsked] = []
+    code = show_file(view_sweeps(read, asked, begin=begin, notice=notice), settings)
+    return code, asked[0] if asked else None

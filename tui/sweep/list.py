@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, row_of
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line, fit_text
+from ..frame import keys
 from ..widgets.cursor_list import CursorList
 
 LEAST_NAME_CELLS = 16

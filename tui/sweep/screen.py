@@ -1,27 +1,26 @@
 """The screen of a sweep: what it says in one sentence, the grid, the marked layout; or two side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.message import Message
 
 from ...analyzers.planning.sweep import Place, SweepCell
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...analyzers.planning.sweep.verdict import judge_sweep
 from ...exporters.sweep.index_text import describe_sweep
 from ...exporters.sweep.text import describe_figure
-from .. import keys
 from ..draw.glyphs import Glyphs
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
-from ..keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from .borders import draw_edge
-from .export import SweepExport
+from .export import export_one, export_several
 from .facts import SweepFacts
 from .grid import SweepGridView
 from .tiles import MODE_WORDS, SweepMode
@@ -45,6 +44,17 @@ class SweepView(NamedTuple):
     mode: SweepMode = "memory"
 
 
+class ReplayAsked(NamedTuple):
+    """A layout that is to be replayed, and others with it."""
+
+    view: SweepView
+    """What is looked at."""
+    cells: Sequence[SweepCell]
+    """All layouts of the grid, in the order of TP and PP."""
+    at: int
+    """Place of the marked one among them."""
+
+
 class SweepScreen(ThriftyScreen[None]):
     """One sweep, or two side by side.
 
@@ -52,7 +62,8 @@ class SweepScreen(ThriftyScreen[None]):
         sweeps: Those that can be shown.
         view: Which one, and which cell of it.
         glyphs: Characters to draw with.
-        export: Writes figures.
+        replay: What is done with a layout that is to be replayed.
+        leave: What `Esc` does where there is one sweep.
     """
 
     BINDINGS = [*keys.SWEEP]
@@ -68,28 +79,20 @@ class SweepScreen(ThriftyScreen[None]):
     }
     """
 
-    class ReplayAsked(Message):
-        """A layout is to be replayed, and others beside it.
-
-        Args:
-            view: What is looked at.
-            cells: All layouts of the grid, in the order of TP and PP.
-            at: Place of the marked one among them.
-        """
-
-        def __init__(self, view: SweepView, cells: Sequence[SweepCell], at: int) -> None:
-            super().__init__()
-            self.view = view
-            self.cells = cells
-            self.at = at
-
     def __init__(
-        self, sweeps: Sequence[IndexedSweep], view: SweepView, glyphs: Glyphs, export: SweepExport
+        self,
+        sweeps: Sequence[IndexedSweep],
+        view: SweepView,
+        glyphs: Glyphs,
+        *,
+        replay: Callable[[ReplayAsked], object],
+        leave: Callable[[], object],
     ) -> None:
         super().__init__()
         self._sweeps = tuple(sweeps)
         self._view = view
-        self._export = export
+        self._replay = replay
+        self._leave = leave
         self._headings = name_sweeps(self._sweeps)
         self._glyphs = glyphs
         self._at = next((at for at, sweep in enumerate(sweeps) if sweep.name == view.name), 0)
@@ -236,7 +239,7 @@ class SweepScreen(ThriftyScreen[None]):
             self.notify(told, timeout=4)
             return
         cells = list(self.grid.cells.values())
-        self.post_message(self.ReplayAsked(self.view, cells, cells.index(marked)))
+        self._replay(ReplayAsked(self.view, cells, cells.index(marked)))
 
     def action_show_mode(self, mode: str) -> None:
         """Show something else of each cell; the same again shows what was measured."""
@@ -280,16 +283,16 @@ class SweepScreen(ThriftyScreen[None]):
     def action_export_figure(self) -> None:
         """Write the figure and what goes with it."""
         if self._beside is None:
-            self._export.write_one(self, self.sweep)
+            export_one(self, self.sweep)
         else:
-            self._export.write_several(self, self._shown)
+            export_several(self, self._shown)
 
-    async def action_leave(self) -> None:
+    def action_leave(self) -> None:
         """Go back to one sweep, or out."""
         if self._beside is not None:
             self.action_beside()
         else:
-            await self.run_action("app.step_back")
+            self._leave()
 
 
 def describe_whole(sweep: IndexedSweep) -> str:

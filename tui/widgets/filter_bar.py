@@ -7,7 +7,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
-from .. import keys
+from ..frame import keys
 
 HINT = "in user, PID, command, note, GPU; Enter keeps, Esc clears"
 LEAST_WORDS_CELLS = 22

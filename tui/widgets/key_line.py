@@ -7,7 +7,7 @@ from textual.app import App
 from textual.binding import ActiveBinding, Binding
 from textual.dom import DOMNode
 
-from ..keys import GROUP_TITLES
+from ..frame.keys import GROUP_TITLES
 from .one_line import OneLine, Piece, measure_pieces
 
 ALWAYS = ("app-help", "app-quit")

@@ -8,9 +8,9 @@ from textual.message import Message
 
 from ...engine.model import SEVERITIES
 from ...engine.viewer.snapshot import ReplayMark, ReplayState
-from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
+from ..frame import keys
 from .one_line import OneLine, Piece, measure_pieces
 
 LEAST_BAR_CELLS = 16

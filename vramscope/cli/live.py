@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from vramscope.engine.viewer.feed import Feed
     from vramscope.tui.frame.launch import Overlays
     from vramscope.tui.modules.profiled import Profiled
-    from vramscope.tui.plan.planned import Planned
-    from vramscope.tui.plan.planning_app import JobDefaults
+    from vramscope.tui.plan.planned import JobDefaults, Planned
 
 
 def show_live(arguments: Namespace) -> int:

@@ -128,7 +128,7 @@ def show_modules(paths: Sequence[Path], settings: Settings) -> int:
         UsageError: Nothing can be drawn here.
         InputFileError: A profile cannot be read or understood, or there is none.
     """
-    from vramscope.tui.modules.app import show_breakdown
+    from vramscope.tui.modules.screen import show_breakdown
 
     from .drawing import can_draw
 

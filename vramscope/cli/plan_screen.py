@@ -10,10 +10,9 @@ from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.engine.settings import Settings
 from vramscope.exporters.plan.partition_table import describe_plan
 from vramscope.tui.inspect.inspected import REPORT_WIDTH
-from vramscope.tui.plan.app import show_plan
-from vramscope.tui.plan.planned import Planned
+from vramscope.tui.plan.planned import JobDefaults, Planned
 from vramscope.tui.plan.planned_partition import present_plan
-from vramscope.tui.plan.planning_app import JobDefaults
+from vramscope.tui.plan.screen import show_plan
 
 from .drawing import can_draw
 from .frame.parser_flags import choose_fit_code

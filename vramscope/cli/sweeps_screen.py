@@ -6,7 +6,7 @@ from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
-from vramscope.tui.sweep.app import Progress, show_sweeps
+from vramscope.tui.sweep.index_screen import Progress, show_sweeps
 from vramscope.tui.sweep.screen import SweepView
 
 from .sweep_replay import SweepReplayOptions, replay_cells

@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> int:
         comparison = _compare(arguments)
         _print(comparison, settings, is_json=arguments.json)
     else:
-        from vramscope.tui.diff.app import show_difference
+        from vramscope.tui.diff.screen import show_difference
 
         code, comparison = show_difference(
             lambda tell: compare_files(arguments.a, arguments.b, tell), settings=settings

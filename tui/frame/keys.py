@@ -3,14 +3,11 @@
 Every key has an id `group-verb`, by which it can be bound to another key and under which the help lists it.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
-
-if TYPE_CHECKING:
-    from .screens.terminal_app import TerminalApp
 
 GROUP_TITLES = {
     "replay": "Replay",
@@ -454,6 +451,14 @@ KEY_NAMES = {
 """Keys that keyboards name otherwise than Textual does."""
 
 
+class OfferingApp(Protocol):
+    """An application that knows which of its keys ever do something."""
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette list a key."""
+        ...
+
+
 class KeyHelp(NamedTuple):
     """One thing that can be done, and the keys for it."""
 
@@ -471,15 +476,16 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
     Keys of the application and of the screen's widgets that can have the focus are included.
     """
     found: dict[str, KeyHelp] = {}
-    app = cast("TerminalApp", screen.app)
-    taken = {name for name, binding in app._bindings if binding.priority and app.offers(binding)}
+    app = screen.app
+    offers = cast(OfferingApp, app).offers
+    taken = {name for name, binding in app._bindings if binding.priority and offers(binding)}
     own = {name for name, binding in screen._bindings if name not in taken}
     for owner in (app, screen, *screen.query("*")):
         is_part = isinstance(owner, Widget) and owner is not screen
         if is_part and not type(owner).__module__.startswith("vramscope."):
             continue
         for name, binding in owner._bindings:
-            if app.offers(binding) and name not in (own if owner is app else taken):
+            if offers(binding) and name not in (own if owner is app else taken):
                 _note(found, binding, screen)
     groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
     for help_entry in found.values():

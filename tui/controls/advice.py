@@ -1,0 +1,96 @@
+"""Advice to training processes: whom, what, and what became of it."""
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from ...engine.model import AdviceAction, RankSample
+from ...engine.text import make_printable
+from ...engine.viewer.feed import AdvisingFeed
+from ...engine.viewer.snapshot import RankAdvice, Snapshot
+from ..live.node_screen import NodeScreen
+
+if TYPE_CHECKING:
+    from ..app import VramscopeApp
+
+CHOICES = {
+    "empty_cache": "empty_cache      give back what its allocator caches and nobody uses",
+    "skip_long_batch": "skip_long_batch  leave out batches that would not fit",
+    "reduce_batch": "reduce_batch     take smaller batches from here on",
+    "checkpoint": "checkpoint       save what there is",
+}
+REASON = "asked for in the live view"
+CHOOSE_FIRST = "Choose the process first: in the list of processes, or on the screen of its device."
+READ_ONLY = "This view was started with --read-only: nobody is advised from here."
+NEWS_S = 8.0
+
+
+class AdviceControl:
+    """Passes advice on to processes, where the feed can, and says what they made of it."""
+
+    def __init__(self, app: "VramscopeApp") -> None:
+        self._app = app
+        self.is_offered = isinstance(app.feed, AdvisingFeed)
+        """Whether the feed passes advice on."""
+        self._told: dict[str, frozenset[int]] = {}
+
+    def ask(self) -> None:
+        """Ask what the process that is marked, or shown, shall be advised to do."""
+        app = self._app
+        if app.signal_policy.is_read_only:
+            app.notify(READ_ONLY, severity="warning")
+            return
+        pid = self._find_process()
+        if pid is None:
+            app.notify(CHOOSE_FIRST, timeout=4)
+        elif self._find_rank(pid) is None:
+            app.notify(
+                f"Process {pid} does not report: only one that `vramscope run` started, or that was attached "
+                "to, can be advised.",
+                severity="warning",
+                markup=False,
+            )
+        else:
+            from ..screens.choice import ChoiceScreen
+
+            question = ChoiceScreen(f"Advise process {pid}, at the end of its next step?", CHOICES)
+            app.push_screen(question, partial(self._give, pid))
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Say what became of advice that was given here."""
+        known = self._told.get(snapshot.node, frozenset())
+        for advice in reversed(snapshot.advice):
+            if advice.number not in known:
+                self._tell_one(advice)
+        if snapshot.advice:
+            self._told[snapshot.node] = frozenset(advice.number for advice in snapshot.advice)
+
+    def _find_process(self) -> int | None:
+        """Return the process that is marked in the list, or else the rank whose device is shown."""
+        screen = self._app.screen
+        if isinstance(screen, NodeScreen) and screen.focused is screen.processes:
+            row = screen.processes.selected_row
+            return None if row is None else row.process.pid
+        return self._app.looked_at[1] if screen is self._app.device_screen else None
+
+    def _find_rank(self, pid: int) -> RankSample | None:
+        sample = self._app.shown.sample
+        ranks = () if sample is None else sample.ranks
+        return next((rank for rank in ranks if rank.pid == pid and rank.state != "ended"), None)
+
+    def _give(self, pid: int, action: str | None) -> None:
+        feed = self._app.feed
+        if action is not None and isinstance(feed, AdvisingFeed):
+            feed.advise(pid, cast(AdviceAction, action), REASON)
+            self._app.notify(
+                f"Process {pid} is asked for {action} at the end of its next step.", markup=False
+            )
+
+    def _tell_one(self, advice: RankAdvice) -> None:
+        advised = advice.advised
+        if advised is None:
+            text = f"Not done: {advice.refusal}."
+            self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+            return
+        severity = "information" if advised.is_obeyed else "warning"
+        text = f"Process {advice.pid} {make_printable(advised.outcome)}."
+        self._app.notify(text, severity=severity, timeout=NEWS_S, markup=False)  # type: ignore[arg-type]

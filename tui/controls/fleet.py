@@ -1,0 +1,152 @@
+"""All nodes of a feed as a fleet, over the screens of each; where there is one node, it has no keys."""
+
+import time
+from asyncio import TimerHandle
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual.screen import Screen
+
+from ...analyzers.fleet.fleet import Fleet
+from ...engine.viewer.feed import ChoosingFeed, SeveralNodesFeed
+from ...engine.viewer.snapshot import Snapshot
+from ..fleet.cluster_watch import ClusterWatch
+from ..fleet.view import FleetView
+
+if TYPE_CHECKING:
+    from ..app import VramscopeApp
+    from ..fleet.cluster_screen import ClusterScreen
+    from ..fleet.nodes_screen import NodesScreen
+    from ..fleet.screen import FleetScreen
+
+GATHER_S = 0.25
+"""Nodes that tell something within this time are drawn together."""
+MOST_SHARE = 0.25
+"""Share of a core that drawing may take; where it takes more, more is gathered."""
+
+
+class FleetControl:
+    """Gathers what nodes tell, and shows all of them."""
+
+    def __init__(self, app: "VramscopeApp", feed: SeveralNodesFeed) -> None:
+        self._app = app
+        self._fleet = Fleet()
+        self._view = FleetView()
+        self._choosing = feed if isinstance(feed, ChoosingFeed) else None
+        self.cluster = ClusterWatch()
+        """What is concluded across nodes."""
+        self.screen: FleetScreen | None = None
+        self._over: NodesScreen | ClusterScreen | None = None
+        self._has_been_shown = False
+        self._next_draw_s = 0.0
+        self._waiting: TimerHandle | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the fleet is the foremost screen, dialogs aside."""
+        return self.screen is not None and self._app.overlay is self.screen
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fleet lies over the node, be there something over it or not."""
+        return self.screen is not None and self._app.lies_over(self.screen)
+
+    @property
+    def chosen(self) -> tuple[str, str] | None:
+        """Node and device under the cursor; None where the fleet is not seen."""
+        if self.screen is None or not self.is_seen or self.screen.current is None:
+            return None
+        return self.screen.current.key
+
+    def gather(self, draw: Callable[[], None]) -> None:
+        """Draw what arrived; soon after a picture, wait for what other nodes tell."""
+        loop = self._app.event_loop
+        wait_s = self._next_draw_s - loop.time()
+        if wait_s <= 0:
+            self._draw_gathered(draw)
+        elif self._waiting is None:
+            self._waiting = loop.call_later(wait_s, self._draw_gathered, draw, context=self._app.loop_context)
+
+    def _draw_gathered(self, draw: Callable[[], None]) -> None:
+        self._waiting = None
+        began_s = self._app.event_loop.time()
+        before_s = time.thread_time()
+        draw()
+        took_s = time.thread_time() - before_s
+        self._next_draw_s = began_s + max(GATHER_S, took_s / MOST_SHARE)
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Take what a node tells."""
+        self._fleet.note(snapshot, self._app.clock.wall_s())
+        self.cluster.note(snapshot, self._app.clock.monotonic_s())
+
+    def show_once(self) -> None:
+        """Show all nodes first, once there are several."""
+        if not self._has_been_shown and self._app.known.are_several:
+            self._has_been_shown = True
+            self.show()
+
+    def draw(self) -> bool:
+        """Draw the fleet, or what lies over it; return whether that is what is seen."""
+        self._fleet.nodes_left_out = 0 if self._choosing is None else self._choosing.nodes_left_out
+        if self.screen is not None and self.is_seen:
+            self.screen.take_news()
+        elif self._over is not None and self._app.overlay is self._over:
+            self._over.draw()
+        else:
+            return False
+        return True
+
+    def show(self) -> None:
+        """Show every device of every node."""
+        if self.is_seen:
+            return
+        from ..fleet.screen import FleetScreen
+
+        app = self._app
+        self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.glyphs, app.clock)
+        self.screen.tell_paused(is_paused=app.is_paused)
+        app.show_over(self.screen)
+
+    def show_nodes(self) -> None:
+        """List the nodes, over the fleet."""
+        from ..fleet.nodes_screen import NodesScreen
+
+        self._show_over_fleet(NodesScreen(self._fleet, self._app.glyphs, self._app.clock))
+
+    def show_cluster(self) -> None:
+        """Show what is known across nodes, over the fleet."""
+        from ..fleet.cluster_screen import ClusterScreen
+
+        self._show_over_fleet(ClusterScreen(self._fleet, self.cluster, self._app.glyphs))
+
+    def _show_over_fleet(self, screen: "NodesScreen | ClusterScreen") -> None:
+        self._over = screen
+        self._app.show_further(screen)
+
+    def show_in_front(self, screen: Screen[None]) -> None:
+        """Show a screen over the fleet, to which it leads back."""
+        while not self.is_seen:
+            self._app.step_back()
+        self._app.show_further(screen)
+
+    def go_to(self, key: tuple[str, str]) -> None:
+        """Show the node of a device, with the device selected."""
+        self._app.action_show_live()
+        self.select(key)
+
+    def select(self, key: tuple[str, str]) -> None:
+        """Have the screens below show the node of a device, with the device selected."""
+        node, uuid = key
+        self._app.show_node(node)
+        self._app.live.devices.selected = uuid
+
+    def export(self) -> dict[str, bytes] | None:
+        """Return the figures of all nodes, by suffixes of files; None where the fleet is not open."""
+        if self.screen is None or not self.is_open:
+            return None
+        from ...exporters.json_lines import encode_line
+        from ...exporters.status.fleet_export import write_fleet_table
+
+        fleet = self.screen.describe()
+        return {".csv": write_fleet_table(fleet.devices), ".json": encode_line(fleet)}

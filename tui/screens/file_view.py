@@ -1,0 +1,196 @@
+"""What is read from files and shown on a screen of its own: on a thread, with its progress meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+from textual.binding import Binding
+
+from ..frame import keys
+from ..terminal.compositor import ThriftyScreen
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece
+
+if TYPE_CHECKING:
+    from ...engine.settings import Settings
+    from .terminal_app import TerminalApp
+
+PROGRESS_S = 0.2
+
+FoundT = TypeVar("FoundT")
+
+
+class FileScreen(ThriftyScreen[None], Generic[FoundT]):
+    """A screen that shows what was read from files; those below say what and how."""
+
+    NAME: ClassVar[str] = ""
+    """What stands in the title while there is nothing."""
+    DEFAULT_CSS = """
+    FileScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
+        self._keys = KeyLine(id="keys")
+
+    @property
+    def terminal_app(self) -> "TerminalApp":
+        """The application, which knows the clock and where exports go."""
+        return cast("TerminalApp", self.app)
+
+    @property
+    def report(self) -> str:
+        """Everything as text; empty while there is nothing."""
+        return ""
+
+    def wait(self, sentence: str) -> None:
+        """Say what is waited for."""
+        self._title.set_pieces([Piece(self.NAME, "accent")])
+        self._verdict.set_pieces([Piece(sentence)])
+
+    def show(self, found: FoundT) -> None:
+        """Show what was read."""
+        raise NotImplementedError
+
+
+ScreenT = TypeVar("ScreenT", bound=FileScreen[Any])
+
+
+class FileView(Generic[ScreenT, FoundT]):
+    """Reads something on a thread, says how far it is meanwhile, and shows it on the first screen.
+
+    Args:
+        screen: Makes the screen.
+        read: Reads; called on a thread of its own. It may say how far it is by `tell`.
+        wait: Returns what is said after so many seconds while nothing else was; None leaves what is there.
+        own_keys: Keys that work on every screen.
+        then: Called with what was read once it is shown.
+    """
+
+    def __init__(
+        self,
+        screen: Callable[["TerminalApp"], ScreenT],
+        read: Callable[[], FoundT],
+        wait: Callable[[float], str | None],
+        *,
+        own_keys: Sequence[Binding] = keys.FILE_WITHOUT_EXPORT,
+        then: Callable[[FoundT], object] | None = None,
+    ) -> None:
+        self._make_screen = screen
+        self._read = read
+        self._wait = wait
+        self.own_keys = own_keys
+        self._then = then
+        self._told = ""
+        self.refusal: Exception | None = None
+        """Why nothing can be shown."""
+
+    def make_screen(self, app: "TerminalApp") -> ScreenT:
+        """Make the screen of an application that shows this."""
+        self.app = app
+        self.screen = self._make_screen(app)
+        return self.screen
+
+    def begin(self) -> None:
+        """Begin to read."""
+        self._began_s = self.app.clock.monotonic_s()
+        self._progress = self.app.set_interval(PROGRESS_S, self._tell_progress, name="progress of reading")
+        self._tell_progress()
+        self._loop_context = copy_context()
+        self._event_loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read_and_show, name="file-reader", daemon=True).start()
+
+    def tell(self, sentence: str) -> None:
+        """Say how far the reading is, from its thread.
+
+        Raises:
+            InterruptedError: Nobody waits for it any more.
+        """
+        self._told = sentence
+        if self.is_left:
+            raise InterruptedError
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the user went away."""
+        return self.app._exit
+
+    def hand_over(self, take: Callable[[], object]) -> None:
+        """Have something done in the application, from another thread; nothing where it ends meanwhile."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._event_loop.call_soon_threadsafe(self._do, take, context=self._loop_context)
+
+    def export(self) -> None:
+        """Write the picture and the report into files."""
+        from ..frame.export import export_and_tell
+
+        app = self.app
+        report = self.screen.report
+        if not report:
+            app.notify("There is nothing to export yet.", timeout=3)
+            return
+        contents = {".svg": app.export_screenshot().encode(), ".txt": report.encode()}
+        export_and_tell(app, contents, app.export_folder, app.clock.wall_s())
+
+    def _tell_progress(self) -> None:
+        sentence = self._told or self._wait(self.app.clock.monotonic_s() - self._began_s)
+        if sentence is not None:
+            self.screen.wait(sentence)
+
+    def _read_and_show(self) -> None:
+        try:
+            found = self._read()
+        except Exception as error:  # noqa: BLE001 - told by whoever runs the application
+            self.refusal = None if isinstance(error, InterruptedError) else error
+            self.hand_over(self.app.exit)
+        else:
+            self.hand_over(lambda: self._show(found))
+
+    def _show(self, found: FoundT) -> None:
+        self._progress.stop()
+        self.screen.show(found)
+        if self._then is not None:
+            self._then(found)
+
+    def _do(self, take: Callable[[], object]) -> None:
+        """Do something; an error ends the application as one in a message's handler does."""
+        if self.is_left or self.app._closing:
+            return
+        try:
+            take()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a person must see it
+            self.app._handle_exception(error)
+
+
+def show_file(view: FileView[ScreenT, FoundT], settings: "Settings") -> int:
+    """Show what is read until the user quits, and return the exit code.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        VramscopeError: What was to be read cannot be read or understood.
+    """
+    from ..frame.launch import check_terminal, run_to_end
+    from ..frame.shutdown import Shutdown
+    from .terminal_app import TerminalApp
+
+    abilities = check_terminal(settings)
+    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    app = TerminalApp(
+        abilities,
+        view=view,
+        theme=settings.theme,
+        on_exit_asked=shutdown.start_countdown,
+    )
+    code = run_to_end(app, shutdown, settings)
+    if view.refusal is not None:
+        raise view.refusal
+    return code
