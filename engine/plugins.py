@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
 from .errors import UsageError
+from .text import suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -56,10 +57,8 @@ def choose_analyzers(text: str) -> frozenset[str]:
     chosen = [word.strip() for word in text.split(",")]
     for name in chosen:
         if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            near = suggest(name, known, "")
+            hint = f"{near} " if near else ""
             raise UsageError(
                 f"--analyzers: no analyzer is called {name!r}: {hint}there are {', '.join(known)}"
             )

@@ -8,7 +8,7 @@ again where it is printed or drawn.
 import os
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TextIO, TypeVar
 
 import msgspec
@@ -119,6 +119,26 @@ def name_locale(environ: Mapping[str, str]) -> str:
     if not environ.get("LC_ALL") and environ.get("LC_CTYPE") == "C.UTF-8" and environ.get("LANG"):
         return environ["LANG"]
     return environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+
+
+def find_nearest(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the names that look most like a word that is none of them, the nearest first.
+
+    Args:
+        word: As it was written; its first 64 characters count.
+        known: All names.
+        most: Names at most.
+        cutoff: Least likeness, from 0 to 1.
+    """
+    from difflib import get_close_matches  # loaded by who errs alone
+
+    return get_close_matches(word[:64], list(known), n=most, cutoff=cutoff)
+
+
+def suggest(word: str, known: Iterable[str], otherwise: str, *, most: int = 1, cutoff: float = 0.6) -> str:
+    """Return the question whether the nearest names were meant, or other words where none is near."""
+    near = find_nearest(word, known, most=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def _show(character: str) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt
@@ -12,6 +11,7 @@ import msgspec
 
 from ...engine.errors import UsageError
 from ...engine.model import DeviceState, RiskLevel
+from ...engine.text import find_nearest
 from ...engine.units import parse_bytes, parse_duration
 from ..risk import LEVELS
 
@@ -280,7 +280,7 @@ def _read_value(term: str, key: str, value: str) -> float:
 
 
 def _explain(key: str) -> str:
-    near = get_close_matches(key, KEYS, n=1, cutoff=_NEAR)
+    near = find_nearest(key, KEYS, cutoff=_NEAR)
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(KEYS)}"
 
 

@@ -5,12 +5,12 @@ cluster (`analyzers/planning/cluster/building.py`).
 """
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 
 from ..errors import InputFileError
+from ..text import suggest
 from .base.input_file import decode_text, locate_byte, read_input_file, show_path, show_text
 from .base.toml_text import KeyLines, locate_toml_keys, parse_toml
 from .base.yaml_text import YamlError, parse_yaml
@@ -127,8 +127,7 @@ def _explain(message: str, where: KeyLines) -> str:
     words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()
     unknown = _UNKNOWN.search(words)
     if unknown is not None:
-        near = get_close_matches(unknown.group(1)[:64], _KNOWN, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
+        hint = suggest(unknown.group(1), _KNOWN, f"known are {', '.join(_KNOWN)}")
         words = f"unknown key {show_text(unknown.group(1))!r}: {hint}"
     place = where.place(key, unknown.group(1) if unknown else "")
     return f"{place}: {words[:1].lower()}{words[1:]}"

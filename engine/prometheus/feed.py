@@ -13,6 +13,7 @@ from ..errors import VramscopeError
 from ..history import History
 from ..model import Analyzer, Assessment, Finding, Sample
 from ..replay.node_player import FoundVerdicts
+from ..viewer.feed import BaseFeed
 from ..viewer.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
 from .follower import PrometheusFollower
 from .readings import join_findings, prefer_told
@@ -98,7 +99,7 @@ class FirstAnswer:
             self._failed = error
 
 
-class PrometheusFeed:
+class PrometheusFeed(BaseFeed):
     """Tells of every node that a server has scraped.
 
     Args:
@@ -114,31 +115,21 @@ class PrometheusFeed:
         first: FirstAnswer | None = None,
         make_analyzers: Callable[[], Sequence[Analyzer]],
     ) -> None:
+        super().__init__("prometheus-feed")
         self.history = History()
-        """What was seen so far of the node that is told of first; safe to read from any thread."""
+        """Of the first node."""
         self._follower = follower
         self._first = first
         self._make_analyzers = make_analyzers
         self._nodes: dict[str, _Node] = {}
         self._called = threading.Condition()
-        self._is_stopped = self._has_asked = self._is_empty_told = False
+        self._has_asked = self._is_empty_told = False
         self._refused: dict[str, object] = {}
         self._numbers = itertools.count(1)
-        self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
-        self._thread = threading.Thread(target=self._follow, name="prometheus-feed", daemon=True)
 
-    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
-        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
-        self._on_snapshot = on_snapshot
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; a question that is still open is left to itself."""
+    def _wake(self) -> None:
         with self._called:
-            self._is_stopped = True
             self._called.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout=0.3)
 
     def history_of(self, node: str) -> History:
         """Return what was seen of a node; safe from any thread."""
@@ -167,11 +158,11 @@ class PrometheusFeed:
             self._has_asked = True
             self._called.notify()
 
-    def _follow(self) -> None:
+    def _run(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if self._first is not None and not self._first.wait(0.0):
             self._tell(f"{self._follower.url} has not answered yet")
-        while not self._is_stopped:
+        while not self._stopped.is_set():
             before_s = time.thread_time()
             failed = self._poll()
             took_s = time.thread_time() - before_s
@@ -182,9 +173,9 @@ class PrometheusFeed:
         """Wait for the next scrape; what is asked meanwhile is answered at once."""
         while True:
             with self._called:
-                if not self._is_stopped and not self._has_asked:
+                if not self._stopped.is_set() and not self._has_asked:
                     self._called.wait(wait_s)
-                if self._is_stopped or not self._has_asked:
+                if self._stopped.is_set() or not self._has_asked:
                     return
                 self._has_asked = False
             self._tell(failed)
@@ -196,7 +187,7 @@ class PrometheusFeed:
             first = self._first
             self._first = None
             for sample in self._follower.poll() if first is None else first.take():
-                if self._is_stopped:
+                if self._stopped.is_set():
                     return None
                 self._take(sample)
         except VramscopeError as error:

@@ -15,6 +15,7 @@ from ..clock import Clock, SystemClock
 from ..errors import InputFileError, VramscopeError
 from ..history import History
 from ..model import Analyzer
+from ..viewer.feed import BaseFeed
 from ..viewer.snapshot import ReplayPart, ReplayWord, Snapshot
 from .player import ReplayCommand, ReplayOptions, ReplayPlayer
 from .tapes import Tape
@@ -24,7 +25,7 @@ PATIENCE_S = 0.2
 """A moment that takes longer to work out is shown without its verdicts meanwhile."""
 
 
-class ReplayFeed:
+class ReplayFeed(BaseFeed):
     """Plays tapes on a thread of its own; reading never holds up a screen.
 
     Args:
@@ -42,8 +43,9 @@ class ReplayFeed:
         options: ReplayOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__("replay-feed")
         self.history = History()
-        """What was played so far of the node that is told of first; safe to read from any thread."""
+        """Of the first node."""
         self._histories: dict[str, History] = {}
         self._open_tapes = open_tapes
         self._make_analyzers = make_analyzers
@@ -51,23 +53,11 @@ class ReplayFeed:
         self._clock = clock or SystemClock()
         self._called = threading.Condition()
         self._commands: deque[ReplayCommand] = deque(maxlen=MOST_COMMANDS)
-        self._is_stopped = False
         self._told: dict[str, object] = {}
-        self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
-        self._thread = threading.Thread(target=self._run, name="replay-feed", daemon=True)
 
-    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
-        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
-        self._on_snapshot = on_snapshot
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; returns within half a second."""
+    def _wake(self) -> None:
         with self._called:
-            self._is_stopped = True
             self._called.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout=0.5)
 
     def command(self, command: ReplayCommand) -> None:
         """Ask something of the replay, from any thread; returns at once."""
@@ -98,7 +88,7 @@ class ReplayFeed:
     @property
     def _is_left(self) -> bool:
         """Whether what plays is to be played no further."""
-        return self._is_stopped
+        return self._stopped.is_set()
 
     def _wait_s(self, player: ReplayPlayer) -> float:
         """Return the seconds until something is to be done; 0 when something is."""
@@ -110,7 +100,7 @@ class ReplayFeed:
 
     @property
     def _is_called(self) -> bool:
-        return self._is_stopped or bool(self._commands)
+        return self._stopped.is_set() or bool(self._commands)
 
     def _run(self) -> None:
         try:
@@ -376,7 +366,7 @@ class PlaylistFeed(ReplayFeed):
 
     def _play_all(self) -> None:
         upcoming: OpenedEntry | None = self._opened
-        while upcoming is not None and not self._is_stopped:
+        while upcoming is not None and not self._stopped.is_set():
             self._opened = upcoming
             self._next = None
             self._ended_s = None
@@ -386,7 +376,7 @@ class PlaylistFeed(ReplayFeed):
 
     @property
     def _is_left(self) -> bool:
-        return self._is_stopped or self._next is not None
+        return self._stopped.is_set() or self._next is not None
 
     def _wait_s(self, player: ReplayPlayer) -> float:
         return min(player.wait_s, self._hold_s(player))
@@ -439,7 +429,7 @@ class PlaylistFeed(ReplayFeed):
             try:
                 opened = self._playlist.open(aim, 1 if places > 0 else -1, self._follow_reading(player, aim))
             except ReadingLeft:
-                if self._is_stopped:
+                if self._stopped.is_set():
                     return
                 at = aim
                 places = self._take_turn()
@@ -481,7 +471,7 @@ class PlaylistFeed(ReplayFeed):
             nonlocal is_told
             with self._called:
                 is_left = any(command.verb == "turn" for command in self._commands)
-            if is_left or self._is_stopped:
+            if is_left or self._stopped.is_set():
                 raise ReadingLeft
             if not is_told and self._clock.monotonic_s() - begun_s >= PATIENCE_S:
                 is_told = True

@@ -12,6 +12,7 @@ from ..files.base.input_file import read_text_file, show_path, show_text
 from ..files.base.output_file import replacing
 from ..files.base.toml_text import parse_toml
 from ..paths import config_file
+from ..text import find_nearest
 from .model import OWN_FILE_KEYS, SETTING_KEYS, TABLES, WEBHOOK_KEY, Settings, convert_value, show_value
 
 FILE_LIMIT_BYTES = 1 << 18
@@ -66,11 +67,7 @@ def _check(path: Path, text: str, key: str, value: object) -> object:
 
 
 def _suggest(key: str) -> str:
-    import difflib
-
-    nearest = difflib.get_close_matches(
-        key[:_LONGEST_KEY].lower(), [*SETTING_KEYS, *SETTING_KEYS.values()], n=1
-    )
+    nearest = find_nearest(key[:_LONGEST_KEY].lower(), [*SETTING_KEYS, *SETTING_KEYS.values()])
     if nearest:
         return f'; did you mean "{nearest[0].removesuffix("_s")}"?'
     return f"; the settings are {', '.join(SETTING_KEYS)}"

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from ..alerts.state import FindingDecision
 from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
 from ..clock import SystemClock
 from ..errors import RuntimeFolderError
 from ..history import History
-from ..model import AdviceAction
 from ..paths import locate_runtime_folder, open_runtime_folder
 from ..units import format_age
 from ..wire.endpoints import LOCK_NAME, SOCKET_NAMES, describe_holder, is_hub_alive
 from .client import Client
+from .feed import AskingFeed
+from .picture import NodePicture
 from .snapshot import Snapshot
 
 RESPAWN_S = 2.0
@@ -28,13 +28,12 @@ TELL_WAIT_AFTER_S = 3.0
 """A view that has seen no figures for so long says what it waits for."""
 AGE_INTERVAL_S = 1.0
 """How often a lost connection's age is told anew."""
-MAX_WISHES = 16
+MOST_QUESTIONS = 16
 
-Wish = Callable[[Client], object]
-"""What the thread of a feed is asked to do with its connection."""
+Question = Callable[[NodePicture], object]
 
 
-class HubFeed:
+class HubFeed(AskingFeed):
     """Follows the hub of one runtime folder.
 
     Args:
@@ -50,6 +49,7 @@ class HubFeed:
         agent_arguments: Sequence[str] = (),
         is_private: bool = False,
     ) -> None:
+        super().__init__("hub-feed")
         self._folder = runtime_dir or locate_runtime_folder()
         self._is_private = is_private
         kind = ("--leave-with-viewers", "--private-folder") if is_private else ("--leave-with-viewers",)
@@ -63,14 +63,11 @@ class HubFeed:
         self._last_end: str | None = None
         """Why the hub before ended that was started last."""
         self._waits_since_s: float | None = None
-        self._stop = threading.Event()
+        self._open_fd: int | None
         self._closing_fd, self._open_fd = os.pipe()
         self._pipe_lock = threading.Lock()
-        self._wishes: deque[Wish] = deque(maxlen=MAX_WISHES)
-        self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
-        self._on_snapshot: Callable[[Snapshot], None] | None = None
+        self._questions: deque[Question] = deque(maxlen=MOST_QUESTIONS)
         self.history = History(keeps_ranks=False)
-        """What was seen so far; safe to read from any thread."""
 
     def start_hub(self) -> None:
         """Start a hub if none serves the folder; returns at once, so that it starts beside the screen."""
@@ -80,66 +77,34 @@ class HubFeed:
             open_runtime_folder(self._folder)
             self._spawn()
 
-    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
-        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
-        self._on_snapshot = on_snapshot
-        self._thread.start()
-
     def stop(self) -> None:
         """End the thread and leave the hub, which ends by itself if this was its last viewer."""
-        with self._pipe_lock:
-            if not self._stop.is_set():
-                self._stop.set()
-                os.close(self._open_fd)  # wakes the thread
-        if self._thread.is_alive():
-            self._thread.join(timeout=0.5)
+        super().stop()
         if self._hub is not None:
             self._leave_hub(self._hub)
         if self._is_private:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def ask_segments(self, pid: int) -> None:
-        """Ask for the segment map of a training process, from any thread; returns at once.
-
-        It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
-        """
-        self._wish(lambda client: client.ask_segments(pid))
-
-    def ask_modules(self, pid: int) -> None:
-        """Ask for the memory by module of a training process, from any thread; returns at once.
-
-        It comes with a later snapshot, in `modules`, or the reason why not.
-        """
-        self._wish(lambda client: client.ask_modules(pid))
-
-    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
-        """Ask a training process to do something about its memory, from any thread; returns at once.
-
-        What it made of that comes with a later snapshot, in `advice`.
-        """
-        self._wish(lambda client: client.advise(pid, action, reason=reason))
-
-    def decide(self, decision: FindingDecision) -> None:
-        """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
-
-        It returns at once; a later snapshot says so in `alerts`, or why not in `decision_refused`.
-        """
-        self._wish(lambda client: client.decide(decision))
-
-    def _wish(self, wish: Wish) -> None:
+    def _ask(self, question: Question) -> None:
         with self._pipe_lock:
-            if not self._stop.is_set():
-                self._wishes.append(wish)
+            if self._open_fd is not None:
+                self._questions.append(question)
                 os.write(self._open_fd, b"?")  # wakes the thread
 
-    def _follow(self) -> None:
+    def _wake(self) -> None:
+        with self._pipe_lock:
+            if self._open_fd is not None:
+                os.close(self._open_fd)
+                self._open_fd = None
+
+    def _run(self) -> None:
         client = Client(self._folder, history=self.history, closing_fd=self._closing_fd)
         shown: Snapshot | None = None
         told_s = 0.0
-        while not self._stop.is_set():
+        while not self._stopped.is_set():
             is_live = shown is not None and shown.connection == "live"
-            while self._wishes:
-                self._wishes.popleft()(client)
+            while self._questions:
+                self._questions.popleft()(client)
             snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
             now_s = self._clock.monotonic_s()
             if snapshot.connection == "live":
@@ -153,8 +118,7 @@ class HubFeed:
                 continue
             shown = snapshot
             told_s = now_s
-            if self._on_snapshot is not None:
-                self._on_snapshot(snapshot)
+            self._on_snapshot(snapshot)
         client.close()
         os.close(self._closing_fd)
 

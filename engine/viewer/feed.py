@@ -1,12 +1,19 @@
-"""What a screen is fed by: a thread that hands over frozen snapshots, and the history beside them."""
+"""What a screen is fed by: a thread that hands over frozen snapshots, and the history that they are of."""
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..alerts.state import FindingDecision
 from ..history import History
 from ..model import AdviceAction
 from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .picture import NodePicture
+
+STOPS_WITHIN_S = 0.5
 
 
 class Feed(Protocol):
@@ -78,3 +85,56 @@ class SeveralNodesFeed(Feed, Protocol):
     def look_at(self, node: str) -> None:
         """Say which node is looked at, from any thread: what is asked from now on is asked there."""
         ...
+
+
+class BaseFeed(ABC):
+    """The thread of a feed: begins with `start`, ends with `stop`, and hands over snapshots.
+
+    Args:
+        name: Of the thread.
+    """
+
+    history: History
+
+    def __init__(self, name: str) -> None:
+        self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        self._on_snapshot = on_snapshot
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout=STOPS_WITHIN_S)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Hand over snapshots until `_stopped` is set."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Have the thread look at `_stopped` and at what was asked; called from any thread."""
+
+
+class AskingFeed(BaseFeed):
+    """A feed whose thread passes questions on to the agent of a node."""
+
+    def ask_segments(self, pid: int) -> None:
+        self._ask(lambda picture: picture.ask_segments(pid))
+
+    def ask_modules(self, pid: int) -> None:
+        self._ask(lambda picture: picture.ask_modules(pid))
+
+    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
+        self._ask(lambda picture: picture.advise(pid, action, reason=reason))
+
+    def decide(self, decision: FindingDecision) -> None:
+        self._ask(lambda picture: picture.decide(decision))
+
+    @abstractmethod
+    def _ask(self, question: "Callable[[NodePicture], object]") -> None:
+        """Have the thread of the feed put a question; called from any thread."""

@@ -14,7 +14,6 @@
 Paths are as seen from the folder of the file. Without variants there are three: standard, highres, compact.
 """
 
-import difflib
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,7 @@ import msgspec
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.input_file import decode_text, read_input_file, show_path, show_text
 from vramscope.engine.files.base.toml_text import parse_toml
+from vramscope.engine.text import suggest
 from vramscope.exporters.figures.page_style import COLUMN_IN, DPI, SweepLook, SweepStyle
 
 from .heat_map import HeatMapJob, Variant
@@ -117,7 +117,6 @@ def _find_unknown_key(content: dict[str, object]) -> str | None:
         known = kind.__struct_fields__
         for key in table:
             if key not in known:
-                nearest = difflib.get_close_matches(key[:64], known, n=1)
-                hint = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(known)}"
+                hint = suggest(key, known, f"the keys are {', '.join(known)}")
                 return f"{show_text(place)}{show_text(key)}: unknown key; {hint}"
     return None

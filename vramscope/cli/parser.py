@@ -126,9 +126,9 @@ def build_parser(verbs: Sequence[str] | None = None) -> ArgumentParser:
 
 
 def _describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
-    import difflib
+    from vramscope.engine.text import find_nearest
 
-    nearest = difflib.get_close_matches(word, verbs, n=1)
+    nearest = find_nearest(word, verbs)
     hint = f"did you mean `vramscope {nearest[0]}`?" if nearest else f"the verbs are {', '.join(verbs)}"
     return f"unknown verb {word!r}; {hint}"
 
@@ -162,10 +162,9 @@ def _list_options(parser: ArgumentParser) -> dict[str, bool]:
 
 
 def _describe_unknown_option(name: str, options: Mapping[str, bool], verb: str | None) -> str:
-    import difflib
+    from vramscope.engine.text import suggest
 
     shown = [option for option, is_shown in options.items() if is_shown]
-    nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
     program = "vramscope" if verb is None else f"vramscope {verb}"
-    hint = f"did you mean {nearest[0]}?" if nearest else f"see `{program} --help`"
+    hint = suggest(name, shown, f"see `{program} --help`", cutoff=0.75)
     return f"unknown option {name}; {hint}"

@@ -1,7 +1,6 @@
 """What `vramscope plan` was asked for, the plan, and its files."""
 
 from argparse import Namespace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
@@ -18,6 +17,7 @@ from vramscope.analyzers.planning.partition import (
     make_plan,
 )
 from vramscope.engine.errors import UsageError
+from vramscope.engine.text import suggest
 from vramscope.engine.units import parse_bytes
 from vramscope.exporters.plan.outputs import take_partition
 from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
@@ -218,8 +218,7 @@ def _read_strategies(text: str, *, is_legacy: bool) -> tuple[Strategy, ...]:
 
 def _read_name(flag: str, name: str, known: tuple[str, ...]) -> str:
     if name not in known:
-        nearest = get_close_matches(name, known, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"expected {', '.join(known)}"
+        hint = suggest(name, known, f"expected {', '.join(known)}")
         raise UsageError(f"{flag} {name}: {hint}")
     return name
 

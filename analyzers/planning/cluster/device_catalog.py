@@ -31,11 +31,11 @@ DGX-1 (4 x EDR for 8 devices), DGX A100 (HDR), DGX H100, DGX B200 and GB200 NVL7
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 import msgspec
 
 from ....engine.errors import UsageError
+from ....engine.text import find_nearest
 from ....engine.units import MIB
 
 
@@ -187,9 +187,7 @@ def find_device(name: str) -> DeviceModel:
         return model
     near = [known[form] for form in known if squashed and squashed in form][:3]
     near = near or [
-        known[form]
-        for asked in (squashed, f"rtx{squashed}")
-        for form in get_close_matches(asked, known, n=3, cutoff=0.6)
+        known[form] for asked in (squashed, f"rtx{squashed}") for form in find_nearest(asked, known, most=3)
     ]
     hint = (
         f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(DEVICES)}"

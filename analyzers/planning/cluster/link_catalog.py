@@ -10,10 +10,10 @@ network: 3.4, 5.7 and 14 us (`hwLat` in src/graph/tuning.cc).
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
 from ....engine.errors import UsageError
+from ....engine.text import find_nearest
 from .model import Link
 
 NVLINK_LATENCY_S = 3.4e-6
@@ -125,6 +125,6 @@ def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str)
     if plain in table:
         return table[plain]
     containing = [known for known in table if plain and plain in known]
-    near = containing[:3] or get_close_matches(plain, table, n=3, cutoff=0.5)
+    near = containing[:3] or find_nearest(plain, table, most=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(table)}"
     raise UsageError(f"{what} {name[:60]!r} is not known: {hint} {example}")

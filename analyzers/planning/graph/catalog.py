@@ -3,9 +3,8 @@
 Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
 """
 
-from difflib import get_close_matches
-
 from ....engine.errors import UsageError
+from ....engine.text import suggest
 from ..theory import ModelShape
 from ..theory.presets import PRESETS
 from .architecture import Architecture
@@ -131,6 +130,5 @@ def find_model(name: str) -> Architecture:
     wanted = name.strip().lower().replace("_", "-")
     if wanted in MODELS:
         return MODELS[wanted]
-    nearest = get_close_matches(wanted, MODELS, n=3, cutoff=0.5)
-    known = f"did you mean {' or '.join(nearest)}?" if nearest else f"known are {', '.join(MODELS)}."
+    known = suggest(wanted, MODELS, f"known are {', '.join(MODELS)}.", most=3, cutoff=0.5)
     raise UsageError(f"unknown model {name!r}: {known} The path of its config.json does as well")

@@ -1,11 +1,11 @@
 """A model's sizes from a configuration: Hugging Face's `config.json`, or Galvatron's of either era."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 import msgspec
 
 from ....engine.errors import InputFileError, UsageError
+from ....engine.text import find_nearest
 from ..theory import ExpertShape
 from ..theory.configs import Flags
 from ..theory.configs.hugging_face import FAMILIES, flag_hugging_face
@@ -109,7 +109,7 @@ def _find_family(config: Mapping[str, object], what: str) -> Family:
     if isinstance(type_, str):
         if type_ not in _FAMILIES:
             known = dict.fromkeys((*_FAMILIES, *FAMILIES))
-            nearest = get_close_matches(type_, known, n=1)
+            nearest = find_nearest(type_, known)
             hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(known)}"
             raise InputFileError(f"{what}: model_type {type_!r} is not known: {hint}")
         return _FAMILIES[type_]

@@ -6,6 +6,7 @@ that predicts a further token.
 """
 
 from ....engine.errors import UsageError
+from ....engine.text import suggest
 from .shape import ExpertShape, LatentAttention, ModelShape
 
 
@@ -225,11 +226,8 @@ def find_preset(name: str) -> ModelShape:
     Raises:
         UsageError: No such name; the text has the nearest one.
     """
-    import difflib
-
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]
-    nearest = difflib.get_close_matches(key, PRESETS, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(PRESETS)}; or give a file"
+    hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}; or give a file")
     raise UsageError(f"no model is called {name!r}; {hint}")

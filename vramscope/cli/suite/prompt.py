@@ -234,8 +234,7 @@ def _keep_report(arguments: Namespace) -> None:
 
 
 def _describe_unknown(word: str) -> str:
-    import difflib
+    from vramscope.engine.text import suggest
 
-    nearest = difflib.get_close_matches(word, (*VERBS, "help", "exit"), n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"the verbs are {', '.join(VERBS)}, help and exit"
+    hint = suggest(word, (*VERBS, "help", "exit"), f"the verbs are {', '.join(VERBS)}, help and exit")
     return f"unknown word {word!r}; {hint}"
