@@ -1,84 +1,23 @@
 """What a recording is told, by the agent of this node or by this process, and for which job."""
 
 import math
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError, UsageError
-from ..model import Assessment, Finding, Sample
-from ..paths import locate_runtime_folder
+from ..model import Sample
 from ..sources.processes import read_start_ticks
+from ..viewer.node_source import LocalNode, NodeSource, Words
 from .announcement import is_running
 
 if TYPE_CHECKING:
     from .hub_follower import HubFollower
 
 
-class Words(NamedTuple):
-    """What analyzers said after the newest sample."""
-
-    findings: tuple[Finding, ...] = ()
-    assessments: tuple[Assessment, ...] | None = None
-    """All that stand; None where none has changed."""
-
-
 Heard = Sample | Words
-
-
-class LocalFollower:
-    """Samples and analyzes this node in this very process; starts no other.
-
-    Args:
-        interval_s: Seconds from one sample to the next.
-        memory_interval_s: Seconds between two readings of device memory.
-    """
-
-    def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
-        from ..agent.analyzer_host import AnalyzerHost
-        from ..plugins import make_analyzers
-        from ..sampling.live import open_node
-        from ..wire.stores import AssessmentStore
-
-        self._producer = open_node(interval_s=interval_s, memory_interval_s=memory_interval_s)
-        plugins = make_analyzers()
-        self.notes = plugins.notes
-        self._host = AnalyzerHost(plugins.made)
-        self._assessments = AssessmentStore()
-        self._producer.start()
-
-    @property
-    def failures(self) -> list[SourceUnavailableError]:
-        """Why there is no device."""
-        return self._producer.failures
-
-    @property
-    def has_held_calls(self) -> bool:
-        """Whether a driver call has not returned; the process must then end with `os._exit`."""
-        return self._producer.has_held_calls
-
-    def hear(self, timeout_s: float) -> list[Heard]:
-        """Return the sample that is due and what is said of it, waiting at most so long for it."""
-        end_s = time.monotonic() + timeout_s
-        while not (samples := self._producer.take()):
-            left_s = end_s - time.monotonic()
-            if left_s <= 0:
-                return []
-            time.sleep(min(self._producer.wait_s(), left_s))
-        return [heard for sample in samples for heard in (sample, self._analyze(sample))]
-
-    def close(self) -> None:
-        """End all reading; a call that hangs is left behind."""
-        self._producer.stop()
-
-    def _analyze(self, sample: Sample) -> Words:
-        findings = tuple(self._host.observe(sample))
-        is_changed = self._assessments.merge(self._host.assess())
-        is_changed = self._assessments.observe(sample) or is_changed
-        return Words(findings, self._assessments.all() if is_changed else None)
 
 
 class NodeFollower:
@@ -99,94 +38,82 @@ class NodeFollower:
         folder: Path | None = None,
         since_s: float = math.inf,
     ) -> None:
-        self._folder = folder or locate_runtime_folder()
         self._since_s = since_s
         self.remembered = self.missed = 0
         """Samples that were told as an agent remembers them, and those that never arrived."""
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
-        self.sentences: list[str] = []
-        """What changed about the source, for stderr."""
         self.has_devices = False
         """Whether a device or a training process was ever seen."""
         self.has_held_calls = False
         self.failures: list[SourceUnavailableError] = []
         """Why there is no device."""
-        self._local: LocalFollower | None = None
-        self._hub: HubFollower | None = None
-        self._choose()
+        self._source = NodeSource(self._connect, self._make_local, folder)
+        self._source.open()
+
+    @property
+    def sentences(self) -> list[str]:
+        """What changed about the source, for stderr."""
+        return self._source.sentences
 
     @property
     def is_of_agent(self) -> bool:
         """Whether samples come from an agent."""
-        return self._hub is not None
+        return self._source.agent is not None
 
     def hear(self, timeout_s: float) -> list[Heard]:
         """Return what came since, waiting at most so long for it."""
-        if self._hub is not None:
-            heard = self._hub.hear(timeout_s)
-            self._count()
-            lost = None if heard else self._hub.lost
+        hub = self._source.agent
+        local = self._source.local
+        heard: list[Heard] = []
+        if hub is not None:
+            heard = hub.hear(timeout_s)
+            self._count(hub)
+            lost = None if heard else hub.lost
             if lost is not None:
-                self.sentences.append(f"{lost}; sampling in this process until one answers")
-                self._leave()
-                self._open_local()
-        elif self._local is not None:
-            heard = self._local.hear(timeout_s)
-            self.failures = self._local.failures
-            self._choose()
+                self._source.leave_agent(f"{lost}; sampling in this process until one answers")
+        elif local is not None:
+            for sample in local.take(timeout_s):
+                heard += (sample, local.analyze(sample))
+            self.failures = local.failures
+            if self._source.is_agent_alive:
+                self.has_held_calls = self.has_held_calls or local.has_held_calls
+                self._source.follow_agent()
         self._note_devices(heard)
         return heard
 
     def close(self) -> None:
         """End."""
-        self._leave()
+        local = self._source.local
+        self.has_held_calls = self.has_held_calls or (local is not None and local.has_held_calls)
+        self._source.close()
 
-    def _choose(self) -> None:
-        """Go over to an agent where one runs."""
-        from ..wire.endpoints import is_hub_alive
-
-        if is_hub_alive(self._folder):
-            if self._local is not None:
-                self.sentences.append("an agent runs; following it from here on")
-            self._leave()
-            self._open_hub()
-        elif self._local is None:
-            self._open_local()
-
-    def _open_hub(self) -> None:
+    def _connect(self, folder: Path) -> "HubFollower":
         from .hub_follower import HubFollower  # loads ZeroMQ, which a node without an agent does without
 
-        self._hub = HubFollower(self._folder, since_s=self._since_s)
+        return HubFollower(folder, since_s=self._since_s)
 
-    def _open_local(self) -> None:
+    def _make_local(self) -> LocalNode:
         self._since_s = math.inf  # what an agent remembers from then on is recorded already
-        self._local = LocalFollower(interval_s=self._interval_s, memory_interval_s=self._memory_interval_s)
-        self.sentences += self._local.notes
+        local = LocalNode(interval_s=self._interval_s, memory_interval_s=self._memory_interval_s)
+        _ = local.analyzers  # what cannot be loaded is said before the first sample
+        self._source.sentences += local.notes
+        return local
 
-    def _leave(self) -> None:
-        if self._hub is not None:
-            self._hub.close()
-        if self._local is not None:
-            self._local.close()
-            self.has_held_calls = self.has_held_calls or self._local.has_held_calls
-        self._hub = self._local = None
-
-    def _count(self) -> None:
+    def _count(self, hub: "HubFollower") -> None:
         """Take over what the follower of the agent counts and says."""
-        if self._hub is not None:
-            self.remembered += self._hub.remembered
-            self.missed += self._hub.missed
-            self.sentences += self._hub.sentences
-            self._hub.remembered = self._hub.missed = 0
-            self._hub.sentences.clear()
+        self.remembered += hub.remembered
+        self.missed += hub.missed
+        self._source.sentences += hub.sentences
+        hub.remembered = hub.missed = 0
+        hub.sentences.clear()
 
     def _note_devices(self, heard: list[Heard]) -> None:
         if self.has_devices:
             return
         samples = [it for it in heard if isinstance(it, Sample)]
         self.has_devices = any(it.devices or it.ranks for it in samples)
-        if self._hub is not None and samples:
+        if self._source.agent is not None and samples:
             from .hub_follower import REMEMBERED_NOTE
 
             why = (note for note in samples[-1].notes if note != REMEMBERED_NOTE)

@@ -14,8 +14,9 @@ from ..history import History
 from ..history.ring import Row
 from ..model import Finding, Sample
 from ..viewer.conversation import Assessed, Event, HubStream, Joined
+from ..viewer.node_source import Words
 from ..wire.endpoints import is_hub_alive
-from .follower import Heard, Words
+from .follower import Heard
 
 SILENT_S = 2.0
 """An agent that has not spoken for so long is looked for."""

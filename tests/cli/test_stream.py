@@ -16,7 +16,6 @@ import pytest
 import zmq
 
 from vramscope.analyzers.pressure import PressureAnalyzer
-from vramscope.cli.local_node import LocalNode
 from vramscope.cli.status import Observer
 from vramscope.engine.agent.worker import LocalWorkerLink, Worker
 from vramscope.engine.clock import SystemClock
@@ -25,6 +24,7 @@ from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import connect
+from vramscope.engine.viewer.node_source import LocalNode
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of, is_hub_alive
 from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, encode
 

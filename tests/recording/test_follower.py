@@ -11,9 +11,10 @@ from vramscope.engine.history import History
 from vramscope.engine.history.history import FINE_TICKS
 from vramscope.engine.model import Assessment, Finding, HubStatus, Sample
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
-from vramscope.engine.recording.follower import Heard, NodeFollower, Words
+from vramscope.engine.recording.follower import Heard, NodeFollower
 from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
 from vramscope.engine.viewer.conversation import HubStream, Joined
+from vramscope.engine.viewer.node_source import Words
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of
 from vramscope.engine.wire.messages import Welcome, WorkerReport, encode
 
@@ -79,8 +80,9 @@ def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(folder:
         got = listener.hear()
         assert got[-36:] == samples[3:], "in order, none twice, to the last field"
         assert [it.seq for it in got] == list(range(got[0].seq, 40))
-        assert listener.follower._hub is not None
-        listener.follower._hub._stream.ask()  # as after a gap: the agent tells its newest sample again
+        assert listener.follower._source.agent is not None
+        # As after a gap: the agent sends its newest sample again.
+        listener.follower._source.agent._stream.ask()
         wait_until(lambda: listener.hear() and isinstance(listener.heard[-1], Words), what="the answer")
         assert listener.hear() == got
         report(folder, running.hub.hub_id, make_finding(1), make_assessment(1))

@@ -1,7 +1,8 @@
 """A recording of one job holds nothing that is of another job alone."""
 
 from vramscope.engine.model import Assessment, DeviceSample, Finding, RankSample, Sample
-from vramscope.engine.recording.follower import JobView, Words
+from vramscope.engine.recording.follower import JobView
+from vramscope.engine.viewer.node_source import Words
 
 
 def make_sample(*ranks: RankSample, devices: tuple[DeviceSample, ...]) -> Sample:

@@ -21,12 +21,12 @@ from vramscope.engine.recording.follower import Heard, JobEnd, JobView, NodeFoll
 from vramscope.engine.recording.series import RecordingSeries
 from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import format_age, format_bytes
+from vramscope.engine.viewer.node_source import DRIVER_SILENT, EXIT_DRIVER_SILENT
 from vramscope.engine.wire.endpoints import is_hub_alive
 
 from .frame.diagnostics import complain
 from .frame.interruption import Interruption
 from .frame.printing import write_over
-from .local_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings

@@ -6,20 +6,19 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from vramscope.engine.errors import HubUnreachableError, UsageError
-from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
-from vramscope.engine.wire.endpoints import is_hub_alive
+from vramscope.engine.viewer.node_source import LocalNode, NodeSource
 
 from .frame.configuration import read_settings
 from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
 
 if TYPE_CHECKING:
-    from vramscope.engine.model import NodeStatus
-    from vramscope.engine.viewer.client import Client
+    from pathlib import Path
 
-    from .local_node import LocalNode
+    from vramscope.engine.model import Finding, NodeStatus, Sample
+    from vramscope.engine.viewer.client import Client
 
 
 AGENT_ANSWERS_WITHIN_S = 2.0
@@ -41,33 +40,35 @@ class Observer:
     def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
-        self._client: Client | None = None
-        self._local: LocalNode | None = None
+        self._local_interval_s = interval_s
+        self._source: NodeSource[Client, LocalNode] = NodeSource(self._connect, self._make_local)
+        self._findings: dict[str, Finding] = {}
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
         self._is_without_devices = True
         """Of the newest status; where the time was up before the first, the reason is told all the same."""
-        self._news: list[str] = []
 
     @property
     def sentences(self) -> list[str]:
         """What was looked for and not found, for stderr; it grows."""
-        if self._local is not None and self._is_without_devices and self._local.is_decided:
-            self._news += [text for text in self._local.sentences if text not in self._news]
-        return self._news
+        told = self._source.sentences
+        local = self._source.local
+        if local is not None and self._is_without_devices and local.is_decided:
+            told += [text for text in local.sentences if text not in told]
+        return told
 
     @property
     def is_decided(self) -> bool:
         """Whether it is known if there is a device, and if not, why."""
-        return self._has_devices or self._local is None or self._local.is_decided
+        return self._has_devices or self._source.local is None or self._source.local.is_decided
 
     @property
     def exit_code(self) -> int:
         """0 where devices or ranks were seen, else the code of what is missing."""
         if self._has_devices:
             return 0
-        return 0 if self._local is None else self._local.exit_code
+        return 0 if self._source.local is None else self._source.local.exit_code
 
     def once(self, meanwhile: Callable[[], None] = _do_nothing) -> "NodeStatus":
         """Return the state of the node now, after two readings 0.1 s apart where this process samples.
@@ -75,15 +76,20 @@ class Observer:
         Args:
             meanwhile: Called once between the two readings, or at once where an agent answers.
         """
-        self._start(interval_s=ONCE_INTERVAL_S)
-        if self._client is not None:
-            status = self._ask_agent()
-            if status is not None and (status.devices or status.ranks or status.findings):
-                meanwhile()
-                return self._noted(status)
-            # An agent that knows no device cannot say why in an exit code: look again here.
-            self._leave_agent()
-        return self._noted(self._open_local(interval_s=ONCE_INTERVAL_S).once(meanwhile))
+        self._local_interval_s = ONCE_INTERVAL_S
+        self._source.open()
+        status = None if self._source.agent is None else self._ask_agent(self._source.agent)
+        if status is not None and (status.devices or status.ranks or status.findings):
+            meanwhile()
+            return self._noted(status)
+        # An agent that knows no device cannot say why in an exit code: look again here.
+        local = self._source.leave_agent()
+        sample = local.take(None)[-1]
+        while not (sample.devices or local.is_decided):
+            sample = local.take(None)[-1]
+        local.analyzers.observe(sample)  # the first sample begins the span of the second
+        meanwhile()
+        return self._describe(local, local.take(None)[-1])
 
     def next(self, timeout_s: float | None) -> "NodeStatus | None":
         """Return the state of the node when the next is due, or None when the time is up first.
@@ -92,60 +98,41 @@ class Observer:
             timeout_s: Seconds until the time is up; None for never.
         """
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if self._client is None and self._local is None:
-            self._start(interval_s=self._interval_s)
-        if self._client is not None:
-            status = self._await_news(self._client, end_s)
+        self._source.open()
+        agent = self._source.agent
+        if agent is not None:
+            status = self._await_news(agent, end_s)
             if status is not None:
                 return self._noted(status)
             if end_s is not None and time.monotonic() >= end_s:
                 return None
-            reason = self._client.snapshot(timeout_s=0.0).reason or "the agent is gone"
-            self._news.append(f"{reason}; sampling in this process from here on")
-            self._leave_agent()
-        status = self._open_local(interval_s=self._interval_s).next(end_s)
-        return None if status is None else self._noted(status)
+            reason = agent.snapshot(timeout_s=0.0).reason or "the agent is gone"
+            self._source.leave_agent(f"{reason}; sampling in this process from here on")
+        local = self._source.open_local()
+        samples = local.take(None if end_s is None else end_s - time.monotonic())
+        return self._describe(local, samples[-1]) if samples else None
 
     def close(self) -> None:
         """Give back the connection and end the threads."""
-        self._leave_agent()
-        if self._local is not None:
-            self._local.stop()
+        self._source.close()
 
-    def _start(self, *, interval_s: float) -> None:
-        if self._client is not None or self._local is not None:
-            return
-        folder = locate_runtime_folder()
-        if is_hub_alive(folder):
-            from vramscope.engine.viewer.client import connect
+    def _connect(self, folder: "Path") -> "Client":
+        from vramscope.engine.viewer.client import connect
 
-            try:
-                self._client = connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
-            except HubUnreachableError as error:
-                self._news.append(f"{error}; sampling in this process instead")
-            else:
-                return
-        self._open_local(interval_s=interval_s)
+        return connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
 
-    def _open_local(self, *, interval_s: float) -> "LocalNode":
-        if self._local is None:
-            from .local_node import LocalNode
+    def _make_local(self) -> LocalNode:
+        return LocalNode(interval_s=self._local_interval_s, memory_interval_s=self._memory_interval_s)
 
-            self._local = LocalNode(interval_s=interval_s, memory_interval_s=self._memory_interval_s)
-            self._local.start()
-        return self._local
-
-    def _ask_agent(self) -> "NodeStatus | None":
+    def _ask_agent(self, client: "Client") -> "NodeStatus | None":
         """Return what the agent says now, or None where it has gone or says nothing."""
         from vramscope.exporters.status.document import describe_snapshot
 
-        if self._client is None:
-            return None
-        snapshot = self._client.snapshot(timeout_s=0.0)
+        snapshot = client.snapshot(timeout_s=0.0)
         end_s = time.monotonic() + AGENT_ANSWERS_WITHIN_S
         while snapshot.sample is None and snapshot.connection != "lost" and time.monotonic() < end_s:
-            snapshot = self._client.snapshot(timeout_s=0.1)
-        if snapshot.connection == "lost" and not is_hub_alive(locate_runtime_folder()):
+            snapshot = client.snapshot(timeout_s=0.1)
+        if snapshot.connection == "lost" and not self._source.is_agent_alive:
             return None
         return describe_snapshot(snapshot)
 
@@ -174,10 +161,15 @@ class Observer:
             snapshot = client.snapshot(timeout_s=max(0.0, min(ends_s, default=now_s + 1.0) - now_s))
         return None
 
-    def _leave_agent(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    def _describe(self, local: LocalNode, sample: "Sample") -> "NodeStatus":
+        from vramscope.exporters.status.document import describe_sample
+
+        self._findings.update({finding.id: finding for finding in local.analyze(sample).findings})
+        ordered = sorted(self._findings.values(), key=lambda f: (not f.is_open, -f.opened_s))
+        failed = local.analyzers.reason
+        notes = [*local.notes, *([] if failed is None else [failed])]
+        assessments = local.assessments.all()
+        return self._noted(describe_sample(sample, ordered, assessments=assessments, notes=notes))
 
     def _noted(self, status: "NodeStatus") -> "NodeStatus":
         self._has_devices = self._has_devices or bool(status.devices or status.ranks)

@@ -85,9 +85,11 @@ class AgentStream:
         is_fuller = known is not None and len(known.evidence) > len(finding.evidence)
         return known if known is not None and is_fuller else finding
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Disconnect."""
         self.client.close()
+
+    stop = close
 
     def _collect(self, newest: Sample) -> list[Sample]:
         """Return the newest sample, after those that arrived together with it."""

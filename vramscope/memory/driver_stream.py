@@ -1,16 +1,12 @@
 """This node, sampled by this very process."""
 
-import time
 from collections.abc import Iterable, Sequence
 
 from vramscope.engine.errors import DriverNotLoadedError
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.sampling.live import LiveProducer, open_node
+from vramscope.engine.viewer.node_source import DRIVER_SILENT, LocalNode
 from vramscope.exporters.reports.frame import Provenance
 
-DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"
-ANSWERS_WITHIN_S = 5.0
-"""A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs."""
 MEMORY_INTERVAL_S = 0.1
 _READ_SHARE = 0.5
 
@@ -24,12 +20,12 @@ class DriverStream:
     """
 
     def __init__(self, interval_s: float, *, notes: Sequence[str] = ()) -> None:
-        self._interval_s = interval_s
         self._notes = tuple(notes)
-        self._producer: LiveProducer = open_node(
+        self._node = LocalNode(
             interval_s=interval_s, memory_interval_s=min(MEMORY_INTERVAL_S, _READ_SHARE * interval_s)
         )
-        self._answers_by_s: float | None = None
+        self._is_settled = False
+        """Whether a device was seen: why there is none is asked no more."""
 
     @property
     def provenance(self) -> Provenance:
@@ -53,8 +49,7 @@ class DriverStream:
 
     def start(self) -> None:
         """Begin to read on threads of its own."""
-        self._producer.start()
-        self._answers_by_s = time.monotonic() + ANSWERS_WITHIN_S
+        self._node.start()
 
     def past(self) -> Iterable[Sample]:
         """Yield nothing."""
@@ -66,16 +61,10 @@ class DriverStream:
         Raises:
             SourceUnavailableError: There is no device.
         """
-        end_s = time.monotonic() + timeout_s
-        while True:
-            samples = self._producer.take()
-            if samples:
-                self._check(samples[-1])
-                return samples
-            left_s = end_s - time.monotonic()
-            if left_s <= 0:
-                return []
-            time.sleep(min(self._producer.wait_s(), left_s))
+        samples = self._node.take(timeout_s)
+        if samples:
+            self._check(samples[-1])
+        return samples
 
     def complete(self, finding: Finding) -> Finding:
         """Return the finding as it is."""
@@ -83,15 +72,14 @@ class DriverStream:
 
     def stop(self) -> None:
         """End all reading; a call that hangs is left behind."""
-        self._producer.stop()
+        self._node.stop()
 
     def _check(self, sample: Sample) -> None:
         """Raise why there is no device, once that is sure."""
-        if sample.devices:
-            self._answers_by_s = None
-        if self._answers_by_s is None:
+        self._is_settled = self._is_settled or bool(sample.devices)
+        if self._is_settled:
             return
-        if self._producer.failures:
-            raise self._producer.failures[0]
-        if time.monotonic() > self._answers_by_s:
+        if self._node.failures:
+            raise self._node.failures[0]
+        if self._node.is_decided:
             raise DriverNotLoadedError(DRIVER_SILENT)

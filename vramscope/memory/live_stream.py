@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.endpoints import is_hub_alive
+from vramscope.engine.viewer.node_source import NodeSource
 from vramscope.exporters.reports.frame import Provenance
 
 from .driver_stream import DriverStream
 from .stream import SampleStream
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .agent_stream import AgentStream
 
 
@@ -26,21 +26,24 @@ class LiveStream:
     """
 
     def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._notes: list[str] = []
-        self._source: SampleStream = self._open()
+        self._node: NodeSource[AgentStream, DriverStream] = NodeSource(
+            _connect, lambda: DriverStream(interval_s)
+        )
+        self._node.open()
         self._has_seen_devices = False
 
     @property
     def agent(self) -> "AgentStream | None":
         """The agent that is asked; None where this process samples."""
-        return self._source.agent
+        return self._node.agent
 
     @property
     def provenance(self) -> Provenance:
         """Where the samples come from by now, and what became of the agent."""
         source = self._source.provenance
-        return msgspec.structs.replace(source, notes=tuple(dict.fromkeys((*self._notes, *source.notes))))
+        return msgspec.structs.replace(
+            source, notes=tuple(dict.fromkeys((*self._node.sentences, *source.notes)))
+        )
 
     @property
     def is_ended(self) -> bool:
@@ -53,8 +56,7 @@ class LiveStream:
         return None
 
     def start(self) -> None:
-        """Begin."""
-        self._source.start()
+        """Do nothing: the node is followed already."""
 
     def past(self) -> Iterable[Sample]:
         """Yield what an agent remembers."""
@@ -70,10 +72,10 @@ class LiveStream:
         self._has_seen_devices = self._has_seen_devices or any(it.devices or it.ranks for it in samples)
         agent = self.agent
         if agent is not None and agent.lost is not None and not samples:
-            self._leave(f"{agent.lost}; sampling in this process from here on")
+            self._node.leave_agent(f"{agent.lost}; sampling in this process from here on")
         elif agent is not None and samples and not self._has_seen_devices:
             # An agent that knows no device cannot say why: we look for ourselves.
-            self._leave("the agent knows no device; looking in this process")
+            self._node.leave_agent("the agent knows no device; looking in this process")
             return []
         return samples
 
@@ -83,21 +85,14 @@ class LiveStream:
 
     def stop(self) -> None:
         """End."""
-        self._source.stop()
+        self._node.close()
 
-    def _open(self) -> SampleStream:
-        folder = locate_runtime_folder()
-        if is_hub_alive(folder):
-            from .agent_stream import AgentStream
+    @property
+    def _source(self) -> SampleStream:
+        return self._node.agent or self._node.open_local()
 
-            try:
-                return AgentStream(folder)
-            except HubUnreachableError as error:
-                self._notes.append(f"{error}; sampling in this process instead")
-        return DriverStream(self._interval_s)
 
-    def _leave(self, note: str) -> None:
-        self._notes.append(note)
-        self._source.stop()
-        self._source = DriverStream(self._interval_s)
-        self._source.start()
+def _connect(folder: "Path") -> "AgentStream":
+    from .agent_stream import AgentStream
+
+    return AgentStream(folder)
