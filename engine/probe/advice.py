@@ -11,7 +11,7 @@ from . import wire
 from .base import current
 from .base.foreign import Foreign
 from .clock import SystemClock
-from .training_device import TrainingDevice
+from .identity import TrainingDevice
 
 _PAUSE_S = 1.0
 """Between two ends of steps at which something is done: who asks often shall not slow the training."""

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import wire
 from .base import current
 from .clock import SystemClock
-from .history import MemoryHistory
-from .outbox import Outbox
-from .recorder import is_recording
-from .segments import can_snapshot, pack_segments, take_snapshot
-from .training_device import TrainingDevice
+from .flight_record import can_snapshot, pack_segments, take_snapshot
+from .history import MemoryHistory, is_recording
+from .identity import TrainingDevice
+from .transport import Outbox
 
 if TYPE_CHECKING:
     from .advice import Advice
     from .model_state import ModelStateWatch
-    from .module_memory.module_demands import ModuleDemands
+    from .module_memory.watched_profile import ModuleDemands
     from .session import Session
 
 _PAUSE_S = 1.0
@@ -141,7 +140,7 @@ class Demands:
     def _open_modules(self) -> ModuleDemands:
         """Return what profiles modules, loaded when it is asked for: most processes never are."""
         if self._modules is None:
-            from .module_memory.module_demands import ModuleDemands
+            from .module_memory.watched_profile import ModuleDemands
 
             self._modules = ModuleDemands(self._device.torch, lambda: self._model.optimizers, self._clock)
         return self._modules

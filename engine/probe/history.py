@@ -1,13 +1,21 @@
-"""PyTorch's record of where live blocks were allocated: on for a few steps, and off again."""
+"""What the allocator recorded lately, read event by event, and the functions that watch for it."""
 
 from __future__ import annotations
 
+import _thread
+import functools
+import inspect
+import sys
+import threading
+import time
 from collections import deque
+from itertools import repeat
+from typing import NamedTuple
 
 from .backends import Reading
-from .base.foreign import Module
+from .base import current
+from .base.foreign import Foreign, Module
 from .clock import SystemClock
-from .recorder import begin_recording, can_tell, end_recording, find_recorder, is_recording, is_taken_over
 
 SECONDS_PER_ALLOCATION = 4e-6
 """Assumed cost of one recorded allocation: twice the 2 µs that PyTorch states for a Python stack."""
@@ -207,3 +215,234 @@ def count_affordable_steps(allocations_per_step: int | None) -> int:
 
 def _is_near(peak_bytes: int | None, capacity: int | None) -> bool:
     return bool(peak_bytes and capacity and capacity - peak_bytes < _SMALL_HEADROOM * capacity)
+
+
+_ENTRIES = (
+    ("cuda", "memory", "_record_memory_history"),
+    # A program that imported the function by its name comes by here.
+    ("_C", "_cuda_record_memory_history"),
+    ("_C", "_cuda_record_memory_history_legacy"),
+)
+
+
+class _Watched(NamedTuple):
+    owner: Module
+    name: str
+    original: Foreign
+    watcher: Foreign
+
+
+class _Recording:
+    """The one of ours, and whether the program has used the switch since it began."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """Of the program, that did not raise."""
+        self._watched: list[_Watched] = []
+
+    def watch(self, torch: Module) -> None:
+        """Put a watcher before each entry of the switch; where one takes none, go without."""
+        for *path, name in _ENTRIES:
+            owner = functools.reduce(lambda it, part: getattr(it, part, None), path, torch)
+            original = getattr(owner, name, None)
+            if original is None:
+                continue
+            watcher = self._make_watcher(original)
+            try:
+                setattr(owner, name, watcher)
+            except (AttributeError, TypeError):
+                continue
+            self._watched.append(_Watched(owner, name, original, watcher))
+
+    def restore(self) -> None:
+        """Take the watchers away, but for one that the program has wrapped meanwhile: that only hands on."""
+        for owner, name, original, watcher in self._watched:
+            if getattr(owner, name, None) is watcher:
+                setattr(owner, name, original)
+
+    def _make_watcher(self, original: Foreign) -> Foreign:
+        @functools.wraps(original)
+        def watcher(*arguments: Foreign, **named: Foreign) -> Foreign:
+            # Counted before, so that no end of ours falls between the call and the count.
+            self.calls += 1
+            try:
+                return original(*arguments, **named)
+            except BaseException:
+                self.calls -= 1
+                raise
+
+        return watcher
+
+
+_ours: list[_Recording] = []
+"""Our recording, or empty. Taken out by `pop`, so that of two threads that end it one does."""
+
+
+def begin_recording(torch: Module) -> None:
+    """Record the stacks of live blocks, and notice from here on when the program uses the switch.
+
+    Args:
+        torch: The module, of which `find_recorder` finds one.
+    """
+    find_recorder(torch)(enabled="state", context="alloc", stacks="python", max_entries=1)
+    recording = _Recording()
+    recording.watch(torch)
+    _ours.append(recording)
+
+
+def end_recording(torch: Module) -> None:
+    """Switch our recording off, unless the program has used the switch since: what runs then is its own.
+
+    May be called by any thread, and where no recording of ours runs.
+
+    Args:
+        torch: The module.
+    """
+    try:
+        recording = _ours.pop()
+    except IndexError:
+        return
+    recording.restore()
+    record = find_recorder(torch)
+    if record is not None and not recording.calls:
+        record(enabled=None)
+
+
+def is_taken_over() -> bool:
+    """Tell whether the program has used the switch since our recording began."""
+    return any(recording.calls for recording in tuple(_ours))
+
+
+def find_recorder(torch: Module) -> Foreign:
+    """Return the function that switches the recording, or None where it is missing or of the first kind.
+
+    The first kind (PyTorch 2.0) takes other arguments and could lock up the process.
+    """
+    record = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_record_memory_history", None)
+    try:
+        names = set(inspect.signature(record).parameters) if record is not None else set()
+    except (TypeError, ValueError):
+        return None
+    return record if {"enabled", "context", "stacks", "max_entries"} <= names else None
+
+
+def can_tell(torch: Module) -> bool:
+    """Tell whether this build of PyTorch says when somebody records."""
+    return getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None) is not None
+
+
+def is_recording(torch: Module) -> bool:
+    """Tell whether anybody records, we or the program; an allocator that is plugged in cannot record."""
+    ask = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None)
+    try:
+        return ask is not None and bool(ask())
+    except RuntimeError:
+        return False
+
+
+# It stands on a private name of PyTorch (`torch._C._cuda_attach_out_of_memory_observer`), which builds for
+# the CPU lack; it has not been run on a GPU yet. On a simulated device the simulation calls the same entry
+# itself.
+
+_judged: list[tuple[Module, bool]] = []
+"""Modules torch, and whether the observer stands there."""
+_LOOK_EVERY_S = 0.01
+_MOST_LOOKS = 500
+_REFUSAL = (
+    "out-of-memory errors leave no record: this build of PyTorch has none of the recorder's newer arguments, "
+    "and such an allocator calls its observer with its own lock held"
+)
+
+
+def attach_observer(torch: Module) -> bool:
+    """Attach the one observer of this process, and tell whether it stands.
+
+    Only after the runtime was initialised: before that the call crashes the process. There is no way to
+    detach it, so it is a function that does nothing where no session runs. Where the allocator holds its lock
+    as it calls (PyTorch 2.0, known by its recorder) another thread that allocates with the GIL held would
+    lock up the process with ours: there is no observer then, and a note says so.
+
+    Args:
+        torch: The module.
+    """
+    for known, stands in _judged:
+        if known is torch:
+            return stands
+    attach = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None)
+    if attach is None or not torch.cuda.is_initialized():
+        return False
+    refusal = _REFUSAL if find_recorder(torch) is None else _try_to_attach(attach)
+    _judged.append((torch, refusal is None))
+    if refusal is not None:
+        current.failures.append(refusal)
+    return refusal is None
+
+
+def is_observer_settled(torch: Module) -> bool:
+    """Tell whether nothing is left to attach: the observer stands, was refused, or this build knows none.
+
+    Args:
+        torch: The module.
+    """
+    has_none = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None) is None
+    return has_none or any(known is torch for known, _ in _judged)
+
+
+def _try_to_attach(attach: Foreign) -> str | None:
+    """Attach, and return why that was refused: an allocator that is plugged in takes no observer."""
+    try:
+        attach(tell_out_of_memory)
+    except RuntimeError as error:
+        return f"out-of-memory errors leave no record: the allocator takes no observer ({error})"[:300]
+    return None
+
+
+def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_bytes: int) -> None:
+    """Write the record of an error that the allocator is about to raise.
+
+    Whatever it raised would be thrown into the allocator, so nothing leaves it. A Ctrl-C that falls into it
+    is meant for the program, which gets it as soon as the observer is left.
+
+    Args:
+        device: Ordinal of the device.
+        size_bytes: Bytes that the allocator asked the device for.
+        total_bytes: Bytes that the process may use of the device.
+        free_bytes: Bytes that the device has free.
+    """
+    session = current.session
+    if session is None and not current.oom_takers:
+        return
+    message = f"CUDA out of memory: {size_bytes} bytes were asked for, {free_bytes} are free"
+    try:
+        current.tell_takers(size_bytes, message, free_bytes, device, total_bytes)
+        if session is not None:
+            session.record_out_of_memory(size_bytes, message, free_bytes, device, total_bytes)
+    except KeyboardInterrupt as error:
+        current.note_failure("the record of an out-of-memory error", error)
+        _interrupt_afterwards()
+    except BaseException as error:  # noqa: BLE001 - an exception here would end in C++
+        current.note_failure("the record of an out-of-memory error", error)
+
+
+def _interrupt_afterwards() -> None:
+    """Let another thread interrupt the main one: from here the interrupt would be raised right here."""
+    try:
+        _thread.start_new_thread(_interrupt_once_left, ())
+    except RuntimeError as error:
+        current.note_failure("giving a Ctrl-C back to the program", error)
+
+
+def _interrupt_once_left() -> None:
+    for _ in repeat(None, _MOST_LOOKS):
+        time.sleep(_LOOK_EVERY_S)
+        if not _is_telling():
+            break
+    _thread.interrupt_main()
+
+
+def _is_telling() -> bool:
+    """Tell whether the main thread is inside the observer."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code is not tell_out_of_memory.__code__:
+        frame = frame.f_back
+    return frame is not None

@@ -8,20 +8,20 @@ from typing import Any
 from . import wire
 from .base import current
 from .clock import SystemClock
-from .device_identity import identify_device
 from .flight_record import (
     RecordQuota,
+    can_snapshot,
     collect_stack,
     encode_record,
     fill_record,
     locate_folders,
     name_record,
+    take_snapshot,
     write_record,
 )
-from .recorder import is_recording
+from .history import is_recording
+from .identity import TrainingDevice, identify_device
 from .sampler import Sampler
-from .segments import can_snapshot, take_snapshot
-from .training_device import TrainingDevice
 
 
 class OutOfMemoryRecorder:

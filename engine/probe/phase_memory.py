@@ -13,7 +13,7 @@ from typing import Any, Callable
 from . import phases
 from .backends import NOTHING, Reading, read_before_use
 from .clock import SystemClock
-from .training_device import TrainingDevice
+from .identity import TrainingDevice
 from .wire import PhaseRow
 
 MOST_NAMES = 16

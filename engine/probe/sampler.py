@@ -2,23 +2,286 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import threading
-from typing import Callable
+from collections import deque
+from typing import Any, Callable
 
 from . import phases
-from .announcement import Announcement
+from .backends import Reading, allocator_settings
 from .base import current
+from .base.coordinates import Coordinates, find_coordinates
+from .base.foreign import Module
 from .clock import SystemClock
-from .digest import Digest
-from .history import MemoryHistory
+from .flight_record import RecentReadings
+from .history import MemoryHistory, Suspicion, is_recording
+from .identity import (
+    ResidentMemory,
+    TrainingDevice,
+    find_capacity,
+    find_simulation,
+    identify_device,
+    read_command,
+    read_started_s,
+)
 from .model_state import ModelStateWatch
-from .outbox import Outbox
-from .pace import Pace
-from .process import ResidentMemory
-from .recorder import is_recording
-from .training_device import TrainingDevice
-from .transport import Connection
-from .wire import Demand, decode_demand, encode_goodbye
+from .phase_memory import Call, PhaseMark, PhaseWatch
+from .steps import Sizes, StepEnd, StepWatch
+from .transport import Connection, Outbox
+from .wire import DEMANDS, Demand, ReadingRow, decode_demand, encode_goodbye
+
+SAMPLE_S = 0.1
+"""Between two readings of our own thread, where steps are long."""
+_SHARED_SAMPLE_S = 0.2
+_SPREAD_S = 0.1
+_GOLDEN = 0.6180339887498949
+"""Its multiples, less their whole parts, fill an interval evenly (Weyl's theorem)."""
+_CLOSE_S = 0.02
+_APART_S = 0.15
+_MANY_A_SECOND = 2.5
+_CLOSE_FOR_S = 3.0
+_REST_S = 30.0
+
+
+class Pace:
+    """Shares the readings between the ends of steps and the time between them.
+
+    A reading is most of what the probe costs, because the caches hold the program's data when it is made. So
+    where steps are short, about every second end is read and our own thread reads half as often, at moments
+    spread over the step. With the first steps, and where the allocator's peak has risen, every end is read
+    for three seconds, so that steps know their peaks exactly: at most once in half a minute, because a leak
+    raises it for ever.
+
+    Args:
+        now_s: Monotonic seconds.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self.between_ends_s = _CLOSE_S
+        """The thread that trains reads at the end of a step where it has not read for so long."""
+        self._sample_s = SAMPLE_S
+        self._judged_s = now_s
+        self._close_until_s = float("inf")
+        self._rest_until_s = float("-inf")
+        self._due_s = float("-inf")
+        self._place = 0.0
+
+    def judge(self, now_s: float, ends_read: int, *, has_peak_risen: bool) -> None:
+        """Settle how often to read until the next call.
+
+        Args:
+            now_s: Monotonic seconds.
+            ends_read: Ends of steps that were read since the last call.
+            has_peak_risen: Whether the allocator's peak has risen since then.
+        """
+        is_first = self._close_until_s == float("inf") and ends_read > 0
+        if is_first or (has_peak_risen and now_s >= self._rest_until_s):
+            self._close_until_s = now_s + _CLOSE_FOR_S
+            self._rest_until_s = now_s + _REST_S
+        is_close = now_s < self._close_until_s
+        is_shared = not is_close and ends_read > _MANY_A_SECOND * (now_s - self._judged_s)
+        self.between_ends_s = _CLOSE_S if is_close else _APART_S
+        self._sample_s = _SHARED_SAMPLE_S if is_shared else SAMPLE_S
+        self._judged_s = now_s
+
+    def find_next(self, now_s: float) -> float:
+        """Return when our own thread reads next, on a steady grid; readings that were missed are left out.
+
+        Args:
+            now_s: Monotonic seconds of the reading just made.
+        """
+        due_s = self._due_s + self._sample_s
+        self._due_s = due_s if due_s > now_s else now_s + self._sample_s
+        if self._sample_s == SAMPLE_S:
+            return self._due_s
+        # Not in step with the steps, or every reading would be of the same moment of them.
+        self._place = (self._place + _GOLDEN) % 1.0
+        return self._due_s + _SPREAD_S * self._place
+
+
+_EVERY_S = 5.0
+_OFTEN_S = 60.0
+_SELDOM_S = 30.0
+"""The layout of ranks and the device settle in the first minute; later little changes."""
+
+
+class Announcement:
+    """Facts about the process and its device.
+
+    Args:
+        device: Where it trains.
+        job: Which `vramscope run` it belongs to.
+    """
+
+    def __init__(self, device: TrainingDevice, job: str | None) -> None:
+        self.job = job
+        self.notes: list[str] = []
+        """Sentences of other parts of the probe that stay true."""
+        self.total_bytes: int | None = None
+        self.capacity_bytes: int | None = None
+        self.coordinates: Coordinates | None = None
+        self._device = device
+        self._argv = read_command()
+        self._fixed = {
+            "pid": os.getpid(),
+            "started_s": read_started_s(),
+            "command": " ".join(self._argv),
+            "python": platform.python_version(),
+            "torch": _version_of(device.torch),
+        }
+        self._first_s: float | None = None
+        self._next_s = float("-inf")
+
+    def is_due(self, now_s: float) -> bool:
+        """Tell whether to look again: every 5 s in the first minute, every 30 s later."""
+        if now_s < self._next_s:
+            return False
+        self._first_s = now_s if self._first_s is None else self._first_s
+        self._next_s = now_s + (_EVERY_S if now_s - self._first_s < _OFTEN_S else _SELDOM_S)
+        return True
+
+    def compose(self, passing_notes: tuple[str | None, ...] = ()) -> dict[str, Any]:
+        """Return the fields of a `Hello`."""
+        device = self._device
+        backend = device.backend
+        identity = identify_device(backend, device.index) if backend is not None else None
+        self.total_bytes = identity.get("total_bytes") if identity else None
+        self.capacity_bytes = find_capacity(backend, device.index, self.total_bytes) if backend else None
+        self.coordinates = find_coordinates(device.meshes)
+        simulated = find_simulation(device.module) or {}
+        notes = [*self.notes, *passing_notes, backend.note() if backend else None, *current.failures]
+        return {
+            **self._fixed,
+            "job": simulated.get("job") or self.job,
+            "backend": backend.name if backend is not None else None,
+            "is_simulated": bool(simulated),
+            "device": identity,
+            "coordinates": self.coordinates,
+            "capacity_bytes": self.capacity_bytes,
+            "context_bytes": simulated.get("context_bytes"),
+            "allocator_settings": allocator_settings() or None,
+            "demands": DEMANDS,
+            "notes": [str(note) for note in (*notes, *(simulated.get("notes") or ())) if note],
+        }
+
+    def describe_for_record(self) -> dict[str, Any]:
+        """Return the process as it stands in a flight record."""
+        hello = self.compose()
+        return {
+            "pid": hello["pid"],
+            "started_s": hello["started_s"],
+            "argv": self._argv,
+            "python": hello["python"],
+            "torch": hello["torch"],
+            "backend": hello["backend"],
+            "is_simulated": hello["is_simulated"],
+            "rank": hello["coordinates"],
+        }
+
+
+def _version_of(torch: Module) -> str | None:
+    version = getattr(torch, "__version__", None)
+    return None if version is None else str(version)
+
+
+MOST_STEP_ENDS = 2000
+"""Between two digests, marks of phases included; of more in that time the oldest are lost."""
+
+Slow = tuple["int | None", "int | None"]
+Note = tuple[float, float, Reading]
+"""Monotonic and wall time, and what the allocator said."""
+EndNote = tuple[float, float, Reading, "Sizes | None", bool]
+"""The same, then the sizes of the step, and whether it was the largest so far: what a `StepEnd` holds."""
+
+
+class Digest:
+    """Takes notes from two threads cheaply, and works through them about once a second.
+
+    A thread that wakes up for a moment finds the caches of its core full of something else, and most of
+    what it costs is fetching its own code and data. So a note is appended and no more, and the work on all
+    notes is done in one go.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.recent = RecentReadings()
+        self.steps = StepWatch()
+        self.phases = PhaseWatch()
+        self.suspicion = Suspicion()
+        self.pick_phase: Callable[[], None] = lambda: None
+        """Called when the notes are worked through: which phase is read next."""
+        self._outbox = outbox
+        self._samples: deque[Note] = deque()
+        self._ends: deque[EndNote | PhaseMark] = deque(maxlen=MOST_STEP_ENDS)
+        """In one row with the marks of phases, whose order to the ends of steps counts."""
+        self.note_sample: Callable[[Note], None] = self._samples.append
+        """Takes what was read between two ends of steps; in our own thread."""
+        self.note_end: Callable[[EndNote], None] = self._ends.append
+        """Takes what was read at the end of a step; in the thread that trains."""
+        self.note_phase: Callable[[PhaseMark], None] = self._ends.append
+        """Takes what was read at the begin or the end of a named part; in the thread of the program."""
+
+    def work(self, slow: Slow, capacity: int | None) -> None:
+        """Turn notes into rows to send and to keep; by one thread at a time.
+
+        Args:
+            slow: Bytes pinned and resident, which are read less often.
+            capacity: Bytes that the allocator may reserve, or the device's total.
+        """
+        samples = self._samples
+        ends = self._ends
+        reading = None
+        while samples:
+            sampled_s, wall_s, reading = samples.popleft()
+            while ends and ends[0][0] <= sampled_s:
+                self._take(ends.popleft())
+            self.steps.note_sample(reading)
+            self.phases.note_reading(reading)
+            self.recent.add(wall_s, reading, self.steps.index)
+            self._outbox.put_reading(_make_row(wall_s, reading, slow))
+        if reading is not None:
+            self._outbox.counts = reading.allocations, reading.frees
+            # What it looks at only ever counts up: the newest tells all.
+            self.suspicion.judge(reading, capacity)
+        while ends:
+            self._take(ends.popleft())
+        self.pick_phase()
+
+    def take_course(self) -> tuple[int, bool]:
+        """Return how many ends were read since the last call, and whether the peak rose within a step."""
+        steps = self.steps
+        course = (steps.ends_read, steps.has_peak_risen)
+        steps.ends_read = 0
+        steps.has_peak_risen = False
+        return course
+
+    def _take(self, note: EndNote | PhaseMark) -> None:
+        reading = note[2]
+        about = note[3]
+        if isinstance(about, Call):
+            self.steps.note_sample(reading)
+            row = self.phases.take((note[0], note[1], reading, about, note[4]))
+            if row is not None:
+                self._outbox.put_phase(row)
+        else:
+            self.phases.note_reading(reading)
+            self._end_step((note[0], note[1], reading, about, note[4]))
+
+    def _end_step(self, note: EndNote) -> None:
+        row = self.steps.end(StepEnd._make(note))
+        index, ended_s, duration_s, floor, peak, is_exact = row
+        sizes = note[3]
+        self._outbox.put_step(row if sizes is None else (*row, *sizes))
+        began_s = None if duration_s is None else ended_s - duration_s
+        self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
+        self.suspicion.note_floor(floor)
+
+
+def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:
+    """Return a row as it stands in a packet; peak and counts of allocations are not among its figures."""
+    allocated, requested, active, reserved, split, retries, ooms, *_ = reading
+    return (round(wall_s, 3), allocated, requested, active, reserved, split, retries, ooms, *slow)
+
 
 WATCH_S = 1.0
 """Between two looks of a process that does not report yet."""

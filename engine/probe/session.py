@@ -1,33 +1,230 @@
-"""One run of the probe in one process: what the training's thread and our own have in common."""
+"""The life of the probe in a process: its thread, its hooks, forks, begin and end."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
+import sys
+import threading
+from typing import Callable
 
 from . import phases
-from .announcement import Announcement
 from .backends import NOTHING
 from .base import current
-from .base.foreign import Module, Optimizer
+from .base.foreign import Foreign, Module, Optimizer
 from .base.guard import Guard
 from .clock import SystemClock
 from .demands import Demands
-from .forks import watch_forks
-from .history import MemoryHistory
-from .hooks import hook_optimizers
+from .history import MemoryHistory, attach_observer, end_recording, is_observer_settled
+from .identity import TrainingDevice, is_loader_worker
 from .model_state import ModelStateWatch
-from .observer import attach_observer, is_observer_settled
 from .out_of_memory import OutOfMemoryRecorder
-from .pace import Pace
 from .phase_memory import PhaseCalls
-from .recorder import end_recording
-from .sampler import WATCH_S, Sampler
-from .sizes import Sizes
-from .steps import StepBoundaries
-from .thread import SamplerThread
-from .training_device import TrainingDevice, is_loader_worker
+from .sampler import WATCH_S, Announcement, Pace, Sampler
+from .steps import Sizes, StepBoundaries
 from .transport import Connection
+
+NAME = "vramscope-probe"
+_LONGEST_JOIN_S = 0.02
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""Signals that a thread raises itself: a handler of them, as faulthandler's, must still find ours."""
+
+
+class SamplerThread:
+    """Calls a function again and again, each time after as many seconds as it returned.
+
+    Args:
+        tick: Returns the seconds until the next call, or None to end.
+    """
+
+    def __init__(self, tick: Callable[[], float | None]) -> None:
+        self._tick = tick
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Lock()
+        self._is_wanted = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread where it does not run; a RuntimeError where the system has none left."""
+        if self.is_alive:
+            return
+        self._is_wanted = True
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        thread = threading.Thread(target=self._run, args=(self._wake,), name=NAME, daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Let the thread end, and wait for it for a moment: it may be inside a call of the driver."""
+        thread = self._thread
+        self._thread = None
+        self._is_wanted = False
+        if thread is None or thread is threading.current_thread():
+            return
+        self.wake()
+        thread.join(_LONGEST_JOIN_S)
+
+    def wake(self) -> None:
+        """Let the next tick begin at once."""
+        try:
+            self._wake.release()
+        except RuntimeError:
+            # It is awake already.
+            return
+
+    def forget(self) -> None:
+        """Drop a thread that a fork left behind in the parent."""
+        self._thread = None
+        self._is_wanted = False
+
+    def _run(self, wake: threading.Lock) -> None:
+        """Tick until told to end; each start has a lock of its own, so that a thread left behind ends too."""
+        _leave_signals_to_the_program()
+        while self._is_wanted and wake is self._wake:
+            pause_s = self._tick()
+            if pause_s is None:
+                return
+            wake.acquire(timeout=pause_s)
+
+
+def _leave_signals_to_the_program() -> None:
+    """Block in this thread every signal that is sent to the process.
+
+    The kernel hands such a signal to any thread that does not block it (signal(7)): a program that blocks one
+    in its own threads to wait for it would be ended by ours.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        faults = {getattr(signal, name, None) for name in _FAULTS}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+
+
+_is_watching = False
+_noted: set[str] = set()
+"""Hooks that have failed; each leaves one note, however often the program forks."""
+
+
+def watch_forks() -> None:
+    """Be told of forks from here on; once for the process and all its descendants."""
+    global _is_watching  # noqa: PLW0603 - what os registers cannot be taken back
+    if not _is_watching:
+        os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+        _is_watching = True
+
+
+def _before() -> None:
+    """End the thread: what it holds at that moment would be held in the child for ever."""
+    session = current.session
+    if session is not None:
+        _try("what comes before a fork", session.pause)
+
+
+def _after_in_parent() -> None:
+    session = current.session
+    if session is not None:
+        _try("what follows a fork in the parent", session.go_on)
+
+
+def _after_in_child() -> None:
+    session = current.session
+    if session is not None:
+        _try("what follows a fork in the child", session.fall_silent)
+
+
+def _try(what: str, action: Callable[[], None]) -> None:
+    """Do it; what a hook of a fork raises is printed by the interpreter, at every fork."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - the program forks whatever fails here
+        if what not in _noted:
+            _noted.add(what)
+            current.note_failure(what, error)
+
+
+_guard = Guard("the hook after an optimizer's step")
+_hooked: list[Module] = []
+"""Modules `torch.optim.optimizer` that call us. A hook is never taken away: doing so from our thread while
+PyTorch goes through its hooks would raise in the training. Without a session it returns at once."""
+_tracer: Callable[[], Foreign] | None = None
+_untraced: dict[Module, Callable[[Optimizer], None]] = {}
+"""The function that tells the session, by the compiler that it is kept from."""
+
+
+def hook_optimizers() -> bool:
+    """Register the hook where `torch.optim.optimizer` is loaded and takes such; tell whether it stands."""
+    module = sys.modules.get("torch.optim.optimizer")
+    register = getattr(module, "register_optimizer_step_post_hook", None)
+    if register is None:
+        return False
+    _find_tracer()
+    if not any(known is module for known in _hooked):
+        _hooked.append(module)
+        register(_after_step)
+    return True
+
+
+def _find_tracer() -> None:
+    """Find the function that returns what traces this thread's frames, or None where nothing does."""
+    global _tracer  # noqa: PLW0603 - looked up once for the process
+    private = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
+    _tracer = getattr(getattr(private, "eval_frame", None), "get_eval_frame_callback", None)
+
+
+def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
+    """Tell the session; what PyTorch's compiler would trace of us is kept from it."""
+    if _tracer is None or _tracer() is not None:
+        dynamo = sys.modules.get("torch._dynamo")
+        if dynamo is not None:
+            _keep_from(dynamo)(optimizer)
+            return
+    _tell_session(optimizer)
+
+
+# A compiler that traces an optimizer's step ends its graph here; that it does not trace what we call is the
+# work of `disable`, which is there as soon as the compiler is.
+_after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
+    """Return the function that tells the session so that frames below it are not compiled."""
+    if dynamo not in _untraced:
+        disable = getattr(dynamo, "disable", None)
+        if disable is None:
+            # The compiler is being imported by another thread.
+            return _tell_session
+        _untraced[dynamo] = disable(_tell_session)
+    return _untraced[dynamo]
+
+
+def _leave_or_begin() -> Session | None:
+    """Do what an ended session left to this thread; in a forked child that trains, begin a new one."""
+    if current.leftover is not None:
+        leftover = current.leftover
+        current.leftover = None
+        leftover(sys.modules.get("torch"))
+    if current.dormant is not None:
+        current.dormant()
+    return current.session
+
+
+def _tell_session(optimizer: Optimizer) -> None:
+    """Tell the session; an exception here would reach the training, so none leaves."""
+    if _guard.is_shut:
+        return
+    try:
+        session = current.session
+        if session is None:
+            session = _leave_or_begin()
+        if session is not None:
+            session.meet_optimizer(optimizer)
+    except Exception as error:  # noqa: BLE001
+        _guard.count(error)
+
 
 QUICK_WATCH_S = 0.1
 """Between two looks soon after the start, when a program is about to fill its device for the first time."""

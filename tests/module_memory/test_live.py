@@ -14,7 +14,7 @@ from tests.ranks.running import RankHub, see, see_ranks
 from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.cli.live_modules import Wanted, ask_profiles
 from vramscope.engine.errors import UsageError
-from vramscope.engine.probe.module_memory.model_search import ModelSearch
+from vramscope.engine.probe.module_memory.module_watch import ModelSearch
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import RankModules, Snapshot
 from vramscope.exporters.modules.live import has_step

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from vramscope.engine.probe.module_memory.rank_folders import RankPlace
-from vramscope.engine.probe.module_memory.torch_trace import NoProfile, initialize_llm_profile
+from vramscope.engine.probe.module_memory.torch_trace import NoProfile, RankPlace, initialize_llm_profile
 
 
 @contextmanager

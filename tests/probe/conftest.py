@@ -7,7 +7,8 @@ import pytest
 
 from tests.probe.hub import ListeningHub, listen
 from tests.probe.watched import Watched
-from vramscope.engine.probe import hooks, phases
+from vramscope.engine.probe import phases
+from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.base import current
 from vramscope.engine.probe.base.guard import Guard
 

@@ -11,13 +11,11 @@ from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_torch
 from tests.waiting import wait_until
-from vramscope.engine.probe.backends import NOTHING, find_backend
-from vramscope.engine.probe.backends.reading import flatten, read_flat, read_nested
+from vramscope.engine.probe.backends import NOTHING, find_backend, flatten, read_flat, read_nested
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.device_identity import find_capacity, identify_device
+from vramscope.engine.probe.identity import TrainingDevice, find_capacity, identify_device
 from vramscope.engine.probe.sampler import WATCH_S
 from vramscope.engine.probe.session import Session
-from vramscope.engine.probe.training_device import TrainingDevice
 from vramscope.engine.ranks.messages import Hello
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.probe.hub import listen
 from tests.probe.processes import MODEL, finish, run_beside_torch, start
-from vramscope.engine.probe.thread import SamplerThread
+from vramscope.engine.probe.session import SamplerThread
 from vramscope.engine.ranks.messages import Hello, Readings
 
 IMPORTS = "import os, signal, socket, threading, time\n"

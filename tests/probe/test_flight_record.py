@@ -19,15 +19,18 @@ from tests.waiting import wait_until
 from vramscope.engine.probe import flight_record
 from vramscope.engine.probe.base import current
 from vramscope.engine.probe.flight_record import (
+    COLUMNS,
     MAX_FILE_BYTES,
+    MOST_COARSE,
+    MOST_FINE,
     PAUSE_S,
+    RecentReadings,
     encode_record,
     fill_record,
     locate_folders,
     write_record,
 )
-from vramscope.engine.probe.observer import attach_observer, tell_out_of_memory
-from vramscope.engine.probe.recent import COLUMNS, MOST_COARSE, MOST_FINE, RecentReadings
+from vramscope.engine.probe.history import attach_observer, tell_out_of_memory
 from vramscope.engine.probe.session import Session
 from vramscope.engine.ranks.messages import Hello, OutOfMemoryMet
 

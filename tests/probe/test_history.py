@@ -19,8 +19,9 @@ from vramscope.engine.probe.history import (
     MemoryHistory,
     Suspicion,
     count_affordable_steps,
+    end_recording,
+    find_recorder,
 )
-from vramscope.engine.probe.recorder import end_recording, find_recorder
 from vramscope.engine.probe.session import Session
 
 CAPACITY = 1000
@@ -318,7 +319,7 @@ def test_an_allocator_that_cannot_record_is_told_and_raises_nothing(cuda: StandI
 def test_the_entries_of_the_installed_pytorch_are_watched_and_given_back() -> None:
     import torch
 
-    from vramscope.engine.probe.recorder import _Recording
+    from vramscope.engine.probe.history import _Recording
 
     before = torch.cuda.memory._record_memory_history
     recording = _Recording()

@@ -13,7 +13,7 @@ from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
 from tests.waiting import wait_until
-from vramscope.engine.probe import hooks
+from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.base import current
 from vramscope.engine.probe.base.guard import Guard
 from vramscope.engine.probe.model_state import MOST_OPTIMIZERS, ModelStateWatch, measure_state

@@ -8,7 +8,7 @@ from tests.probe.hub import ListeningHub
 from tests.probe.stand_in import MIB
 from tests.probe.watched import Watched
 from tests.waiting import wait_until
-from vramscope.engine.probe.pace import SAMPLE_S, Pace
+from vramscope.engine.probe.sampler import SAMPLE_S, Pace
 
 TICK_S = 0.8
 

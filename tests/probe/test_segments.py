@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.probe.stand_in import StandInCuda, make_segment
-from vramscope.engine.probe.segments import (
-    MOST_BLOCKS,
+from vramscope.engine.probe.flight_record import (
+    MOST_SEGMENT_BLOCKS,
     bound_segments,
     can_snapshot,
     pack_segments,
@@ -64,7 +64,7 @@ def test_older_segments_without_newer_fields_are_large_and_shared() -> None:
 
 
 def test_the_smallest_segments_are_left_out_where_there_are_too_many_blocks() -> None:
-    large = make_segment([(1 << 20, "active_allocated")] * (MOST_BLOCKS - 1), address=1)
+    large = make_segment([(1 << 20, "active_allocated")] * (MOST_SEGMENT_BLOCKS - 1), address=1)
     segments = [make_segment([(512, "inactive")] * 2, address=9), large]
     found = unpack(pack_segments(segments, 0.0))
     assert [segment[0] for segment in found.segments] == [1]

@@ -14,8 +14,7 @@ from tests.probe.stand_in import MIB, StandInOptimizer, make_segment
 from tests.probe.watched import Watched
 from tests.waiting import wait_until
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.pace import SAMPLE_S
-from vramscope.engine.probe.sampler import SEND_S, WATCH_S
+from vramscope.engine.probe.sampler import SAMPLE_S, SEND_S, WATCH_S
 from vramscope.engine.probe.session import QUICK_WATCH_FOR_S, QUICK_WATCH_S
 from vramscope.engine.ranks.messages import (
     Hello,

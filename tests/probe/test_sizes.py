@@ -4,10 +4,9 @@ import pytest
 
 from vramscope.engine.probe.backends import NOTHING, Reading
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.digest import Digest
-from vramscope.engine.probe.outbox import Outbox
-from vramscope.engine.probe.sizes import MOST, StepSizes
-from vramscope.engine.probe.steps import StepEnd, StepWatch
+from vramscope.engine.probe.sampler import Digest
+from vramscope.engine.probe.steps import MOST, StepEnd, StepSizes, StepWatch
+from vramscope.engine.probe.transport import Outbox
 from vramscope.engine.ranks import messages
 
 from .test_wire import decode

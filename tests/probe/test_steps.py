@@ -1,9 +1,9 @@
 """Where steps end, how long they last, and which figures of them are exact."""
 
 from vramscope.engine.probe.backends import NOTHING, Reading
-from vramscope.engine.probe.digest import Digest
-from vramscope.engine.probe.outbox import Outbox
+from vramscope.engine.probe.sampler import Digest
 from vramscope.engine.probe.steps import StepBoundaries, StepEnd, StepWatch
+from vramscope.engine.probe.transport import Outbox
 from vramscope.engine.probe.wire import StepRow
 
 

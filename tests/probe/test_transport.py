@@ -10,8 +10,7 @@ import pytest
 from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.waiting import wait_until
-from vramscope.engine.probe.outbox import MOST_READINGS, Outbox
-from vramscope.engine.probe.transport import Connection
+from vramscope.engine.probe.transport import MOST_READINGS, Connection, Outbox
 from vramscope.engine.probe.wire import ReadingRow, encode_goodbye
 from vramscope.engine.ranks.messages import Goodbye, Hello, ModelState, Readings, Steps
 

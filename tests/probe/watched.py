@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.probe.clocks import WoundClock
 from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
-from vramscope.engine.probe import hooks
+from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.session import Session
 
 

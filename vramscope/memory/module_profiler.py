@@ -9,8 +9,7 @@ from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.probe.base.foreign import Module, Optimizer
 from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME, ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
-from vramscope.engine.probe.module_memory.rank_folders import RankPlace
-from vramscope.engine.probe.module_memory.torch_trace import initialize_llm_profile
+from vramscope.engine.probe.module_memory.torch_trace import RankPlace, initialize_llm_profile
 
 __all__ = ["SimpleMemoryProfiler", "initialize_llm_profile"]
 

@@ -29,13 +29,16 @@ from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading, find_backend
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.device_identity import find_capacity, find_simulation, identify_device
-from vramscope.engine.probe.flight_record import collect_stack
-from vramscope.engine.probe.observer import attach_observer
-from vramscope.engine.probe.process import ResidentMemory, read_started_s
-from vramscope.engine.probe.segments import can_snapshot, take_snapshot
-from vramscope.engine.probe.sizes import StepSizes
-from vramscope.engine.probe.steps import StepEnd, StepWatch
+from vramscope.engine.probe.flight_record import can_snapshot, collect_stack, take_snapshot
+from vramscope.engine.probe.history import attach_observer
+from vramscope.engine.probe.identity import (
+    ResidentMemory,
+    find_capacity,
+    find_simulation,
+    identify_device,
+    read_started_s,
+)
+from vramscope.engine.probe.steps import StepEnd, StepSizes, StepWatch
 from vramscope.engine.ranks.track import TickSteps
 
 MOST_ERRORS = 32

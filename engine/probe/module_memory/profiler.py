@@ -9,12 +9,60 @@ from functools import partial
 from typing import Any
 
 from ..base.foreign import Foreign, Module, Optimizer, Tensor
-from .forward_outputs import ForwardOutputs
-from .ledger import Ledger, Pieces
+from .ledger import ROOTS, Ledger, ModelScale, Pieces, list_model_storages
 from .memory_log import Kind, Moment, MomentKeeper
-from .model_ledgers import ROOTS, ModelScale, list_model_storages
-from .module_watch import ModuleWatch, find_place
-from .saved_tensors import SavedTensors
+from .module_watch import ModuleWatch, SavedTensors, find_place
+
+
+class ForwardOutputs:
+    """Adds up the outputs of forward passes whose backward pass is to come.
+
+    Each pass of a chunk counts as its first one did.
+    """
+
+    def __init__(self) -> None:
+        self.live_bytes = 0
+        self.largest_bytes = 0
+        self._bases: dict[str, Mapping[str, int]] = {}
+        self._open_passes: dict[str, int] = {}
+
+    @property
+    def by_path(self) -> dict[str, int]:
+        """Bytes of the outputs of one pass of each chunk, each after its root."""
+        own = {path: size for base in self._bases.values() for path, size in base.items()}
+        return {**dict.fromkeys(self._bases, 0), **own}
+
+    @property
+    def has_passes(self) -> bool:
+        """Whether a forward pass was seen."""
+        return bool(self._bases)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the outputs of every chunk were seen: none are of compiled modules."""
+        return all(self._bases.values())
+
+    def open(self, root: str, outputs: Mapping[str, int]) -> bool:
+        """Count a forward pass; return whether it is the first of its chunk.
+
+        Args:
+            root: Name of the chunk's tree.
+            outputs: Bytes by path, of the chunk's first pass.
+        """
+        is_first = root not in self._bases
+        if is_first:
+            self._bases[root] = dict(outputs)
+        self._open_passes[root] = self._open_passes.get(root, 0) + 1
+        self.live_bytes += sum(self._bases[root].values())
+        self.largest_bytes = max(self.largest_bytes, self.live_bytes)
+        return is_first
+
+    def close(self, root: str) -> None:
+        """Count its backward pass; a second one through a graph that is kept takes nothing away."""
+        if self._open_passes.get(root, 0) > 0:
+            self._open_passes[root] -= 1
+            self.live_bytes -= sum(self._bases[root].values())
+
 
 LAYOUTS = ("params", "grads", "os_params", "os_state", "activation")
 """Kinds that have a tree, in the order of `memory.log`."""

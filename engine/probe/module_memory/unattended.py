@@ -10,10 +10,9 @@ from typing import Any
 from ..base.foreign import Foreign, Module, Optimizer
 from ..base.guard import Guard
 from .memory_log import ProfileFiles
-from .model_search import ModelSearch
+from .module_watch import ModelSearch
 from .profiler import ModuleMemoryProfiler
-from .rank_folders import RankPlace
-from .torch_trace import STEPS_TO_TRACE, NoProfile, make_profile
+from .torch_trace import STEPS_TO_TRACE, NoProfile, RankPlace, make_profile
 
 _OURS = ("PYTHONPATH", "VRAMSCOPE_PROBE", "VRAMSCOPE_PROFILING", "VRAMSCOPE_SIMULATE", "VRAMSCOPE_JOB")
 """Variables of the job that a process of ours must not have: it would be profiled itself."""

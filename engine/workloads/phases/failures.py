@@ -12,8 +12,9 @@ from types import TracebackType
 import torch
 
 from ...text import fit_to_reader
+from .meters import Meter
 from .models import RefusedError, UserError
-from .updates import Meter, RunUpdate
+from .updates import RunUpdate
 
 _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 from ...model.phase_memory import PhaseDevice, PhaseTraining, TrainingState
+from .meters import CudaMeter, Meter, PhaseRecorder, ResidentMeter
 from .models import Batch, RefusedError, make_model
 from .privacy import ModelRepair, make_private
-from .updates import CudaMeter, Meter, PhaseRecorder, PhaseRequest, ResidentMeter, RunUpdate, UpdateWriter
+from .updates import PhaseRequest, RunUpdate, UpdateWriter
 
 
 @dataclass(frozen=True)
