@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from vramscope.analyzers.planning.cluster import Cluster, ClusterDevice, ClusterNode, Link
-from vramscope.analyzers.planning.cluster.link_catalog import find_link
+from vramscope.analyzers.planning.cluster.model import find_link
 from vramscope.analyzers.planning.theory import (
     FP16,
     ModelShape,

@@ -47,8 +47,12 @@ def build_sweep_schema() -> dict[str, Any]:
 
 def build_estimate_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.estimate/1`; every field is required, what is unknown is null."""
-    from ..analyzers.planning.theory import calibration, layout, rank_memory, shape, training
-    from ..analyzers.planning.theory.configs import fitting_changes, run
+    from ..analyzers.planning.theory import calibration, shape
+    from ..analyzers.planning.theory import estimate as rank_memory
+    from ..analyzers.planning.theory import shape as layout
+    from ..analyzers.planning.theory import shape as training
+    from ..analyzers.planning.theory.configs import cases as fitting_changes
+    from ..analyzers.planning.theory.configs import flags as run
     from .estimates import report as estimate_report
 
     modules = (calibration, fitting_changes, layout, rank_memory, run, shape, training, estimate_report)
@@ -64,7 +68,7 @@ def build_calibration_schema() -> dict[str, Any]:
 
 def build_feedback_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.plan-feedback/1`; every field is required."""
-    from ..analyzers.planning.feedback import model
+    from ..analyzers.planning import feedback as model
 
     return _build(model.PlanFeedback, model.FEEDBACK_SCHEMA, (model,))
 
@@ -97,9 +101,9 @@ def build_phases_schema() -> dict[str, Any]:
 
 def build_lengths_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.seqlen/1`; every field is required, what is unmeasured is null."""
-    from ..analyzers.planning.lengths import law, peaks
-    from ..engine.model import phase_memory
-    from ..engine.model import phase_memory as length_memory
+    from ..analyzers.planning import lengths as law
+    from ..analyzers.planning import lengths as peaks
+    from ..engine.model import length_memory, phase_memory
     from .lengths import report as length_report
 
     modules = (phase_memory, length_memory, law, peaks, length_report)

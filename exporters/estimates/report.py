@@ -7,7 +7,7 @@ import msgspec
 from ...analyzers.planning.theory import MemoryPart, RankMemory
 from ...analyzers.planning.theory.calibration import Calibration
 from ...analyzers.planning.theory.configs import TrainingRun
-from ...analyzers.planning.theory.configs.fitting_changes import FittingChange, find_fitting_changes
+from ...analyzers.planning.theory.configs.cases import FittingChange, find_fitting_changes
 
 SCHEMA = "vramscope.estimate/1"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...analyzers.planning.theory.configs.fitting_changes import MOST_RANKS
+from ...analyzers.planning.theory.configs.cases import MOST_RANKS
 from ...engine.units import format_bytes, format_gib
 from ..text_table import count, format_rows, wrap
 from .report import FIT_SHARE, EstimateReport, StageReport

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...analyzers.planning.sweep import SweepCell, SweepGrid
-from ...analyzers.planning.sweep.best import find_best
+from ...analyzers.planning.sweep.model import find_best
 from ...engine.units import GIB
 from ..figures.contrast import choose_ink
 from ..figures.page import SweepPage, open_sweep_page

@@ -1,7 +1,7 @@
 """The grid of a sweep as plain text: one cell a layout, marks for the best and for wrong predictions."""
 
 from ...analyzers.planning.sweep import CellState, SweepCell, SweepGrid
-from ...analyzers.planning.sweep.best import find_best
+from ...analyzers.planning.sweep.model import find_best
 from ...engine.units import GIB
 from .figure_layout import DrawnGrid, choose_cells
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ...analyzers.planning.sweep import CellState
-from ...analyzers.planning.sweep.index import IndexedSweep, SweepIndex
-from ...analyzers.planning.sweep.verdict import judge_sweep
+from ...analyzers.planning.sweep.index import IndexedSweep, SweepIndex, judge_sweep
 from ...engine.files.base.input_file import show_name
 from ...engine.units import GIB
 from ..text_table import INDENT, count, format_rows, wrap

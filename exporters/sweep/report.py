@@ -6,7 +6,7 @@ from io import StringIO
 import msgspec
 
 from ...analyzers.planning.sweep import CellState, SweepCell, SweepFinding, SweepGrid
-from ...analyzers.planning.sweep.best import find_best
+from ...analyzers.planning.sweep.model import find_best
 from ...engine.files.base.input_file import show_path
 from ...engine.files.sweep import SkippedFile
 from ...engine.text import make_csv_cell

@@ -10,7 +10,7 @@ import networkx
 import pytest
 
 from vramscope.analyzers.planning.cluster import DEVICES, find_device, make_networkx_graph
-from vramscope.analyzers.planning.cluster.link_catalog import LINKS
+from vramscope.analyzers.planning.cluster.model import LINKS
 from vramscope.engine.errors import InputFileError, UsageError, VramscopeError
 from vramscope.engine.units import GIB
 from vramscope.planning.clusters import read_cluster

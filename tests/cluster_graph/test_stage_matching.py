@@ -7,9 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.partition.exact import split_over
-from vramscope.analyzers.planning.partition.reachable import ends_at, reach_forward
-from vramscope.analyzers.planning.stage_matching import StageDevice, match_stages
-from vramscope.analyzers.planning.stage_matching.matching import Workload
+from vramscope.analyzers.planning.partition.stages import ends_at, reach_forward
+from vramscope.analyzers.planning.stage_matching import StageDevice, Workload, match_stages
 from vramscope.engine.errors import UsageError
 
 LAYER = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(0, 6))

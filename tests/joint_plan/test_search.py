@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.cluster import Cluster, Link, parse_short_form
-from vramscope.analyzers.planning.cluster.device_catalog import find_device
-from vramscope.analyzers.planning.cluster.short_form import make_node
+from vramscope.analyzers.planning.cluster.building import make_node
+from vramscope.analyzers.planning.cluster.model import find_device
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
-from vramscope.analyzers.planning.joint.evaluation import Evaluator
-from vramscope.analyzers.planning.joint.pricing import Pricing
+from vramscope.analyzers.planning.joint.evaluation import Evaluator, Pricing
 from vramscope.analyzers.planning.joint.space import Candidate, Degrees, SearchSpace
 from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, estimate_stages
 from vramscope.analyzers.planning.theory.presets import find_preset

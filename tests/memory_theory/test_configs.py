@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.theory import count_parameters
 from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
-from vramscope.analyzers.planning.theory.configs.document import describe_config
-from vramscope.analyzers.planning.theory.configs.hugging_face import flag_hugging_face
-from vramscope.analyzers.planning.theory.configs.megatron import build_run
-from vramscope.analyzers.planning.theory.configs.megatron_shape import read_shape
+from vramscope.analyzers.planning.theory.configs.document import describe_config, flag_hugging_face
+from vramscope.analyzers.planning.theory.configs.megatron import build_run, read_shape
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.case_batch import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError

@@ -8,7 +8,7 @@ from vramscope.analyzers.planning.theory import TrainingSetup, count_parameters,
 from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun, read_megatron_run
 from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.analyzers.planning.theory.configs.document import flag_torchtitan
-from vramscope.analyzers.planning.theory.training import Gpu
+from vramscope.analyzers.planning.theory.shape import Gpu
 from vramscope.engine.errors import UsageError
 
 SIZES = {"num-layers": 12, "hidden-size": 512, "num-attention-heads": 8, "seq-length": 1024, "bf16": True}

@@ -17,7 +17,7 @@ from vramscope.analyzers.planning.theory import (
 )
 from vramscope.analyzers.planning.theory.activations import list_layer_activations
 from vramscope.analyzers.planning.theory.estimate import share_turns
-from vramscope.analyzers.planning.theory.schedule import count_in_flight
+from vramscope.analyzers.planning.theory.shape import count_in_flight
 from vramscope.analyzers.planning.theory.weights import list_layer_weights
 
 from .runs import Run, runs

@@ -13,10 +13,10 @@ from vramscope.analyzers.planning.theory import (
     share_states,
     split_layers,
 )
+from vramscope.analyzers.planning.theory.activations import RunFigures
 from vramscope.analyzers.planning.theory.estimate import list_held_activations
-from vramscope.analyzers.planning.theory.layer_figures import RunFigures
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.analyzers.planning.theory.schedule import count_in_flight
+from vramscope.analyzers.planning.theory.shape import count_in_flight
 from vramscope.analyzers.planning.theory.weights import list_layer_weights
 
 GIB = 1 << 30

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.sweep import SweepCell, SweepGrid, find_all, make_grid
-from vramscope.analyzers.planning.sweep.best import find_best, find_front
-from vramscope.analyzers.planning.sweep.parts import fit_two_parts, solve_two
+from vramscope.analyzers.planning.sweep.findings import fit_two_parts, solve_two
+from vramscope.analyzers.planning.sweep.model import find_best, find_front
 from vramscope.engine.files.sweep import ConfigurationLog, Sweep, SweepConfiguration, SweepTrace, read_sweep
 from vramscope.engine.units import GIB
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from tests import REPOSITORY
-from vramscope.analyzers.planning.sweep.index import INDEX_COLUMNS, SweepIndex, sort_sweeps
-from vramscope.analyzers.planning.sweep.index_filter import filter_sweeps
+from vramscope.analyzers.planning.sweep.index import INDEX_COLUMNS, SweepIndex, filter_sweeps, sort_sweeps
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.sweep import read_sweep

@@ -20,10 +20,9 @@ from vramscope.analyzers.planning.time import (
     fit_runs,
     place_stages,
 )
-from vramscope.analyzers.planning.time.collectives import Ring
-from vramscope.analyzers.planning.time.layer_time import KernelTimes, LayerTime, PassTime
-from vramscope.analyzers.planning.time.prices import Parameters, time_gradients
-from vramscope.analyzers.planning.time.products import Product
+from vramscope.analyzers.planning.time.estimate import Parameters, time_gradients
+from vramscope.analyzers.planning.time.groups import Ring
+from vramscope.analyzers.planning.time.layer_time import KernelTimes, LayerTime, PassTime, Product
 
 A100 = DeviceSpeed(flops_per_s=312e12, memory_bytes_per_s=2.039e12, multiprocessors=108)
 RING = Ring(ranks=4, bytes_per_s=100e9, phase_latency_s=0.0)

@@ -19,7 +19,7 @@ from ...analyzers.planning.partition import (
     StageMemory,
     Strategy,
 )
-from ...analyzers.planning.partition.recommendation import THIN_SHARE
+from ...analyzers.planning.partition.graph_analyzer import THIN_SHARE
 from ...analyzers.sentence import Sentence
 from ...engine.errors import UsageError
 from ...engine.units import format_bytes

@@ -8,14 +8,15 @@ from textual.app import ComposeResult
 from textual.widgets import Input
 
 from ...analyzers.planning.sweep.index import (
+    EXPECTED,
     INDEX_COLUMNS,
     IndexColumn,
     IndexedSweep,
     SweepIndex,
+    filter_sweeps,
+    judge_sweep,
     sort_sweeps,
 )
-from ...analyzers.planning.sweep.index_filter import EXPECTED, filter_sweeps
-from ...analyzers.planning.sweep.verdict import judge_sweep
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
 from ...exporters.sweep.index_text import describe_index

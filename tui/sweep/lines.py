@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
-from ...analyzers.planning.sweep.best import find_best
+from ...analyzers.planning.sweep.model import find_best
 from ...exporters.sweep.figure_layout import DrawnGrid, choose_cells
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role

@@ -8,8 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 
 from ...analyzers.planning.sweep import Place, SweepCell
-from ...analyzers.planning.sweep.index import IndexedSweep
-from ...analyzers.planning.sweep.verdict import judge_sweep
+from ...analyzers.planning.sweep.index import IndexedSweep, judge_sweep
 from ...exporters.sweep.index_text import describe_sweep
 from ...exporters.sweep.text import describe_figure
 from ..draw.glyphs import Glyphs

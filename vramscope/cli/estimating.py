@@ -14,7 +14,7 @@ from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun
 from vramscope.analyzers.planning.theory.configs.document import Described
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
-from vramscope.analyzers.planning.theory.training import GPUS, Gpu
+from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.planning.described_model import describe_model

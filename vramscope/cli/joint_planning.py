@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from vramscope.analyzers.planning.joint import JointPlan
-from vramscope.analyzers.planning.joint.options import RECOMPUTES
-from vramscope.analyzers.planning.theory.training import Recompute
+from vramscope.analyzers.planning.joint.space import RECOMPUTES
+from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.exporters.plan.joint_report import report_joint_plan
 from vramscope.planning.joint import plan_cluster

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from vramscope.analyzers.planning.feedback import JobMeasurement, MeasuredJob, PlanFeedback, make_feedback
 from vramscope.analyzers.planning.graph import ModelGraph
 from vramscope.analyzers.planning.partition import GraphAnalyzer
-from vramscope.analyzers.planning.partition.stages_of_graph import make_in_flight
+from vramscope.analyzers.planning.partition.result import make_in_flight
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Sample

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vramscope.analyzers.planning.sweep.best import does_anything_fit
-from vramscope.analyzers.planning.sweep.index import SweepIndex, sort_sweeps
-from vramscope.analyzers.planning.sweep.index_filter import filter_sweeps
+from vramscope.analyzers.planning.sweep.index import SweepIndex, filter_sweeps, sort_sweeps
+from vramscope.analyzers.planning.sweep.model import does_anything_fit
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import Progress, index_sweeps
 

@@ -45,7 +45,7 @@ def read_cluster(cluster: str | Path) -> Cluster:
 
 
 def _read_local() -> Cluster:
-    from vramscope.analyzers.planning.cluster.local import make_local_cluster
+    from vramscope.analyzers.planning.cluster.building import make_local_cluster
     from vramscope.engine.sampling.live import node_name
     from vramscope.engine.sources.nvml.topology import read_topology
 

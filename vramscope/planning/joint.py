@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from vramscope.analyzers.planning.cluster import Cluster
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
 from vramscope.analyzers.planning.theory import ModelShape
-from vramscope.analyzers.planning.theory.training import Recompute
+from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.analyzers.planning.time import TimeAssumptions
 
 from .clusters import read_cluster

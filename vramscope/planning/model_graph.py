@@ -12,9 +12,8 @@ from vramscope.analyzers.planning.graph import (
     find_model,
     plan_layers,
 )
-from vramscope.analyzers.planning.graph.config import read_architecture
-from vramscope.analyzers.planning.graph.document import decode_graph
-from vramscope.analyzers.planning.graph.layer import LayerNode, LayerType
+from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
+from vramscope.analyzers.planning.graph.graph import LayerNode, LayerType
 from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config

@@ -8,7 +8,7 @@ from vramscope.analyzers.planning.cluster import Cluster
 from vramscope.analyzers.planning.joint import JointOptions
 from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup, check_all
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.analyzers.planning.theory.training import Recompute
+from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.analyzers.planning.time import (
     TimeAssumptions,
     TimedRun,

@@ -1,20 +1,39 @@
 """A cluster of what a cluster file says: names looked up, nodes counted out, every two devices linked."""
 
-from collections.abc import Collection, Iterator
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from math import inf, isfinite
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from ....engine.errors import InputFileError, UsageError
 from ....engine.files.base.toml_text import KeyLines
 from ....engine.files.cluster_file import ClusterEntry, DeviceEntry, LinkEntry, NodeEntry, OwnLinkEntry
+from ....engine.files.galvatron import HardwareFolder, HardwareProfile
+from ....engine.sources.source import NodeTopology, TopologyDevice, TopologyPair
 from ....engine.units import parse_bytes
-from .device_catalog import DeviceModel, find_device
-from .limits import MOST_DEVICES, check_counts
-from .link_catalog import find_link, parse_bandwidth, parse_latency
-from .model import Cluster, ClusterDevice, ClusterNode, Link
+from .model import (
+    MOST_DEVICES,
+    NETWORK_LATENCY_S,
+    NVLINK_LATENCY_S,
+    PCIE_LATENCY_S,
+    Cluster,
+    ClusterDevice,
+    ClusterNode,
+    CollectiveTable,
+    DeviceModel,
+    Link,
+    check_counts,
+    find_device,
+    find_link,
+    parse_bandwidth,
+    parse_latency,
+    recognise_device,
+)
 
 LONGEST_NAME = 100
 
@@ -244,3 +263,255 @@ def _check_figures(memory: int, flops: float) -> None:
         raise UsageError(f"memory is {memory:,} bytes; expected above 0 and at most 1 PiB")
     if not (isfinite(flops) and 0 < flops <= MOST_TFLOPS * 1e12):
         raise UsageError(f"tflops is {flops / 1e12:g}; expected above 0 and at most {MOST_TFLOPS:,.0f}")
+
+
+# Clusters in a few characters: `128x8xh100`, `16x8xl40s:ib-hdr`, `8xa100-80gb`.
+
+_SHORT = re.compile(r"^(?:(\d{1,9})x)?(\d{1,9})x([a-z][\w.-]*)(?::(.+))?$", re.IGNORECASE)
+
+
+def is_short_form(text: str) -> bool:
+    """Tell whether a text is `NODESxDEVICESxNAME`, or `DEVICESxNAME` for one node."""
+    return _SHORT.match(text.strip()) is not None
+
+
+def parse_short_form(text: str) -> Cluster:
+    """Return the cluster that a short form stands for; its links are those its devices' vendor builds.
+
+    Args:
+        text: `NODESxDEVICESxNAME`, and after a colon the network, where another one is meant.
+
+    Raises:
+        UsageError: It is no short form, a name is not known, the cluster is too large, or nothing tells the
+            network of several nodes.
+    """
+    match = _SHORT.match(text.strip())
+    if match is None:
+        raise UsageError(
+            f"cluster {text[:60]!r} is no file; expected one, or for example 128x8xh100: nodes, devices of "
+            "each, name"
+        )
+    nodes, devices, name, network = match.groups()
+    counts = int(nodes or 1), int(devices)
+    check_counts(*counts, f"cluster {text}")
+    model = find_device(name)
+    between = None if counts[0] == 1 else _find_network(text, name, model, network)
+    return Cluster(
+        name=text.strip(),
+        nodes=tuple(make_node(f"node{number}", counts[1], model) for number in range(counts[0])),
+        network=between,
+    )
+
+
+def make_node(name: str, count: int, model: DeviceModel, link: Link | None = None) -> ClusterNode:
+    """Return a node of devices that are alike; with the link their vendor builds where none is given."""
+    return ClusterNode(
+        name=name,
+        devices=tuple(make_device(name, index, model) for index in range(count)),
+        link=link or find_link(model.link),
+    )
+
+
+def make_device(node: str, index: int, model: DeviceModel) -> ClusterDevice:
+    """Return one device of a node."""
+    return ClusterDevice(
+        node=node,
+        local_index=index,
+        kind=model.kind,
+        memory_bytes=model.memory_bytes,
+        flops_per_s=model.flops_per_s,
+        memory_bytes_per_s=model.memory_bytes_per_s,
+    )
+
+
+def _find_network(text: str, name: str, model: DeviceModel, network: str | None) -> Link:
+    if network is not None:
+        return find_link(network)
+    if model.network is None:
+        raise UsageError(
+            f"cluster {text}: node0 and node1 have no link: nothing tells the network of {name}; "
+            f"write it behind a colon, for example {text}:ib-hdr or '{text}:25 GB/s'"
+        )
+    return find_link(model.network)
+
+
+# Clusters that Galvatron's hardware profiler measured.
+
+
+def make_collective_table(folder: HardwareFolder, nodes: int, devices_per_node: int) -> CollectiveTable:
+    """Return what was measured on a cluster of a shape, or on the nearest to it.
+
+    Where none is of the shape, that is the largest cluster with as many devices in a node; where there is
+    none either, the largest. Times by size are of one node, and may stand in another file.
+    """
+    alike = [each for each in folder.profiles if each.devices_per_node == devices_per_node]
+    exact = [each for each in alike if each.nodes == nodes]
+    profile = (exact or alike or folder.profiles)[0]
+    timed = next((each for each in (profile, *alike) if each.allreduce_s or each.all_to_all_s), profile)
+    return CollectiveTable(
+        allreduce_bytes_per_s=profile.allreduce_bytes_per_s,
+        point_to_point_bytes_per_s=profile.point_to_point_bytes_per_s,
+        overlap_slowdown=folder.overlap_slowdown,
+        allreduce_s=timed.allreduce_s,
+        all_to_all_s=timed.all_to_all_s,
+        measured_on=f"{profile.nodes} nodes of {profile.devices_per_node} devices",
+    )
+
+
+def make_measured_cluster(folder: HardwareFolder, device: str, name: str) -> Cluster:
+    """Return the largest cluster that was measured, with devices of a name: the profiles do not tell them.
+
+    Raises:
+        UsageError: The device is not known, or no bandwidth was measured that a link could have.
+    """
+    model = find_device(device)
+    largest = folder.profiles[0]
+    single = [each for each in folder.profiles if each.nodes == 1] or [largest]
+    link = _find_link(single, largest.devices_per_node, NVLINK_LATENCY_S, name)
+    nodes = tuple(
+        make_node(f"node{number}", largest.devices_per_node, model, link) for number in range(largest.nodes)
+    )
+    between = [each for each in folder.profiles if each.nodes > 1]
+    network = _find_link(between, largest.devices_per_node, NETWORK_LATENCY_S, name) if between else None
+    return Cluster(
+        name=name,
+        nodes=nodes,
+        network=network,
+        measured=make_collective_table(folder, largest.nodes, largest.devices_per_node),
+    )
+
+
+def _find_link(
+    profiles: Sequence[HardwareProfile], devices_per_node: int, latency_s: float, name: str
+) -> Link:
+    """Return a link of the bandwidth between two pipeline stages, else of an all-reduce over all ranks."""
+    profile = next((each for each in profiles if each.devices_per_node == devices_per_node), profiles[0])
+    sent = profile.point_to_point_bytes_per_s
+    reduced = {ranks: value for (ranks, _), value in sorted(profile.allreduce_bytes_per_s.items())}
+    if sent:
+        return Link(bytes_per_s=sent[min(sent)], latency_s=latency_s, kind="measured")
+    if reduced:
+        return Link(bytes_per_s=reduced[max(reduced)], latency_s=latency_s, kind="measured")
+    raise UsageError(f"{name}: neither p2p_bandwidth_… nor allreduce_bandwidth_… is there; expected one")
+
+
+# The cluster that one node is, from what its driver tells.
+
+_PCIE_LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+"""Of a lane one way after encoding, by generation (PCI-SIG)."""
+_NVLINK_LANE_GB_PER_S = {1: 20.0, 7: 50.0}
+"""Of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets)."""
+
+
+def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
+    """Return the cluster of one node: memory and links as its driver tells, speed from the data sheets.
+
+    Args:
+        topology: What the driver tells.
+        node: Name of the node.
+
+    Raises:
+        UsageError: The speed of a device is not known, or nothing tells what links two of them.
+    """
+    devices = tuple(_make_local_device(device, node, index) for index, device in enumerate(topology.devices))
+    links = {(pair.first, pair.second): _make_link(topology, pair) for pair in topology.pairs}
+    usual = Counter(links.values()).most_common(1)[0][0] if links else Link(bytes_per_s=float("inf"))
+    own = {ends: link for ends, link in links.items() if link != usual}
+    made = ClusterNode(name=node, devices=devices, link=usual)
+    return Cluster(name=f"{node}, as its driver tells", nodes=(made,), links=own)
+
+
+def _make_local_device(device: TopologyDevice, node: str, index: int) -> ClusterDevice:
+    model = recognise_device(device.name)
+    if model is None:
+        raise UsageError(
+            f"the speed of GPU {index} ({device.name}) is not known; write a cluster file with its memory "
+            "and tflops"
+        )
+    return ClusterDevice(
+        node=node,
+        local_index=index,
+        kind=device.name,
+        memory_bytes=device.total_bytes,
+        flops_per_s=model.flops_per_s,
+        memory_bytes_per_s=model.memory_bytes_per_s,
+    )
+
+
+def _make_link(topology: NodeTopology, pair: TopologyPair) -> Link:
+    ends = topology.devices[pair.first], topology.devices[pair.second]
+    if pair.lanes:
+        per_lane = min(_rate_lane(device) for device in ends)
+        kind = f"NVLink, {pair.lanes} lanes"
+        return Link(bytes_per_s=1e9 * per_lane * pair.lanes, latency_s=NVLINK_LATENCY_S, kind=kind)
+    rates = [_rate_pcie(device) for device in ends]
+    if None in rates:
+        raise UsageError(
+            f"nothing tells what links GPU {pair.first} and GPU {pair.second}; write a cluster file with link"
+        )
+    kind = "PCIe" if pair.meeting is None else f"PCIe, paths meet at the {pair.meeting}"
+    return Link(bytes_per_s=min(rate for rate in rates if rate), latency_s=PCIE_LATENCY_S, kind=kind)
+
+
+def _rate_lane(device: TopologyDevice) -> float:
+    model = recognise_device(device.name)
+    if model is not None and model.link == "nvlink5":
+        return 50.0
+    return _NVLINK_LANE_GB_PER_S.get(device.nvlink_version or 0, 25.0)
+
+
+def _rate_pcie(device: TopologyDevice) -> float | None:
+    per_lane = _PCIE_LANE_GB_PER_S.get(device.pcie_generation or 0)
+    return None if per_lane is None or not device.pcie_lanes else 1e9 * per_lane * device.pcie_lanes
+
+
+# A cluster as a graph of NetworkX, which is imported where one is made.
+
+NETWORK = "network"
+"""Vertex that stands for the network between all nodes."""
+
+Vertex = int | tuple[str, str]
+
+
+class Graph(Protocol):
+    """What is used of NetworkX's graph of that name, which carries no types."""
+
+    def add_node(self, vertex: Vertex, *, device: ClusterDevice | None = None) -> None:
+        """Add a vertex."""
+
+    def add_edge(self, first: Vertex, second: Vertex, *, link: Link, bytes_per_s: float) -> None:
+        """Add an edge."""
+
+    def __len__(self) -> int: ...
+
+
+def make_networkx_graph(cluster: Cluster) -> Graph:
+    """Return a cluster as an undirected `networkx.Graph`.
+
+    Vertices are the devices, by position; `("node", NAME)` for what links the devices of a node; and
+    `("network", NAME)` for what links nodes: stars, because an edge for each two of a thousand devices would
+    be half a million. A device has the attribute `device`, an edge `link` and `bytes_per_s`; links of their
+    own between two devices or two nodes are edges besides. `Cluster.link` says which one counts.
+    """
+    import networkx
+
+    graph: Graph = networkx.Graph(name=cluster.name)
+    position = 0
+    for node in cluster.nodes:
+        hub = ("node", node.name)
+        graph.add_node(hub)
+        for device in node.devices:
+            graph.add_node(position, device=device)
+            _link(graph, position, hub, node.link)
+            position += 1
+        if cluster.network is not None and len(cluster.nodes) > 1:
+            _link(graph, hub, (NETWORK, cluster.name), cluster.network)
+    for (first, second), link in cluster.links.items():
+        _link(graph, first, second, link)
+    for (source, target), link in cluster.node_links.items():
+        _link(graph, ("node", source), ("node", target), link)
+    return graph
+
+
+def _link(graph: Graph, first: Vertex, second: Vertex, link: Link) -> None:
+    graph.add_edge(first, second, link=link, bytes_per_s=link.bytes_per_s)

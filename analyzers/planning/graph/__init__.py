@@ -1,11 +1,18 @@
 """Models as graphs of layers: parameters, bytes and FLOPs of each, and what they hand on."""
 
-from .architecture import Architecture, Family
-from .catalog import MODELS, find_model
-from .chain import Figures
-from .graph import ModelGraph, plan_layers
-from .layer import MIB, STATE_BYTES, DataType, EdgeInfo, LayerNode, LayerType, StateBytes
-from .sizes import Batch
+from .catalog import MODELS, Architecture, Batch, Family, find_model
+from .graph import (
+    MIB,
+    STATE_BYTES,
+    DataType,
+    EdgeInfo,
+    Figures,
+    LayerNode,
+    LayerType,
+    ModelGraph,
+    StateBytes,
+    plan_layers,
+)
 
 __all__ = [
     "MIB",

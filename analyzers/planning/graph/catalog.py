@@ -1,13 +1,123 @@
-"""Models by name, each with the sizes its authors published.
+"""The sizes of a transformer that its parameters, FLOPs and activations follow from."""
 
-Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
-"""
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from ....engine.errors import UsageError
 from ....engine.text import suggest
-from ..theory import ModelShape
+from ..theory import ExpertShape, LatentAttention, ModelShape
 from ..theory.presets import PRESETS
-from .architecture import Architecture
+
+Family = Literal["gpt", "llama", "moe", "t5", "bert"]
+
+MOST_LAYERS = 200_000
+LARGEST = 1 << 40
+
+
+class Architecture(msgspec.Struct, frozen=True, kw_only=True):
+    """One model. Two switches say which GPT is meant: the original's has neither biases nor positions."""
+
+    family: Family
+    layers: int
+    """Transformer blocks; of an encoder-decoder those of the encoder."""
+    hidden: int
+    heads: int
+    vocabulary: int
+    positions: int
+    """Longest sequence it is made for."""
+    kv_heads: int = 0
+    """Groups of keys and values; 0 for as many as heads."""
+    head_size: int = 0
+    """0 for hidden size over heads."""
+    intermediate: int = 0
+    """Width of the MLP; 0 for four times the hidden size."""
+    decoder_layers: int = 0
+    has_biases: bool = False
+    has_qkv_biases: bool = False
+    has_positions: bool = False
+    """Whether positions are learned weights."""
+    has_gate: bool = False
+    """Whether the MLP is gated (SwiGLU): three matrices instead of two."""
+    has_dropout: bool = False
+    is_tied: bool = False
+    """Whether the head uses the weights of the embedding."""
+    norm_size: int = 1
+    """Vectors of one norm: 1 of RMSNorm, 2 of LayerNorm with bias."""
+    has_query_key_norm: bool = False
+    """Whether queries and keys are normalized, head by head."""
+    experts: ExpertShape | None = None
+    latent: LatentAttention | None = None
+    """Sizes of latent attention, which has no heads of keys and values of its own."""
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def mixtures(self) -> tuple[bool, ...]:
+        """Whether the MLP of each block is a mixture of experts; of an encoder-decoder none is."""
+        if self.experts is None:
+            return (False,) * self.layers
+        told = self.experts.is_expert_layer[: self.layers]
+        return told + told[-1:] * (self.layers - len(told))
+
+    @property
+    def width(self) -> int:
+        """Width of the MLP."""
+        return self.intermediate or 4 * self.hidden
+
+
+def check_architecture(model: Architecture, what: str) -> Architecture:
+    """Return the model if its sizes can be.
+
+    Args:
+        model: The model.
+        what: What it is called in the error.
+
+    Raises:
+        UsageError: A size is below 1 or beyond what any model has, or heads do not divide.
+    """
+    for name in ("layers", "decoder_layers"):
+        if getattr(model, name) > MOST_LAYERS:
+            raise UsageError(f"{what}: {name} is {getattr(model, name)}, expected at most {MOST_LAYERS:,}")
+    for name in model.__struct_fields__:
+        size = getattr(model, name)
+        if isinstance(size, int) and size > LARGEST:
+            raise UsageError(f"{what}: {name} is {size}, expected at most {LARGEST:,}")
+    sizes = ("layers", "hidden", "heads", "vocabulary", "positions")
+    for name in sizes:
+        if getattr(model, name) < 1:
+            raise UsageError(f"{what}: {name} is {getattr(model, name)}, expected at least 1")
+    if not model.head_size and model.hidden % model.heads:
+        raise UsageError(f"{what}: a hidden size of {model.hidden} does not divide into {model.heads} heads")
+    if model.heads % model.groups:
+        raise UsageError(
+            f"{what}: {model.heads} heads do not divide into {model.groups} groups of keys and values"
+        )
+    if model.experts is not None:
+        _check_experts(model.experts, what)
+    return model
+
+
+def _check_experts(experts: ExpertShape, what: str) -> None:
+    if not 1 <= experts.top_k <= experts.experts:
+        raise UsageError(f"{what}: {experts.top_k} experts a token of {experts.experts}: expected 1 to all")
+    if not 1 <= experts.ffn * experts.experts + experts.shared_ffn <= LARGEST:
+        raise UsageError(
+            f"{what}: experts of a width of {experts.ffn}: expected at least 1, and {LARGEST:,} in all"
+        )
+
+
+# Models by name, each with the sizes its authors published.
+#
+# Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
 
 _LONGEST = {
     "gpt-0.3b": 1024,
@@ -132,3 +242,149 @@ def find_model(name: str) -> Architecture:
         return MODELS[wanted]
     known = suggest(wanted, MODELS, f"known are {', '.join(MODELS)}.", most=3, cutoff=0.5)
     raise UsageError(f"unknown model {name!r}: {known} The path of its config.json does as well")
+
+
+# Parameters, FLOPs and activations of the parts of a transformer.
+#
+# FLOPs are those of matrix products, a multiply-add counted as two, as PyTorch's FlopCounterMode counts
+# them; the backward pass makes two products for each. Activations are what the backward pass needs, 2 bytes
+# an element and 1 a dropout mask, as V. Korthikanti et al., arXiv:2205.05198, add them up, with attention
+# that keeps no matrix of scores: for a GPT that is 34 bytes for each of sequence · batch · hidden. A gated
+# MLP is taken as one fused kernel that keeps gate, up and their product.
+
+RELATIVE_BUCKETS = 32
+"""Distances that T5 tells apart in its attention bias."""
+TOKEN_TYPES = 2
+"""Segments whose embeddings BERT adds."""
+
+
+class Size(NamedTuple):
+    """What one layer holds and computes."""
+
+    parameters: int
+    forward_flops: int
+    activation_bytes: int
+
+
+class Batch(NamedTuple):
+    """What goes through the model at once."""
+
+    sequence: int
+    sequences: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch."""
+        return self.sequence * self.sequences
+
+
+def size_block(
+    model: Architecture, batch: Batch, *, is_mixture: bool = False, has_cross_attention: bool = False
+) -> Size:
+    """Return the size of one transformer block.
+
+    Args:
+        model: The model.
+        batch: The micro-batch.
+        is_mixture: Whether its MLP is a mixture of experts.
+        has_cross_attention: Whether it attends to an encoder as well, whose sequence is as long.
+    """
+    attention = _size_attention(model, batch) if model.latent is None else _size_latent(model, batch)
+    experts = model.experts if is_mixture else None
+    mlp = _size_mlp(model, batch, model.width) if experts is None else _size_mixture(model, batch, experts)
+    times = 2 if has_cross_attention else 1
+    norms = 1 + times
+    return Size(
+        times * attention.parameters + mlp.parameters + norms * model.norm_size * model.hidden,
+        times * attention.forward_flops + mlp.forward_flops,
+        times * attention.activation_bytes + mlp.activation_bytes + 2 * norms * batch.tokens * model.hidden,
+    )
+
+
+def _size_attention(model: Architecture, batch: Batch) -> Size:
+    queries = model.heads * model.head_width
+    keys = model.groups * model.head_width
+    matrices = model.hidden * (2 * queries + 2 * keys)
+    biases = queries + 2 * keys if model.has_biases or model.has_qkv_biases else 0
+    biases += model.hidden if model.has_biases else 0
+    scores = 4 * batch.sequence * queries
+    kept = 2 * model.hidden + 4 * queries + 4 * keys + (model.hidden if model.has_dropout else 0)
+    norms = 2 * model.head_width if model.has_query_key_norm else 0
+    if norms:
+        kept += 2 * (queries + keys)
+    return Size(matrices + biases + norms, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
+
+
+def _size_latent(model: Architecture, batch: Batch) -> Size:
+    """Return the size of latent attention as training runs it: queries, keys and values are expanded.
+
+    DeepSeek-V2, arXiv 2405.04434, section 2.1. Kept are its input, the compressed rows before and after their
+    norms, queries, keys, values, and what attention gives.
+    """
+    latent = model.latent
+    heads = model.heads
+    assert latent is not None  # noqa: S101 - the caller looked
+    query = heads * (latent.head_channels + latent.rope_channels)
+    value = heads * latent.value_channels
+    rank = latent.query_rank or 0
+    compressed = latent.key_value_rank + latent.rope_channels
+    matrices = (rank or model.hidden) * query + model.hidden * (rank + compressed + value)
+    matrices += latent.key_value_rank * (heads * latent.head_channels + value)
+    scores = 2 * batch.sequence * (query + value)
+    kept = 2 * model.hidden + 4 * rank + 2 * (compressed + latent.key_value_rank) + 4 * query + 4 * value
+    norms = rank + latent.key_value_rank
+    return Size(matrices + norms, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
+
+
+def _size_mlp(model: Architecture, batch: Batch, width: int) -> Size:
+    matrices = (3 if model.has_gate else 2) * model.hidden * width
+    biases = width + model.hidden if model.has_biases else 0
+    kept = 2 * model.hidden + (6 if model.has_gate else 4) * width
+    kept += model.hidden if model.has_dropout else 0
+    return Size(matrices + biases, batch.tokens * 2 * matrices, batch.tokens * kept)
+
+
+def _size_mixture(model: Architecture, batch: Batch, experts: ExpertShape) -> Size:
+    """Return the size of a router, its experts, and the one that all tokens share, which may be wider.
+
+    Every token goes through `top_k` experts; which ones, the sizes do not depend on.
+    """
+    routed = _size_mlp(model, batch, experts.ffn)
+    router = model.hidden * experts.experts
+    width = (6 if model.has_gate else 4) * (experts.top_k * experts.ffn + experts.shared_ffn)
+    kept = 2 * model.hidden + width + (model.hidden if model.has_dropout else 0)
+    shared = _size_mlp(model, batch, experts.shared_ffn) if experts.shared_ffn else Size(0, 0, 0)
+    return Size(
+        experts.experts * routed.parameters + router + shared.parameters,
+        experts.top_k * routed.forward_flops + batch.tokens * 2 * router + shared.forward_flops,
+        batch.tokens * kept,
+    )
+
+
+def size_embedding(model: Architecture, batch: Batch) -> Size:
+    """Return the size of the embedding of tokens, with those of positions where they are learned."""
+    rows = model.vocabulary + (model.positions if model.has_positions else 0)
+    parameters = rows * model.hidden
+    if model.family == "bert":
+        parameters += TOKEN_TYPES * model.hidden + model.norm_size * model.hidden
+    mask = model.hidden if model.has_dropout else 0
+    return Size(parameters, 0, batch.tokens * mask)
+
+
+def size_norm(model: Architecture, batch: Batch) -> Size:
+    """Return the size of the norm after the last block."""
+    return Size(model.norm_size * model.hidden, 0, 2 * batch.tokens * model.hidden)
+
+
+def size_head(model: Architecture, batch: Batch) -> Size:
+    """Return the size of what makes logits; its parameters are 0 where they are the embedding's.
+
+    Its activations are its input, and the logits in 2 bytes and once more in 4 for the loss. BERT's is the
+    pooler.
+    """
+    if model.family == "bert":
+        parameters = model.hidden * (model.hidden + 1)
+        return Size(parameters, 2 * batch.sequences * model.hidden**2, 4 * batch.sequences * model.hidden)
+    matrix = model.hidden * model.vocabulary
+    kept = batch.tokens * (2 * model.hidden + 6 * model.vocabulary)
+    return Size(0 if model.is_tied else matrix, 2 * batch.tokens * matrix, kept)

@@ -1,6 +1,6 @@
 """A model's sizes from a configuration: Hugging Face's `config.json`, or Galvatron's of either era."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,10 +8,10 @@ from ....engine.errors import InputFileError, UsageError
 from ....engine.text import find_nearest
 from ..theory import ExpertShape
 from ..theory.configs import Flags
-from ..theory.configs.hugging_face import FAMILIES, flag_hugging_face
-from ..theory.configs.megatron_shape import read_shape
-from .architecture import Architecture, Family, check_architecture
-from .catalog import take_shape
+from ..theory.configs.document import FAMILIES, flag_hugging_face
+from ..theory.configs.megatron import read_shape
+from .catalog import Architecture, Family, check_architecture, take_shape
+from .graph import EdgeInfo, LayerNode
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -171,3 +171,53 @@ def _switch(model: Architecture, config: Mapping[str, object]) -> Architecture:
 
 def _is_gated_t5(config: Mapping[str, object]) -> bool:
     return str(config.get("feed_forward_proj", "")).startswith("gated")
+
+
+# A model graph from the JSON that llm_parallel_strategy writes, or from ours, which adds figures.
+
+LARGEST = 1 << 60
+_FIGURES = (
+    "parameter_count",
+    "memory_usage",
+    "compute_flops",
+    "shared_parameter_count",
+    "forward_flops",
+    "backward_flops",
+    "activation_bytes",
+)
+
+
+class GraphDocument(msgspec.Struct, frozen=True):
+    """What the file holds; `stats` follow from the nodes and are not read."""
+
+    nodes: dict[str, LayerNode]
+    edges: list[EdgeInfo]
+    config: Mapping[str, object] = {}
+
+
+def decode_graph(data: bytes, what: str) -> GraphDocument:
+    """Return the content of a graph's file.
+
+    Args:
+        data: JSON.
+        what: What the file is called in the error.
+
+    Raises:
+        InputFileError: It is no such JSON, or a figure is negative or beyond all bounds.
+    """
+    try:
+        document = msgspec.json.decode(data, type=GraphDocument)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InputFileError(f"{what}: not a model graph: {error}; expected nodes and edges") from None
+    for key, layer in document.nodes.items():
+        if str(layer.layer_id) != key:
+            raise InputFileError(f"{what}: node {key!r} has layer_id {layer.layer_id}: expected the same")
+        _check_figures([getattr(layer, name) for name in _FIGURES], f"{what}: node {key!r}")
+    for edge in document.edges:
+        _check_figures([edge.communication_cost], f"{what}: edge {edge.source_id}-{edge.target_id}")
+    return document
+
+
+def _check_figures(figures: Sequence[float | None], where: str) -> None:
+    if not all(0 <= (figure or 0) <= LARGEST for figure in figures):
+        raise InputFileError(f"{where} has a figure out of range: expected 0 to {LARGEST:,}")

@@ -1,15 +1,243 @@
-"""A model as a graph of layers, on NetworkX, which is imported where a graph is made."""
+"""A layer of a model and the data between two layers, in the words of the original's JSON.
+
+The first thirteen fields of `LayerNode` and all fields of `EdgeInfo` are those of llm_parallel_strategy's
+`*_model_graph.json`; sizes there are MiB of weights alone, and `compute_flops` is in GFLOP.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
 
 from ....engine.errors import UsageError
-from .architecture import Architecture, check_architecture
-from .catalog import find_model
-from .chain import Figures, Recipe, build_edges, build_layers
-from .layer import DataType, EdgeInfo, LayerNode
-from .sizes import Batch
+from .catalog import (
+    RELATIVE_BUCKETS,
+    Architecture,
+    Batch,
+    Size,
+    check_architecture,
+    find_model,
+    size_block,
+    size_embedding,
+    size_head,
+    size_norm,
+)
+
+LayerType = Literal[
+    "embedding", "transformer_block", "layer_norm", "output_head", "attention", "mlp", "module"
+]
+"""`module` is ours: what a traced model has besides."""
+DataType = Literal["float32", "bfloat16", "float16"]
+MIB = 1 << 20
+BYTES_OF: dict[DataType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+_ADDED = ("shared_parameter_count", "forward_flops", "backward_flops", "activation_bytes")
+"""Fields that the shape of the original lacks."""
+
+
+class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer: what it is, what it holds and what it computes in one micro-batch."""
+
+    layer_id: int
+    """Position in the order in which the layers run."""
+    layer_type: LayerType
+    name: str
+    hidden_size: int
+    seq_length: int
+    num_heads: int | None = None
+    intermediate_size: int | None = None
+    vocab_size: int | None = None
+    parameter_count: int
+    memory_usage: float
+    """MiB of weights, without gradients, optimizer states and activations."""
+    compute_flops: int | float
+    """GFLOP of the forward pass of one sequence; an integer stays one, as files have it."""
+    tensor_parallel_dim: int | None = None
+    """Size of the dimension that tensor parallelism divides: heads, or the vocabulary."""
+    supports_pipeline_parallel: bool = True
+    shared_parameter_count: int | None = None
+    """Parameters that another layer owns and a stage of this one copies: the weights of a tied head."""
+    forward_flops: int | None = None
+    """FLOPs of the matrix products of the forward pass of one micro-batch, a multiply-add counted as two."""
+    backward_flops: int | None = None
+    """The same of the backward pass, without recomputation."""
+    activation_bytes: int | None = None
+    """Bytes kept for the backward pass of one micro-batch, without recomputation."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return its fields as the original's JSON has them, and of ours those that are known."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not None or name not in _ADDED}
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of its weights, from `memory_usage`."""
+        return round(self.memory_usage * MIB)
+
+    @property
+    def held_parameters(self) -> int:
+        """Parameters whose weights, gradients and optimizer states a stage with this layer alone holds."""
+        return self.parameter_count + (self.shared_parameter_count or 0)
+
+
+class EdgeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What one layer hands to another."""
+
+    source_id: int
+    target_id: int
+    data_shape: tuple[int, ...]
+    """Micro-batch, sequence, hidden size."""
+    data_type: str
+    communication_cost: float
+    """MiB of one transfer."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return its fields as the original's JSON has them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that training holds for each parameter, by kind."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of all kinds."""
+        return self.weights + self.gradients + self.optimizer
+
+
+STATE_BYTES = {
+    "weights": StateBytes(weights=4, gradients=0, optimizer=0),
+    "mixed-adam": StateBytes(weights=2, gradients=4, optimizer=12),
+    "fp32-adam": StateBytes(weights=4, gradients=4, optimizer=8),
+}
+"""By recipe. `mixed-adam` is Megatron-LM's without distributed optimizer: bfloat16 weights, float32
+gradients, float32 master weights and both moments, 18 bytes a parameter."""
+
+
+# The layers of a model in the order in which they run, and what each hands on.
+
+Figures = Literal["counted", "legacy"]
+"""Whose `compute_flops`: of the matrix products, or the original's."""
+
+
+class _Part(NamedTuple):
+    type: LayerType
+    name: str
+    size: Size
+    shared: int = 0
+
+
+class Recipe(NamedTuple):
+    """What the figures of a graph are of."""
+
+    batch: Batch
+    data_type: DataType = "float32"
+    figures: Figures = "counted"
+
+
+def build_layers(model: Architecture, recipe: Recipe) -> list[LayerNode]:
+    """Return the layers of a model."""
+    return [_build_layer(model, recipe, place, part) for place, part in enumerate(_list_parts(model, recipe))]
+
+
+def build_edges(model: Architecture, recipe: Recipe) -> list[EdgeInfo]:
+    """Return what the layers of a model hand on: each to the next, an encoder to every decoder block."""
+    parts = list(_list_parts(model, recipe))
+    pairs = {(place, place + 1) for place in range(len(parts) - 1)}
+    if model.decoder_layers:
+        last = next(place for place, part in enumerate(parts) if part.name == "encoder_layer_norm")
+        pairs |= {(last, last + 1 + block) for block in range(model.decoder_layers)}
+    shape = (recipe.batch.sequences, recipe.batch.sequence, model.hidden)
+    cost = recipe.batch.tokens * model.hidden * BYTES_OF[recipe.data_type] / MIB
+    return [
+        EdgeInfo(
+            source_id=source,
+            target_id=target,
+            data_shape=shape,
+            data_type=recipe.data_type,
+            communication_cost=cost,
+        )
+        for source, target in sorted(pairs)
+    ]
+
+
+def _list_parts(model: Architecture, recipe: Recipe) -> Iterator[_Part]:
+    batch = recipe.batch
+    norm = size_norm(model, batch)
+    yield _Part("embedding", "word_embeddings", size_embedding(model, batch))
+    if model.decoder_layers:
+        yield from _list_t5_blocks(model, batch)
+    else:
+        sizes = {kind: size_block(model, batch, is_mixture=kind) for kind in {*model.mixtures}}
+        for number, is_mixture in enumerate(model.mixtures):
+            yield _Part("transformer_block", f"transformer_block_{number}", sizes[is_mixture])
+    if model.family != "bert":
+        yield _Part("layer_norm", "final_layer_norm", norm)
+    head = size_head(model, batch)
+    shared = model.hidden * model.vocabulary if model.is_tied else 0
+    yield _Part("output_head", "pooler" if model.family == "bert" else "lm_head", head, shared)
+
+
+def _list_t5_blocks(model: Architecture, batch: Batch) -> Iterator[_Part]:
+    """Yield the blocks and norm of the encoder, then the decoder; the first of each has the bias."""
+    bias = RELATIVE_BUCKETS * model.heads
+    for side, count in (("encoder", model.layers), ("decoder", model.decoder_layers)):
+        block = size_block(model, batch, has_cross_attention=side == "decoder")
+        for number in range(count):
+            size = block._replace(parameters=block.parameters + (0 if number else bias))
+            yield _Part("transformer_block", f"{side}_block_{number}", size)
+        if side == "encoder":
+            yield _Part("layer_norm", "encoder_layer_norm", size_norm(model, batch))
+
+
+def _build_layer(model: Architecture, recipe: Recipe, place: int, part: _Part) -> LayerNode:
+    size = part.size
+    is_block = part.type == "transformer_block"
+    has_vocabulary = part.type == "embedding" or part.name == "lm_head"
+    weights = (size.parameters + part.shared) * BYTES_OF[recipe.data_type]
+    is_legacy = recipe.figures == "legacy"
+    return LayerNode(
+        layer_id=place,
+        layer_type=part.type,
+        name=part.name,
+        hidden_size=model.hidden,
+        seq_length=recipe.batch.sequence,
+        num_heads=model.heads if is_block else None,
+        intermediate_size=model.width if is_block else None,
+        vocab_size=model.vocabulary if has_vocabulary else None,
+        parameter_count=size.parameters,
+        memory_usage=weights / MIB,
+        compute_flops=_count_as_original(model, recipe.batch.sequence, part.type)
+        if is_legacy
+        else size.forward_flops / recipe.batch.sequences / 1e9,
+        tensor_parallel_dim=model.heads if is_block else model.vocabulary if has_vocabulary else None,
+        shared_parameter_count=part.shared or None,
+        forward_flops=None if is_legacy else size.forward_flops,
+        backward_flops=None if is_legacy else 2 * size.forward_flops,
+        activation_bytes=None if is_legacy else size.activation_bytes,
+    )
+
+
+def _count_as_original(model: Architecture, sequence: int, type_: LayerType) -> float:
+    """Return the figure of the original: too much of a block, and FLOP, not GFLOP, of the embedding."""
+    hidden = model.hidden
+    width = model.width
+    if type_ == "embedding":
+        return 2 * sequence * hidden
+    if type_ == "transformer_block":
+        return (4 * sequence * sequence * hidden + 8 * sequence * hidden * width) / 1e9
+    if type_ == "output_head":
+        return sequence * hidden * model.vocabulary / 1e9
+    return 5 * sequence * hidden / 1e9
+
+
+# A model as a graph of layers, on NetworkX, which is imported where a graph is made.
 
 Config = Mapping[str, object]
 

@@ -1,9 +1,16 @@
 """One plan of all degrees at once: data, pipeline and tensor parallelism, under each device's memory."""
 
 from ..time import StepTime
-from .model import JOINT_PLAN_SCHEMA, JointAssumptions, JointConfiguration, JointPlan, JointStage, PrunedCount
-from .options import JointOptions
 from .search import plan_jointly
+from .space import (
+    JOINT_PLAN_SCHEMA,
+    JointAssumptions,
+    JointConfiguration,
+    JointOptions,
+    JointPlan,
+    JointStage,
+    PrunedCount,
+)
 
 __all__ = [
     "JOINT_PLAN_SCHEMA",

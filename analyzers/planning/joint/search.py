@@ -19,11 +19,26 @@ from ..cluster import Cluster
 from ..theory import ModelShape, TrainingSetup, estimate_stages
 from ..theory.shape import check_shape
 from ..time import StepTime, TimeAssumptions, count_model_flops, settle_assumptions
-from .evaluation import Evaluation, Evaluator
-from .model import JOINT_PLAN_SCHEMA, JointAssumptions, JointConfiguration, JointPlan, JointStage, PrunedCount
-from .options import RECOMPUTES, ZERO_STAGES, JointOptions, check_options
-from .pricing import Pricing
-from .space import SAME_DEGREES, SLOWER_THAN_LISTED, TOO_LARGE, Candidate, Degrees, SearchSpace, name_gpu
+from .evaluation import Evaluation, Evaluator, Pricing
+from .space import (
+    JOINT_PLAN_SCHEMA,
+    RECOMPUTES,
+    SAME_DEGREES,
+    SLOWER_THAN_LISTED,
+    TOO_LARGE,
+    ZERO_STAGES,
+    Candidate,
+    Degrees,
+    JointAssumptions,
+    JointConfiguration,
+    JointOptions,
+    JointPlan,
+    JointStage,
+    PrunedCount,
+    SearchSpace,
+    check_options,
+    name_gpu,
+)
 
 
 def plan_jointly(

@@ -4,9 +4,149 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..theory import ModelShape, ParallelLayout, TrainingSetup
-from ..theory.training import GPUS, Gpu, Recompute
-from .options import JointOptions
+import msgspec
+
+from ....engine.errors import UsageError
+from ..theory import BF16, ModelShape, NumberFormat, ParallelLayout, RankMemory, TrainingSetup
+from ..theory.shape import GPUS, Attention, Gpu, Recompute
+from ..time import StepTime
+
+# What a joint plan says: configurations in order of their step time, with the memory of every rank.
+
+JOINT_PLAN_SCHEMA = "vramscope.joint-plan/1"
+
+
+class JointStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One pipeline stage of a configuration."""
+
+    stage: int
+    layers: tuple[int, ...]
+    """Transformer layers, from 0; embedding and head belong to the first and last stage besides."""
+    devices: tuple[int, ...]
+    """Positions in the cluster of all ranks of the stage: all its tensor and data ranks."""
+    capacity_bytes: int
+    """Of the smallest of these devices, as far as a plan may fill it."""
+    memory: RankMemory
+    compute_s: float
+    """Seconds of one micro-batch, forward and backward, its tensor ranks' collectives included, on the
+    slowest of these devices."""
+
+
+class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to train the model on the cluster."""
+
+    layout: ParallelLayout
+    setup: TrainingSetup
+    stages: tuple[JointStage, ...]
+    time: StepTime
+    reasons: tuple[str, ...] = ()
+    """Why it stands where it stands, beside the one before it."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak of the rank that holds most."""
+        return max(stage.memory.peak_bytes for stage in self.stages)
+
+    @property
+    def least_headroom_bytes(self) -> int:
+        """What is left, at its peak, on the rank that comes nearest to its capacity."""
+        return min(stage.capacity_bytes - stage.memory.peak_bytes for stage in self.stages)
+
+
+class PrunedCount(msgspec.Struct, frozen=True, gc=False):
+    """How many configurations were left out for one reason."""
+
+    reason: str
+    count: int
+
+
+class JointAssumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the times rest on; `calibration` names what was measured, None for nothing."""
+
+    global_batch: int
+    seq_length: int
+    efficiency: float
+    """Share of a device's peak FLOP/s that matrix products reach."""
+    memory_share: float
+    """Share of a device's memory that a plan may fill."""
+    calibration: str | None = None
+
+
+class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest configurations of a model on a cluster, and what became of the others."""
+
+    schema: str
+    model: str
+    cluster: str
+    devices: int
+    assumptions: JointAssumptions
+    model_flops: float
+    """Of the model in one step, nothing recomputed."""
+    configurations: tuple[JointConfiguration, ...]
+    """The fastest that fit, the fastest first."""
+    considered: int
+    """How many configurations the space has."""
+    pruned: tuple[PrunedCount, ...]
+    """How many of them were left out, and why; what remains was estimated one by one."""
+    optimality: str
+    """Whether the order of devices was searched exactly, or how far from the best it can be at most."""
+
+
+# What a joint plan may choose from.
+
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+ZERO_STAGES = (0, 1, 2, 3)
+MEMORY_SHARE = 0.9
+"""Of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation, which
+the memory theory does not count."""
+
+MOST_MICRO_BATCH = 1024
+
+
+class JointOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch, and what is searched."""
+
+    global_batch: int
+    """Sequences of a step, over all ranks."""
+    seq_length: int
+    max_tensor: int | None = None
+    """Most tensor ranks; None: as many as the smallest node has devices."""
+    zero_stages: tuple[int, ...] = ZERO_STAGES
+    recomputes: tuple[Recompute, ...] = RECOMPUTES
+    max_micro_batch: int = 32
+    """Most sequences of a micro-batch."""
+    context: int = 1
+    """Context-parallel ranks; they are given, not searched."""
+    memory_share: float = MEMORY_SHARE
+    top: int = 10
+    """How many configurations are wanted."""
+    numbers: NumberFormat = BF16
+    attention: Attention = "fused"
+
+
+def check_options(options: JointOptions) -> None:
+    """Refuse what cannot be planned with.
+
+    Raises:
+        UsageError: A number is out of its range.
+    """
+    for name in ("global_batch", "seq_length", "max_micro_batch", "context", "top"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"{name.replace('_', ' ')} is {getattr(options, name)}; expected at least 1")
+    if options.max_micro_batch > MOST_MICRO_BATCH:
+        raise UsageError(
+            f"most sequences of a micro-batch are {options.max_micro_batch:,}; expected at most "
+            f"{MOST_MICRO_BATCH:,}"
+        )
+    if options.max_tensor is not None and options.max_tensor < 1:
+        raise UsageError(f"most tensor ranks are {options.max_tensor}; expected at least 1")
+    if not 0 < options.memory_share <= 1:
+        raise UsageError(f"a memory share of {options.memory_share:g}; expected above 0 and at most 1")
+    if not options.zero_stages or not set(options.zero_stages) <= set(ZERO_STAGES):
+        raise UsageError(f"ZeRO stages {options.zero_stages}; expected some of 0, 1, 2 and 3")
+    if not options.recomputes or not set(options.recomputes) <= set(RECOMPUTES):
+        raise UsageError(f"recomputation {options.recomputes}; expected some of none, selective and full")
+
 
 BEYOND_NODE = "more tensor ranks than a node has devices, or than asked for"
 HEADS = "TP divides heads, groups of keys and values, or inner columns unevenly"

@@ -1,9 +1,8 @@
 """Contiguous partitions of a model's layers into pipeline stages."""
 
 from .exact import Split, split_exactly, split_in_flight, split_over_devices
-from .graph_analyzer import MICRO_BATCHES, GraphAnalyzer, Rule
+from .graph_analyzer import MICRO_BATCHES, Device, GraphAnalyzer, Rule
 from .plan import PLAN_SCHEMA, Plan, make_plan
-from .recommendation import Device
 from .result import (
     METRICS,
     STRATEGIES,
@@ -14,10 +13,10 @@ from .result import (
     PartitionResult,
     PartitionStage,
     StageCount,
+    StageMemory,
     StageSearch,
     Strategy,
 )
-from .stage_memory import StageMemory
 
 __all__ = [
     "METRICS",

@@ -17,9 +17,17 @@ from typing import cast
 import msgspec
 
 from ....engine.errors import UsageError
-from .least_maximum import find_least_maximum, find_windows
-from .reachable import ends_at, reach_backward, reach_forward
-from .stage import Stage, check_stages, make_room, make_stage
+from .stages import (
+    Stage,
+    check_stages,
+    ends_at,
+    find_least_maximum,
+    find_windows,
+    make_room,
+    make_stage,
+    reach_backward,
+    reach_forward,
+)
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,7 @@ import msgspec
 
 from ....engine.errors import NothingFitsError, UsageError
 from ..graph import ModelGraph
-from .graph_analyzer import GraphAnalyzer, Rule
-from .recommendation import Device, recommend
+from .graph_analyzer import Device, GraphAnalyzer, Rule, recommend
 from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
 
 PLAN_SCHEMA = "vramscope.plan/1"

@@ -3,9 +3,15 @@
 `PartitionStage` and `PartitionResult` have the fields of llm_parallel_strategy's files; MB in names is MiB.
 """
 
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
+
+from ....engine.errors import UsageError
+from ..graph import STATE_BYTES, LayerNode, ModelGraph, StateBytes
 
 Metric = Literal["training", "memory", "compute", "parameters"]
 METRICS: tuple[Metric, ...] = ("training", "memory", "compute", "parameters")
@@ -139,3 +145,192 @@ class GraphAnalysis(Mapped, frozen=True, kw_only=True):
     max_memory_layer: Bottleneck
     max_compute_layer: Bottleneck
     max_parameter_layer: Bottleneck
+
+
+# Integer costs of the layers of a graph: what a partition is balanced by.
+
+
+def list_metric(layers: Sequence[LayerNode], metric: Metric) -> list[int]:
+    """Return bytes of weights, FLOPs of both passes, or parameters of each layer.
+
+    Raises:
+        UsageError: No such metric.
+    """
+    if metric == "memory":
+        return [layer.weight_bytes for layer in layers]
+    if metric == "parameters":
+        return [layer.held_parameters for layer in layers]
+    if metric == "compute":
+        return [count_flops(layer) for layer in layers]
+    raise UsageError(f"balance metric {metric!r}: expected {', '.join(METRICS)}")
+
+
+def count_flops(layer: LayerNode) -> int:
+    """Return the FLOPs of both passes; three times the forward pass where a file tells that alone.
+
+    Such files are llm_parallel_strategy's. Their figure of an embedding is in FLOP; it multiplies nothing:
+    0 is taken.
+    """
+    if layer.forward_flops is None or layer.backward_flops is None:
+        return 0 if layer.layer_type == "embedding" else round(3e9 * layer.compute_flops)
+    return layer.forward_flops + layer.backward_flops
+
+
+def list_states(layers: Sequence[LayerNode], states: StateBytes) -> list[int]:
+    """Return the bytes of weights, gradients and optimizer states of each layer."""
+    return [states.total * layer.held_parameters for layer in layers]
+
+
+def list_activations(layers: Sequence[LayerNode]) -> list[int] | None:
+    """Return the bytes of activations of each layer for one micro-batch; None where one is unknown."""
+    known = [layer.activation_bytes for layer in layers if layer.activation_bytes is not None]
+    return known if len(known) == len(layers) else None
+
+
+# The stages of a graph from where they begin: sums over layers, and what crosses from one to another.
+
+
+class InFlight(StateBytes, frozen=True, kw_only=True):
+    """What training holds: bytes a parameter, and the micro-batches of a step."""
+
+    micro_batches: int
+
+
+def make_in_flight(states: str, micro_batches: int) -> InFlight:
+    """Return a recipe of `STATE_BYTES` with its micro-batches."""
+    recipe = STATE_BYTES[states]
+    return InFlight(
+        weights=recipe.weights,
+        gradients=recipe.gradients,
+        optimizer=recipe.optimizer,
+        micro_batches=micro_batches,
+    )
+
+
+def describe_partition(
+    graph: ModelGraph, bounds: Sequence[int], strategy: Strategy, metric: Metric, training: InFlight
+) -> PartitionResult:
+    """Return the partition whose stages begin at the bounds, the last of which is the number of layers."""
+    sent = _list_transfers(graph, bounds)
+    stages = tuple(
+        _describe_stage(number, graph.layers[start:end], sent[number])
+        for number, (start, end) in enumerate(pairwise(bounds))
+    )
+    memory = [stage.total_memory_mb for stage in stages]
+    return PartitionResult(
+        partitions=stages,
+        total_stages=len(stages),
+        balance_score=measure_variation(memory),
+        max_memory_usage=max(memory),
+        total_communication_cost=math.fsum(sent),
+        strategy=strategy,
+        metric=metric,
+        transformer_layers=tuple(
+            sum(layer.layer_type == "transformer_block" for layer in graph.layers[start:end])
+            for start, end in pairwise(bounds)
+        ),
+        training_bytes=_list_training_bytes(graph.layers, bounds, training),
+    )
+
+
+def measure_variation(values: Sequence[float]) -> float:
+    """Return the coefficient of variation with the population's deviation; 0 where all are 0."""
+    mean = math.fsum(values) / len(values)
+    if not mean:
+        return 0.0
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)) / mean
+
+
+def _describe_stage(number: int, layers: Sequence[LayerNode], sent: float) -> PartitionStage:
+    # Plain sums in order, as the original's: its file is met to the last digit.
+    return PartitionStage(
+        partition_id=number,
+        layer_ids=tuple(layer.layer_id for layer in layers),
+        start_layer=layers[0].layer_id,
+        end_layer=layers[-1].layer_id,
+        total_parameters=sum(layer.parameter_count for layer in layers),
+        total_memory_mb=sum(layer.memory_usage for layer in layers),
+        total_compute_gflops=sum(layer.compute_flops for layer in layers),
+        communication_cost=sent,
+    )
+
+
+def _list_transfers(graph: ModelGraph, bounds: Sequence[int]) -> list[float]:
+    """Return the MiB each stage sends on; what several layers of one later stage take is sent there once."""
+    stage_of = {
+        layer.layer_id: number
+        for number, (start, end) in enumerate(pairwise(bounds))
+        for layer in graph.layers[start:end]
+    }
+    sent: dict[tuple[int, int], float] = {}
+    for edge in graph.edges:
+        target = stage_of[edge.target_id]
+        if stage_of[edge.source_id] != target:
+            key = (edge.source_id, target)
+            sent[key] = max(sent.get(key, 0.0), edge.communication_cost)
+    by_stage = [0.0] * (len(bounds) - 1)
+    for (source, _), cost in sent.items():
+        by_stage[stage_of[source]] += cost
+    return by_stage
+
+
+def _list_training_bytes(
+    layers: Sequence[LayerNode], bounds: Sequence[int], training: InFlight
+) -> tuple[int, ...] | None:
+    activations = list_activations(layers)
+    if activations is None:
+        return None
+    states = list_states(layers, training)
+    stages = len(bounds) - 1
+    return tuple(
+        sum(states[start:end]) + min(stages - number, training.micro_batches) * sum(activations[start:end])
+        for number, (start, end) in enumerate(pairwise(bounds))
+    )
+
+
+# What each stage of a partition holds while it trains, kind by kind.
+
+
+class StageMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Bytes of one stage under 1F1B, by kind."""
+
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int | None
+    """Of all micro-batches in flight; None where a layer does not tell its own."""
+    in_flight: int
+    """Micro-batches whose activations are held at once."""
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Bytes of all kinds, as in `training_bytes`; None where activations are not known."""
+        if self.activations_bytes is None:
+            return None
+        return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+
+
+def list_stage_memory(
+    graph: ModelGraph, result: PartitionResult, training: InFlight
+) -> tuple[StageMemory, ...]:
+    """Return what each stage of a partition of a graph holds."""
+    layers = {layer.layer_id: layer for layer in graph.layers}
+    return tuple(
+        _add_up(layers, stage.layer_ids, training, min(result.total_stages - number, training.micro_batches))
+        for number, stage in enumerate(result.partitions)
+    )
+
+
+def _add_up(
+    layers: Mapping[int, LayerNode], ids: tuple[int, ...], training: InFlight, in_flight: int
+) -> StageMemory:
+    parameters = sum(layers[each].held_parameters for each in ids)
+    kept = [layers[each].activation_bytes for each in ids]
+    known = [size for size in kept if size is not None]
+    return StageMemory(
+        weights_bytes=training.weights * parameters,
+        gradients_bytes=training.gradients * parameters,
+        optimizer_bytes=training.optimizer * parameters,
+        activations_bytes=in_flight * sum(known) if len(known) == len(kept) else None,
+        in_flight=in_flight,
+    )

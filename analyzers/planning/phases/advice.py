@@ -6,8 +6,7 @@ import msgspec
 
 from ....engine.files.framework.oom_text import parse_oom_text
 from ....engine.model.phase_memory import STEP_PHASES, PhaseMemory, PhaseRun
-from .model import PartName, PeakPart, PhaseAdvice, PhaseChange
-from .parts import Parts, find_needed, find_parts
+from .model import PartName, Parts, PeakPart, PhaseAdvice, PhaseChange, find_needed, find_parts
 
 # A peak is the larger of both levels and what comes on top in between: temporary tensors, of which a run by
 # phase tells no more than their sum. Phases that a run did not reach are computed from those that it did.

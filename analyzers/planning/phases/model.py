@@ -1,10 +1,11 @@
 """What advice about a run by phase consists of."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from ....engine.model.phase_memory import RunEnd
+from ....engine.model.phase_memory import OptimizerName, PhaseMemory, PhaseRun, RunEnd
 
 PartName = Literal[
     "parameters", "gradients", "per-sample gradients", "optimizer state", "activations", "everything else"
@@ -83,3 +84,97 @@ class PhaseAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Where nothing was missing: what was reserved and not allocated."""
     changes: tuple[PhaseChange, ...]
     """Those that lower the highest peak, most first, then those that lower another one only."""
+
+
+# How large each part is that a training step holds: counted, else measured, else computed from sizes.
+
+Parts = Mapping[PartName, PeakPart]
+STATES_A_PARAMETER: dict[OptimizerName, int] = {"sgd": 0, "adam": 2, "adamw": 2}
+"""Tensors as large as a parameter that the optimizer keeps: momenta of first and second order."""
+_WHOLE_GRADIENTS = ("hooks", "functorch")
+
+
+def find_parts(run: PhaseRun) -> dict[PartName, PeakPart]:
+    """Return the parts of a step by name; those of which nothing is known are left out.
+
+    Args:
+        run: A run, as far as it came.
+    """
+    found: dict[PartName, PeakPart] = {}
+    _add(found, "parameters", *_find_parameters(run))
+    parameters = found.get("parameters")
+    if parameters is None:
+        return found
+    _add(found, "gradients", *_find_gradients(run, parameters.size_bytes))
+    _add(found, "per-sample gradients", *_find_per_sample_gradients(run, parameters.size_bytes))
+    _add(found, "optimizer state", *_find_optimizer_state(run, parameters.size_bytes))
+    activations = find_activations(run.phases)
+    _add(found, "activations", _find_begun(run) if activations is None else activations, "measured")
+    return found
+
+
+def find_needed(run: PhaseRun) -> int | None:
+    """Return what had to be allocated at once where memory ran out; None where that is not told.
+
+    Args:
+        run: A run that ended so.
+    """
+    held = None if run.held is None else run.held.allocated_bytes
+    return None if held is None or run.requested_bytes is None else held + run.requested_bytes
+
+
+def find_activations(phases: tuple[PhaseMemory, ...]) -> int | None:
+    """Return what forward pass and loss left for the backward pass in the step where that is most."""
+    begun = {each.step: each.before.allocated_bytes for each in phases if each.phase == "Forward"}
+    ended = {each.step: each.after.allocated_bytes for each in phases if each.phase in {"Forward", "Loss"}}
+    grown = [
+        after - before
+        for step, after in ended.items()
+        if after is not None and (before := begun.get(step)) is not None
+    ]
+    return max(grown, default=None)
+
+
+def _find_begun(run: PhaseRun) -> int | None:
+    """Return the activations of a forward pass that memory ran out in, so far; there would be more."""
+    needed = find_needed(run)
+    if needed is None or run.failed_phase != "Forward" or not run.phases:
+        return None
+    begun = run.phases[-1].after.allocated_bytes
+    return None if begun is None else needed - begun
+
+
+def _add(found: dict[PartName, PeakPart], name: PartName, size_bytes: int | None, basis: PartBasis) -> None:
+    if size_bytes is not None and size_bytes > 0:
+        found[name] = PeakPart(name=name, size_bytes=size_bytes, basis=basis)
+
+
+def _find_parameters(run: PhaseRun) -> tuple[int | None, PartBasis]:
+    if run.state is not None:
+        return run.state.parameter_bytes, "counted"
+    created = next((each for each in run.phases if each.phase == "Model Creation"), None)
+    return (None if created is None else created.allocated_difference_bytes), "measured"
+
+
+def _find_gradients(run: PhaseRun, parameter_bytes: int) -> tuple[int, PartBasis]:
+    if run.state is not None and _has_ended(run, "Backward"):
+        return run.state.gradient_bytes, "counted"
+    return parameter_bytes, "computed"
+
+
+def _find_per_sample_gradients(run: PhaseRun, parameter_bytes: int) -> tuple[int, PartBasis]:
+    if run.state is not None and _has_ended(run, "Backward"):
+        return run.state.per_sample_gradient_bytes, "counted"
+    samples = run.training.batch_size if run.training.privacy in _WHOLE_GRADIENTS else 0
+    return samples * parameter_bytes, "computed"
+
+
+def _find_optimizer_state(run: PhaseRun, parameter_bytes: int) -> tuple[int, PartBasis]:
+    if run.state is not None and _has_ended(run, "Optimizer Step"):
+        return run.state.optimizer_bytes, "counted"
+    return STATES_A_PARAMETER[run.training.optimizer] * parameter_bytes, "computed"
+
+
+def _has_ended(run: PhaseRun, name: str) -> bool:
+    """Return whether such a phase came to its end once."""
+    return any(each.phase == name and each.after.allocated_bytes is not None for each in run.phases)

@@ -1,10 +1,19 @@
 """The memory of a training step out of its trace: peak, kinds, modules, lines, and whether it fits."""
 
-from .estimate import EstimateRequest, estimate_traces
-from .model import SCHEMA, CapacityCheck, DepthCheck, PhasePeak, Share, StackShare, StepEstimate
-from .peaks import StepPeaks
-from .replaying import rehearse, take_snapshot
-from .trace import StepTrace, TraceResult
+from .estimate import EstimateRequest, StepPeaks, estimate_traces
+from .model import (
+    SCHEMA,
+    CapacityCheck,
+    DepthCheck,
+    PhasePeak,
+    Share,
+    StackShare,
+    StepEstimate,
+    StepTrace,
+    TraceResult,
+    rehearse,
+    take_snapshot,
+)
 
 __all__ = [
     "SCHEMA",

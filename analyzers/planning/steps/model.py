@@ -1,10 +1,87 @@
 """What an estimate of a training step says."""
 
-from typing import Literal
+from enum import IntEnum
+from typing import Any, Literal
 
 import msgspec
 
-from .trace import Frame
+from ...allocator_model import (
+    AllocatorOutOfMemoryError,
+    AllocatorSettings,
+    CachingAllocator,
+    PrivateDeviceMemory,
+)
+from ...allocator_model.replay import UNLIMITED_BYTES
+
+# What tracing a training step told: its blocks, their events, and where each was made.
+
+Frame = tuple[str, int, str]
+"""File, line and function."""
+
+
+class Phase(IntEnum):
+    """What a training step is doing."""
+
+    MAKING = 0
+    """The user's function makes model and data; before the first step."""
+    FORWARD = 1
+    BACKWARD = 2
+    OPTIMIZER = 3
+    """Everything after the backward pass: clipping, the optimizer, zeroing."""
+    RECOMPUTE = 4
+    """A forward pass inside the backward pass, as checkpointing has it."""
+
+
+class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """Two training steps on a card, from the making of the model on.
+
+    A block is known by its place in `sizes`. An event is that place plus one where the block comes, less than
+    0 where it goes, and 0 where the script gave cached memory back.
+    """
+
+    layers: int | None
+    """Depth of the model that was asked for; None where the function chose it."""
+    sizes: tuple[int, ...]
+    """Bytes that were asked for, of each block."""
+    phases: tuple[int, ...]
+    modules: tuple[int, ...]
+    stacks: tuple[int, ...]
+    events: tuple[int, ...]
+    marks: tuple[tuple[int, int, int], ...]
+    """Block, its kind as `MARKED` in `kinds.py` names it, and the module it belongs to."""
+    module_names: tuple[str, ...]
+    """The first is that of no module: empty."""
+    module_types: tuple[str, ...]
+    stack_frames: tuple[tuple[Frame, ...], ...]
+    """Innermost first, of the user's own code."""
+    step_begins: tuple[int, ...]
+    """Events before the first step, before the second, and of all."""
+    backward_begins: tuple[int, ...]
+    """Events before the first allocation of each backward pass."""
+    recompute_ends: tuple[int, ...]
+    """Events before each end of a recomputed forward pass."""
+    allocated_peak_bytes: int
+    """What the card's own allocator said of the second step."""
+
+    @property
+    def measured_from(self) -> int:
+        """The event at which the last step begins, which the figures are of."""
+        return self.step_begins[-2]
+
+
+class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The traces of one request, or what stood in their way."""
+
+    traces: tuple[StepTrace, ...] = ()
+    seconds: float = 0.0
+    """From the call of the user's function to the last trace."""
+    torch: str = ""
+    error: str | None = None
+    is_refused: bool = False
+    """Whether the simulated device refused to go on, and nothing was raised."""
+    doubt: str | None = None
+    """Why tensors without values may be to blame for the error."""
+
 
 SCHEMA = "vramscope.factory-estimate/1"
 
@@ -103,3 +180,85 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     capacity: CapacityCheck | None = None
     traced_s: float
     """Seconds from the call of the user's function to the end of the last step."""
+
+
+# A traced step, run again through the model of the caching allocator.
+
+_MOST_ENTRIES = 1_000_000
+
+
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step does to an allocator on a card of some size."""
+
+    allocated_peak_bytes: int
+    """Of the last step."""
+    reserved_peak_bytes: int
+    """Of everything, the making of the model included: what the card must have."""
+    retries: int
+    """How often the cache was given back and the card asked again."""
+    failed_block: int | None = None
+    """The block that found no room, where it ended."""
+
+
+def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int | None = None) -> Rehearsal:
+    """Return what a trace does to an allocator.
+
+    Args:
+        trace: From the making of the model on.
+        settings: Of the allocator.
+        capacity_bytes: What the card has for it; None for more than any trace needs.
+    """
+    player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES)
+    failed = player.play(0, trace.measured_from)
+    before = player.allocator.memory_stats()["reserved_bytes.all.peak"]
+    if failed is None:
+        player.allocator.reset_peak_memory_stats()
+        failed = player.play(trace.measured_from, len(trace.events))
+    stats = player.allocator.memory_stats()
+    return Rehearsal(
+        allocated_peak_bytes=stats["allocated_bytes.all.peak"],
+        reserved_peak_bytes=max(before, stats["reserved_bytes.all.peak"]),
+        retries=stats["num_alloc_retries"],
+        failed_block=failed,
+    )
+
+
+def take_snapshot(trace: StepTrace, settings: AllocatorSettings, event: int) -> dict[str, Any]:
+    """Return the memory after an event as a snapshot of PyTorch's, with its history and the user's lines."""
+    player = _Player(trace, settings, UNLIMITED_BYTES)
+    described = [
+        [{"filename": file, "line": line, "name": name} for file, line, name in frames]
+        for frames in trace.stack_frames
+    ]
+    player.allocator.record_history(_MOST_ENTRIES, lambda: described[trace.stacks[player.asking]])
+    player.play(0, event + 1)
+    return player.allocator.snapshot()
+
+
+class _Player:
+    """Runs the events of a trace."""
+
+    def __init__(self, trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int) -> None:
+        self._trace = trace
+        self.allocator = CachingAllocator(PrivateDeviceMemory(capacity_bytes), settings)
+        self.asking = 0
+        """The block that is asked for."""
+        self._addresses: dict[int, int] = {}
+
+    def play(self, begin: int, end: int) -> int | None:
+        """Run some events; return the block that found no room."""
+        allocator = self.allocator
+        addresses = self._addresses
+        sizes = self._trace.sizes
+        for event in self._trace.events[begin:end]:
+            if event > 0:
+                self.asking = event - 1
+                try:
+                    addresses[event] = allocator.malloc(sizes[event - 1])
+                except AllocatorOutOfMemoryError:
+                    return event - 1
+            elif event < 0:
+                allocator.free(addresses.pop(-event))
+            else:
+                allocator.empty_cache()
+        return None

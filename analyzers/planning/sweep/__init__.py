@@ -1,8 +1,7 @@
 """Sweeps over TP and PP: the state of every layout, and what the sweep as a whole says."""
 
 from .findings import find_all
-from .grid import make_grid
-from .model import STATES, CellState, Place, SweepCell, SweepFinding, SweepGrid
+from .model import STATES, CellState, Place, SweepCell, SweepFinding, SweepGrid, make_grid
 
 __all__ = [
     "STATES",

@@ -1,17 +1,113 @@
 """All that a sweep says, in the order in which a person asks."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from math import exp, log, log2
+from statistics import median
 from typing import NamedTuple
 
-from .best import describe_best
-from .model import SweepCell, SweepFinding, SweepGrid
-from .parts import TwoParts, fit_two_parts
-from .prediction import describe_prediction
-from .states import explain_impossibility
-from .words import count, list_places, name_cell, name_cells, show_gib
+from .model import (
+    SweepCell,
+    SweepFinding,
+    SweepGrid,
+    count,
+    describe_best,
+    explain_impossibility,
+    list_places,
+    name_cell,
+    name_cells,
+    show_gib,
+)
+
+# Memory as a sum of two parts, by least squares: what is divided by TP × PP, and what by TP alone.
+#
+# Weights and optimizer states are divided by both. The activations of the first stage are not: with PP
+# times less of the layers it keeps up to PP micro-batches in flight (Narayanan et al., "Efficient Large-
+# Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, section 2.2: the 1F1B
+# schedule).
+
+LEAST_CELLS = 3
+_WORST_SHARE = 0.05
+"""A theory that two parts describe less well than this is no sum of them."""
+
+
+class TwoParts(NamedTuple):
+    """Bytes of a whole model that memory is made of, neither below zero."""
+
+    states_bytes: float
+    """Divided by TP × PP."""
+    activations_bytes: float
+    """Divided by TP."""
+    worst_share: float
+    """Largest error, as a share of the value it was fitted to."""
+
+    def predict(self, tp: int, pp: int) -> float:
+        """Return the bytes of a layout."""
+        return self.states_bytes / (tp * pp) + self.activations_bytes / tp
+
+
+def fit_two_parts(cells: Sequence[SweepCell], values: Sequence[float]) -> TwoParts | None:
+    """Return the two parts that come nearest to some values, None where the cells cannot tell them apart.
+
+    Args:
+        cells: Whose TP and PP to take.
+        values: Bytes of each.
+    """
+    if len(cells) < LEAST_CELLS or len({cell.pp for cell in cells}) < 2:
+        return None
+    first = [1.0 / cell.gpus_per_replica for cell in cells]
+    second = [1.0 / cell.tp for cell in cells]
+    states, activations = solve_two(first, second, values)
+    errors = [
+        abs(states * a + activations * b - value) / value
+        for a, b, value in zip(first, second, values, strict=True)
+        if value > 0
+    ]
+    return TwoParts(states, activations, max(errors, default=0.0))
+
+
+def solve_two(
+    first: Sequence[float], second: Sequence[float], values: Sequence[float]
+) -> tuple[float, float]:
+    """Return the two weights, neither below zero, with which two columns come nearest to some values."""
+    aa = _dot(first, first)
+    bb = _dot(second, second)
+    ab = _dot(first, second)
+    ay = _dot(first, values)
+    by = _dot(second, values)
+    determinant = aa * bb - ab * ab
+    alone = max(0.0, ay / aa if aa else 0.0), max(0.0, by / bb if bb else 0.0)
+    if determinant > 1e-12 * aa * bb:
+        both = (ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant
+        if min(both) >= 0:
+            return both
+    # The best of what is at the edge: one of the two is zero.
+    is_first = aa * alone[0] ** 2 >= bb * alone[1] ** 2
+    return (alone[0], 0.0) if is_first else (0.0, alone[1])
+
+
+def split_theory(cells: Sequence[SweepCell]) -> tuple[list[tuple[float, float]], str] | None:
+    """Return states and activations of each cell as the theory has them, and where they are from.
+
+    The logs tell them; else they are worked out of the theory's own values, as far as those are such a sum.
+    """
+    told = [
+        (float(cell.states_bytes), float(cell.activations_bytes))
+        for cell in cells
+        if cell.states_bytes is not None and cell.activations_bytes is not None
+    ]
+    if told and len(told) == len(cells):
+        return told, "as the logs tell them"
+    parts = fit_two_parts(cells, [float(cell.theory_bytes or 0) for cell in cells])
+    if parts is None or parts.worst_share > _WORST_SHARE:
+        return None
+    split = [(parts.states_bytes / it.gpus_per_replica, parts.activations_bytes / it.tp) for it in cells]
+    return split, "worked out of how the theory changes with PP"
+
+
+def _dot(first: Sequence[float], second: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(first, second, strict=True))
 
 
 def find_all(grid: SweepGrid) -> tuple[SweepFinding, ...]:
@@ -233,3 +329,138 @@ def _find_causes(failed: list[SweepCell]) -> Iterator[SweepFinding]:
     for cause, number in causes.most_common(_MOST_CAUSES):
         cells = [cell for cell in failed if cell.cause == cause]
         yield SweepFinding("failures", f"{count(number, 'layout')} failed by: {cause}", list_places(cells))
+
+
+# How good the theory is: its signed errors, what it ruled out wrongly, which of its parts is to blame.
+
+_LEAST_ERROR_PERCENT = 2.0
+_LEAST_GAIN = 1.5
+"""One part is blamed where correcting it leaves this many times less error than correcting the other."""
+_LEAST_CELLS = 3
+
+
+class PredictionErrors(NamedTuple):
+    """How much more the theory said than was measured, in percent of that."""
+
+    least: float
+    typical: float
+    """The median."""
+    most: float
+    layouts: int
+    """Of how many."""
+
+
+def measure_errors(cells: Iterable[SweepCell]) -> PredictionErrors | None:
+    """Return how far the theory is from what was measured, None where nothing can be compared."""
+    errors = [cell.error_percent for cell in cells if cell.error_percent is not None]
+    return PredictionErrors(min(errors), median(errors), max(errors), len(errors)) if errors else None
+
+
+def describe_prediction(grid: SweepGrid) -> Iterator[SweepFinding]:
+    """Yield how far the theory is from what was measured, and why."""
+    cells = [cell for cell in grid.measured if cell.error_percent is not None]
+    errors = measure_errors(cells)
+    if errors is None:
+        return
+    yield SweepFinding("prediction", _describe_errors(errors), list_places(cells))
+    yield from _describe_misses(grid)
+    yield from _describe_pp(cells)
+    if max(-errors.least, errors.most) >= _LEAST_ERROR_PERCENT:
+        yield from _blame(cells)
+
+
+def _describe_errors(errors: PredictionErrors) -> str:
+    low, typical, high, layouts = errors
+    number = count(layouts, "layout")
+    if low > 0 or high < 0:
+        way = "too high" if low > 0 else "too low"
+        small, large = sorted((abs(low), abs(high)))
+        return (
+            f"the theory is {way} in {'all ' if layouts > 1 else ''}{number}: by {small:.0f} to "
+            f"{large:.0f} %, {abs(typical):.0f} % in the middle"
+        )
+    return (
+        f"the theory errs both ways in {number}: from {low:+.0f} to {high:+.0f} %, {typical:+.0f} % in the "
+        "middle"
+    )
+
+
+def _describe_misses(grid: SweepGrid) -> Iterator[SweepFinding]:
+    """Yield what the theory ruled out and ran, and what it let pass and ran out of memory."""
+    wrong = [cell for cell in grid.cells if cell.is_mispredicted]
+    capacity = show_gib(grid.capacity_bytes)
+    if wrong:
+        number = count(len(wrong), "layout")
+        text = f"{number} ran although the theory said {capacity} or more: {name_cells(wrong)}"
+        yield SweepFinding("prediction", text, list_places(wrong))
+    passed = [
+        cell
+        for cell in grid.in_state("oom")
+        if cell.theory_bytes is not None and cell.theory_bytes < grid.capacity_bytes
+    ]
+    if passed:
+        number = count(len(passed), "layout")
+        text = (
+            f"{number} ran out of memory although the theory said less than {capacity}: {name_cells(passed)}"
+        )
+        yield SweepFinding("prediction", text, list_places(passed))
+
+
+def _describe_pp(cells: list[SweepCell]) -> Iterator[SweepFinding]:
+    """Yield whether the theory becomes better or worse with PP."""
+    by_pp: dict[int, list[float]] = {}
+    for cell in cells:
+        by_pp.setdefault(cell.pp, []).append(abs(cell.error_percent or 0.0))
+    middles = [(pp, median(errors)) for pp, errors in sorted(by_pp.items())]
+    if len(middles) < 2:
+        return
+    is_worse = all(later > earlier for (_, earlier), (_, later) in pairwise(middles))
+    is_better = all(later < earlier for (_, earlier), (_, later) in pairwise(middles))
+    if is_worse or is_better:
+        told = ", ".join(f"{error:.0f} % at PP {pp}" for pp, error in (middles[0], middles[-1]))
+        yield SweepFinding(
+            "prediction",
+            f"the theory is {'less' if is_worse else 'more'} accurate at high PP: {told}",
+            list_places(cells),
+        )
+
+
+def _blame(cells: list[SweepCell]) -> Iterator[SweepFinding]:
+    """Yield which part explains the errors: correcting it by one factor leaves less of them.
+
+    What is left is the sum of squares of theory less measured, with one part multiplied by the factor, not
+    below zero, that makes it least; as a share of what it is without a correction.
+    """
+    split = split_theory(cells) if len(cells) >= _LEAST_CELLS else None
+    if split is None:
+        return
+    parts, origin = split
+    actual = [float(cell.actual_bytes or 0) for cell in cells]
+    states = [part[0] for part in parts]
+    activations = [part[1] for part in parts]
+    whole = sum((a + b - y) ** 2 for a, b, y in zip(states, activations, actual, strict=True))
+    if not whole:
+        return
+    corrections = {
+        "states (weights and optimizer)": _correct(states, activations, actual),
+        "activations (what does not shrink with PP)": _correct(activations, states, actual),
+    }
+    (name, (factor, left)), (other, (other_factor, other_left)) = sorted(
+        corrections.items(), key=lambda it: it[1][1]
+    )
+    if other_left < _LEAST_GAIN * left:
+        return
+    text = (
+        f"its {name} explain the error: {factor:.2f} times as much of them leaves {100 * left / whole:.0f} % "
+        f"of it; correcting the {other.partition(' (')[0]} instead, by {other_factor:.2f}, leaves "
+        f"{100 * other_left / whole:.0f} % (squared; parts {origin})"
+    )
+    yield SweepFinding("prediction", text, list_places(cells))
+
+
+def _correct(part: Sequence[float], rest: Sequence[float], actual: Sequence[float]) -> tuple[float, float]:
+    """Return the factor of one part that fits what was measured best, and the squares that are left."""
+    wanted = [y - b for b, y in zip(rest, actual, strict=True)]
+    square = sum(a * a for a in part)
+    factor = max(0.0, sum(a * w for a, w in zip(part, wanted, strict=True)) / square) if square else 0.0
+    return factor, sum((factor * a - w) ** 2 for a, w in zip(part, wanted, strict=True))

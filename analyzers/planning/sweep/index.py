@@ -1,14 +1,17 @@
 """Several sweeps in one index: what stands in a line of it, in which order, and which lines are wanted."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from operator import eq, ge, gt, le, lt
 from typing import Literal, get_args
 
 import msgspec
 
+from ....engine.errors import UsageError
 from ....engine.files.sweep import SkippedFile
-from .best import find_best
-from .model import STATES, CellState, SweepCell, SweepFinding, SweepGrid
-from .prediction import PredictionErrors, measure_errors
+from ...sentence import Sentence
+from .findings import PredictionErrors, measure_errors
+from .model import STATES, CellState, SweepCell, SweepFinding, SweepGrid, count, find_best, show_gib
 
 IndexColumn = Literal["sweep", "model", "gpus", "layouts", "ok", "oom", "failed", "best", "error", "newest"]
 INDEX_COLUMNS: tuple[IndexColumn, ...] = get_args(IndexColumn)
@@ -96,3 +99,124 @@ def _measure(sweep: IndexedSweep, column: IndexColumn) -> float | None:
     if column == "layouts":
         return sweep.tried
     return sweep.count(*(state for state in STATES if state == column))
+
+
+# Which sweeps of an index are wanted: `model=485B gpus>=1024 state=oom`, and words of their names.
+
+EXPECTED = "model=NAME, gpus=N (or >=, <=, >, <), state=STATE, and words of the name"
+_TOKEN = re.compile(r"(?P<key>[a-z]+)(?P<sign>>=|<=|=|>|<)(?P<value>.*)", re.IGNORECASE)
+_SIGNS: dict[str, Callable[[float, float], bool]] = {"=": eq, ">=": ge, "<=": le, ">": gt, "<": lt}
+Check = Callable[[IndexedSweep], bool]
+
+
+def filter_sweeps(sweeps: Sequence[IndexedSweep], text: str) -> list[IndexedSweep]:
+    """Return the sweeps that a filter lets pass.
+
+    Args:
+        sweeps: In any order.
+        text: Conditions with blanks between them; all must hold.
+
+    Raises:
+        UsageError: A condition is none.
+    """
+    checks = [_read_condition(token) for token in text.split()]
+    return [sweep for sweep in sweeps if all(check(sweep) for check in checks)]
+
+
+def _read_condition(token: str) -> Check:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        word = token.casefold()
+        return lambda sweep: word in _text_of(sweep)
+    key = match["key"].lower()
+    sign = match["sign"]
+    value = match["value"]
+    if key == "gpus":
+        return _read_gpus(token, sign, value)
+    if sign == "=" and key == "model":
+        return lambda sweep: _is_model(sweep, value)
+    if sign == "=" and key == "state":
+        return _read_state(token, value)
+    raise UsageError(f"filter {token}: expected {EXPECTED}")
+
+
+def _read_gpus(token: str, sign: str, value: str) -> Check:
+    number = value.replace(",", "")
+    if not number.isdecimal():
+        raise UsageError(f"filter {token}: expected a number of GPUs")
+    compare = _SIGNS[sign]
+    wanted = int(number)
+    return lambda sweep: sweep.grid.world_size is not None and compare(sweep.grid.world_size, wanted)
+
+
+def _read_state(token: str, value: str) -> Check:
+    states: list[CellState] = [state for state in STATES if state == value.lower()]
+    if not states:
+        raise UsageError(f"filter {token}: expected one of {', '.join(STATES)}")
+    return lambda sweep: any(cell.state in states for cell in sweep.grid.cells)
+
+
+def _is_model(sweep: IndexedSweep, value: str) -> bool:
+    return sweep.model is not None and sweep.model.casefold().removesuffix(
+        "b"
+    ) == value.casefold().removesuffix("b")
+
+
+def _text_of(sweep: IndexedSweep) -> str:
+    parts = (sweep.name, sweep.model, sweep.memory_dir, sweep.log_dir)
+    return " ".join(part for part in parts if part is not None).casefold()
+
+
+# A sweep in one sentence: what fits, what is best, what failed, and how far the theory is from it.
+
+
+def judge_sweep(grid: SweepGrid) -> Sentence:
+    """Return what a sweep says, the most important clause first."""
+    clauses = (_say_best(grid), _say_counts(grid), _say_theory(grid))
+    return Sentence(tuple(clause for clause in clauses if clause))
+
+
+def _say_best(grid: SweepGrid) -> tuple[str, ...]:
+    best = find_best(grid)
+    if best is None:
+        return (
+            f"nothing that ran told its memory, of {count(len(grid.cells), 'layout')}",
+            "nothing measured",
+        )
+    share = 100 * (best.actual_bytes or 0) / grid.capacity_bytes
+    where = f"TP {best.tp} PP {best.pp}"
+    used = show_gib(best.actual_bytes)
+    return (
+        f"best {where} with {used}, {share:.0f} % of {show_gib(grid.capacity_bytes)}",
+        f"best {where} with {used}",
+        f"best {where}",
+    )
+
+
+def _say_counts(grid: SweepGrid) -> tuple[str, ...]:
+    tried = [cell for cell in grid.cells if cell.has_run or cell.has_failed]
+    ran = sum(cell.has_run for cell in tried)
+    of_memory = sum(cell.state == "oom" for cell in tried)
+    failed = len(tried) - ran - of_memory
+    parts = [f"{ran:,} of {len(tried):,} layouts ran"]
+    parts += [f"{of_memory:,} out of memory"] if of_memory else []
+    parts += [f"{failed:,} failed"] if failed else []
+    return ", ".join(parts), parts[0], f"{ran:,} of {len(tried):,} ran", ""
+
+
+def _say_theory(grid: SweepGrid) -> tuple[str, ...]:
+    errors = measure_errors(grid.cells)
+    if errors is None:
+        return ()
+    wrong = sum(cell.is_mispredicted for cell in grid.cells)
+    missed = f", ruled out {wrong:,} that ran" if wrong else ""
+    if errors.least > 0 or errors.most < 0:
+        small, large = sorted((abs(errors.least), abs(errors.most)))
+        way = "high" if errors.least > 0 else "low"
+        low = f"{small:.0f}"
+        high = f"{large:.0f}"
+        span = f"{high} %" if low == high else f"{low} to {high} %"
+        told = f"theory {span} too {way}"
+    else:
+        told = f"theory errs {errors.least:+.0f} to {errors.most:+.0f} %"
+    return told + missed, told, ""

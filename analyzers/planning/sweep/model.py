@@ -1,10 +1,14 @@
 """A sweep as a grid of TP and PP: cells with their state, and findings about all of them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
+
+from ....engine.files.sweep import Sweep, SweepConfiguration
+from ....engine.units import GIB
 
 CellState = Literal["ok", "oom", "failed", "not_run", "invalid", "running"]
 STATES: tuple[CellState, ...] = ("ok", "oom", "failed", "not_run", "invalid", "running")
@@ -119,3 +123,255 @@ class SweepFinding(msgspec.Struct, frozen=True):
     text: str
     configurations: tuple[Place, ...] = ()
     """TP and PP of each."""
+
+
+# What became of a layout: by its trace first, then by its log, then by the lists of the sweep.
+
+_OF_DEGREES = "divisible"
+"""In what frameworks say of degrees that cannot be."""
+
+
+class Limits(Protocol):
+    """What the degrees of a layout have to divide, as far as it is known."""
+
+    @property
+    def world_size(self) -> int | None:
+        """GPUs in all."""
+        ...
+
+    @property
+    def layers(self) -> int | None:
+        """Of the model."""
+        ...
+
+    @property
+    def heads(self) -> int | None:
+        """Attention heads of a layer."""
+        ...
+
+
+def judge_state(configuration: SweepConfiguration, sweep: Sweep) -> tuple[CellState, str | None]:
+    """Return the state of a layout that was tried, and why it is not `ok`."""
+    log = configuration.log
+    outcome = configuration.outcome
+    if configuration.trace is not None or outcome == "success":
+        return "ok", None
+    cause = None if log is None else log.cause
+    if log is not None and log.is_out_of_memory:
+        return "oom", cause
+    if outcome == "started":
+        return "running", cause
+    if cause is not None:
+        return "invalid" if _OF_DEGREES in cause else "failed", cause
+    impossible = explain_impossibility(configuration.tp, configuration.pp, sweep, dp=configuration.dp)
+    return ("failed", None) if impossible is None else ("invalid", impossible)
+
+
+def explain_impossibility(tp: int, pp: int, limits: Limits, *, dp: int | None = None) -> str | None:
+    """Return why a layout cannot be, None where nothing is known against it.
+
+    Args:
+        tp: Tensor parallel size, which the attention heads are divided by.
+        pp: Pipeline parallel size, which the layers are divided by.
+        limits: World size, layers and heads.
+        dp: Data parallel size; None for whatever is left.
+    """
+    world_size = limits.world_size
+    layers = limits.layers
+    heads = limits.heads
+    if heads is not None and heads % tp:
+        return f"{heads:,} attention heads are not divisible by TP {tp:,}"
+    if layers is not None and layers % pp:
+        return f"{layers:,} layers are not divisible by PP {pp:,}"
+    if world_size is not None and world_size % (tp * pp):
+        return f"{world_size:,} GPUs are not divisible by TP × PP = {tp * pp:,}"
+    if world_size is not None and dp is not None and tp * pp * dp != world_size:
+        return f"TP × PP × DP = {tp * pp * dp:,} is not the world size of {world_size:,}"
+    return None
+
+
+# Makes the grid of a sweep: every layout that was tried, and every pair of TP and PP that was not.
+
+
+def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
+    """Return the grid of a sweep.
+
+    Args:
+        sweep: What was read.
+        capacity_bytes: Memory of a device; a theory of as much or more says that a layout does not fit.
+    """
+    runs = Counter((it.tp, it.pp, it.dp) for it in sweep.configurations)
+    cells = [
+        _make_cell(it, sweep, capacity_bytes, has_twin=runs[it.tp, it.pp, it.dp] > 1)
+        for it in sweep.configurations
+    ]
+    cells += _fill(cells, sweep)
+    return SweepGrid(
+        cells=tuple(
+            sorted(cells, key=lambda cell: (cell.tp, cell.pp, cell.dp or 0, bool(cell.is_simulated)))
+        ),
+        capacity_bytes=capacity_bytes,
+        model=sweep.model,
+        world_size=sweep.world_size,
+        layers=sweep.layers,
+        heads=sweep.heads,
+        is_simulated=sweep.is_simulated,
+        notes=sweep.notes,
+    )
+
+
+def _make_cell(
+    configuration: SweepConfiguration, sweep: Sweep, capacity_bytes: int, *, has_twin: bool
+) -> SweepCell:
+    trace = configuration.trace
+    log = configuration.log
+    state, cause = judge_state(configuration, sweep)
+    actual = theory = states = activations = None
+    if log is not None:
+        states = log.states_bytes
+        activations = log.activations_bytes
+        actual = log.peak_allocated_bytes
+        theory = log.theoretical_bytes
+        if theory is None and states is not None and activations is not None:
+            theory = states + activations
+    if trace is not None:
+        actual = actual if trace.peak_allocated_bytes is None else trace.peak_allocated_bytes
+        theory = theory if trace.theoretical_bytes is None else trace.theoretical_bytes
+    return SweepCell(
+        tp=configuration.tp,
+        pp=configuration.pp,
+        dp=configuration.dp,
+        state=state,
+        actual_bytes=actual if state == "ok" else None,
+        theory_bytes=theory,
+        static_bytes=None if trace is None else trace.static_bytes,
+        states_bytes=states,
+        activations_bytes=activations,
+        is_mispredicted=state == "ok" and theory is not None and theory >= capacity_bytes,
+        cause=cause,
+        tflops_per_gpu=None if log is None else log.tflops_per_gpu,
+        iteration_s=None if log is None else log.iteration_s,
+        path=None if trace is None else trace.path,
+        iteration=None if trace is None or trace.peak_allocated_bytes is None else trace.iteration,
+        iterations=None if trace is None else trace.iterations,
+        is_simulated=configuration.is_simulated,
+        has_twin=has_twin,
+    )
+
+
+def _fill(cells: list[SweepCell], sweep: Sweep) -> Iterator[SweepCell]:
+    """Yield a cell for each pair of TP and PP in the grid that was not tried."""
+    tried = {cell.place for cell in cells}
+    pps = sorted({pp for _, pp in tried})
+    for tp in sorted({tp for tp, _ in tried}):
+        for pp in pps:
+            if (tp, pp) in tried:
+                continue
+            cause = explain_impossibility(tp, pp, sweep)
+            is_whole = sweep.world_size is not None and sweep.world_size % (tp * pp) == 0
+            yield SweepCell(
+                tp=tp,
+                pp=pp,
+                dp=(sweep.world_size or 0) // (tp * pp) if is_whole else None,
+                state="not_run" if cause is None else "invalid",
+                cause=cause,
+            )
+
+
+# How findings about a sweep name layouts and amounts.
+
+_MOST_NAMED = 6
+
+
+def name_cell(cell: SweepCell) -> str:
+    """Return a layout as people say it; a real run and its simulation are told apart."""
+    kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
+    return f"TP {cell.tp} × PP {cell.pp}{kind}"
+
+
+def name_cells(cells: Sequence[SweepCell]) -> str:
+    """Return layouts, the first of them by name."""
+    shown = ", ".join(name_cell(cell) for cell in cells[:_MOST_NAMED])
+    return shown if len(cells) <= _MOST_NAMED else f"{shown} and {len(cells) - _MOST_NAMED:,} more"
+
+
+def show_gib(value_bytes: float | None) -> str:
+    """Return bytes in GiB."""
+    return "—" if value_bytes is None else f"{value_bytes / GIB:.1f} GiB"
+
+
+def list_places(cells: Iterable[SweepCell]) -> tuple[Place, ...]:
+    """Return TP and PP of some cells."""
+    return tuple(dict.fromkeys(cell.place for cell in cells))
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# The layout that needs least memory, and where speed is known, those that nothing beats in both.
+
+
+def find_best(grid: SweepGrid) -> SweepCell | None:
+    """Return the layout that ran and held least; of equals the one with fewer GPUs a replica.
+
+    Of a real run and its simulation the one that held more counts.
+    """
+    most: dict[tuple[int, int, int | None], SweepCell] = {}
+    for cell in grid.measured:
+        known = most.get((cell.tp, cell.pp, cell.dp))
+        if known is None or (cell.actual_bytes or 0) > (known.actual_bytes or 0):
+            most[cell.tp, cell.pp, cell.dp] = cell
+    return min(
+        most.values(), key=lambda cell: (cell.actual_bytes or 0, cell.gpus_per_replica, cell.tp), default=None
+    )
+
+
+def does_anything_fit(grid: SweepGrid) -> bool | None:
+    """Return whether a layout that ran stays below the capacity; None where no memory is known."""
+    if any((cell.actual_bytes or 0) < grid.capacity_bytes for cell in grid.measured):
+        return True
+    return False if grid.measured or any(grid.in_state("oom")) else None
+
+
+def find_front(grid: SweepGrid) -> list[SweepCell]:
+    """Return the layouts that no other beats in both memory and speed, the fastest first."""
+    front: list[SweepCell] = []
+    known = [(cell, speed) for cell in grid.measured if (speed := measure_speed(cell)) is not None]
+    for cell, _ in sorted(known, key=lambda it: (-it[1], it[0].actual_bytes or 0)):
+        if not front or (cell.actual_bytes or 0) < (front[-1].actual_bytes or 0):
+            front.append(cell)
+    return front
+
+
+def measure_speed(cell: SweepCell) -> float | None:
+    """Return how fast a layout is: TFLOP/s of a GPU, which layouts of any batch can be compared by."""
+    return cell.tflops_per_gpu
+
+
+def describe_best(grid: SweepGrid) -> Iterator[SweepFinding]:
+    """Yield what needs least memory, and the front of memory and speed."""
+    best = find_best(grid)
+    if best is None:
+        return
+    share = 100 * (best.actual_bytes or 0) / grid.capacity_bytes
+    text = (
+        f"{name_cell(best)} needs least: {show_gib(best.actual_bytes)}, {share:.0f} % of "
+        f"{show_gib(grid.capacity_bytes)}"
+    )
+    yield SweepFinding("best", text, (best.place,))
+    beyond = [cell for cell in grid.measured if (cell.actual_bytes or 0) >= grid.capacity_bytes]
+    if beyond:
+        text = (
+            f"{count(len(beyond), 'layout')} ran and held {show_gib(grid.capacity_bytes)} or more, too much "
+            f"for the device asked for: {name_cells(beyond)}"
+        )
+        yield SweepFinding("failures", text, list_places(beyond))
+    front = find_front(grid)
+    if front:
+        told = "; ".join(
+            f"{name_cell(cell)} {measure_speed(cell):.1f} TFLOP/s per GPU in {show_gib(cell.actual_bytes)}"
+            for cell in front
+        )
+        yield SweepFinding("pareto", f"nothing is both faster and smaller than: {told}", list_places(front))

@@ -1,13 +1,24 @@
 """Memory of a training run from sizes alone: what each rank holds, of what, and at which moment most."""
 
-from .estimate import check_all, estimate_stage, estimate_stages
-from .layout import ParallelLayout, check_layout, split_layers
-from .published import estimate_as_fork, estimate_as_published
-from .rank_memory import MemoryPart, Moment, RankMemory
-from .shape import ExpertShape, LatentAttention, ModelShape
-from .states import StateBytes, count_states, share_states
-from .training import BF16, BF16_GRADIENTS, FP16, FP32, FP32_SHARDED, GPUS, NumberFormat, TrainingSetup
-from .weights import count_parameters
+from .estimate import MemoryPart, Moment, RankMemory, check_all, estimate_stage, estimate_stages
+from .presets import estimate_as_fork, estimate_as_published
+from .shape import (
+    BF16,
+    BF16_GRADIENTS,
+    FP16,
+    FP32,
+    FP32_SHARDED,
+    GPUS,
+    ExpertShape,
+    LatentAttention,
+    ModelShape,
+    NumberFormat,
+    ParallelLayout,
+    TrainingSetup,
+    check_layout,
+    split_layers,
+)
+from .weights import StateBytes, count_parameters, count_states, share_states
 
 __all__ = [
     "BF16",

@@ -2,17 +2,93 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from ....engine.errors import UsageError
-from .activations import STATISTIC_BYTES, count_tokens
-from .layer_figures import RunFigures
-from .layout import ParallelLayout, check_layout, split_layers
-from .rank_memory import MemoryPart, Moment, RankMemory, make_parts
-from .schedule import count_in_flight
-from .shape import ModelShape, check_shape
-from .states import StateBytes, count_states, sum_states
-from .training import TrainingSetup, check_setup
-from .weights import WeightTensor, count_elements, list_outside_weights
-from .workspaces import count_retained, count_shared_buffers, count_workspaces
+from .activations import STATISTIC_BYTES, RunFigures, count_tokens
+from .shape import (
+    ModelShape,
+    ParallelLayout,
+    TrainingSetup,
+    check_layout,
+    check_setup,
+    check_shape,
+    count_in_flight,
+    split_layers,
+)
+from .weights import (
+    StateBytes,
+    WeightTensor,
+    count_elements,
+    count_retained,
+    count_shared_buffers,
+    count_states,
+    count_workspaces,
+    list_outside_weights,
+    sum_states,
+)
+
+# What one rank holds, part by part and moment by moment.
+
+
+class MemoryPart(msgspec.Struct, frozen=True, gc=False):
+    """One part of a rank's memory."""
+
+    group: str
+    """`states`, `activations`, `loss`, `communication`, `libraries` or `rounding`."""
+    name: str
+    size_bytes: int
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One moment of a training step."""
+
+    name: str
+    """`between steps`, `backward`, `loss`, or `reduction`: of a layer's gradients to their shards."""
+    parts: tuple[MemoryPart, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the bytes that are allocated then."""
+        return sum(part.size_bytes for part in self.parts)
+
+    def sum_group(self, group: str) -> int:
+        """Return the bytes of one group of parts."""
+        return sum(part.size_bytes for part in self.parts if part.group == group)
+
+
+class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of all ranks of one pipeline stage: they hold the same."""
+
+    stage: int
+    """Pipeline rank, from 0."""
+    layers: tuple[int, ...]
+    """Which layers it holds, from 0."""
+    parameters: int
+    """Parameters on one rank, sharding over data ranks aside."""
+    in_flight: int
+    """Most pieces of forward work held at once: a micro-batch in one piece of the rank's layers."""
+    moments: tuple[Moment, ...]
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Return what stays allocated between steps."""
+        return self.moments[0].total_bytes
+
+    @property
+    def peak(self) -> Moment:
+        """Return the moment at which most is allocated; the first of equals."""
+        return max(self.moments, key=lambda moment: moment.total_bytes)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most that is allocated."""
+        return self.peak.total_bytes
+
+
+def make_parts(group: str, sizes: dict[str, int]) -> list[MemoryPart]:
+    """Return parts of one group, those of no bytes left out."""
+    return [MemoryPart(group, name, size) for name, size in sizes.items() if size]
 
 
 def estimate_stages(

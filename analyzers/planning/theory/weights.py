@@ -1,9 +1,11 @@
 """Parameters of one rank, tensor by tensor, in elements."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .layout import ParallelLayout
-from .shape import ExpertShape, LatentAttention, ModelShape
+import msgspec
+
+from .shape import ExpertShape, LatentAttention, ModelShape, NumberFormat, ParallelLayout, TrainingSetup
 
 
 class WeightTensor(NamedTuple):
@@ -161,3 +163,163 @@ def count_parameters(shape: ModelShape) -> int:
     whole = ParallelLayout()
     layers = list(range(shape.layers))
     return count_elements(list_stage_weights(shape, whole, layers, is_first=True, is_last=True))
+
+
+# Bytes that parameters cost on one rank: weights, gradients, master weights, moments, and how they shard.
+
+
+class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of model states on one rank."""
+
+    weights: int = 0
+    gradients: int = 0
+    master_weights: int = 0
+    optimizer: int = 0
+    gradient_copies: int = 0
+    """fp32 gradients between the optimizer's step and the next step."""
+    fp8_copies: int = 0
+    """Weights once more in fp8, as they are and transposed."""
+    rounding: int = 0
+    """What the allocator adds: every tensor is a multiple of 512 bytes."""
+
+    @property
+    def total(self) -> int:
+        """Return all of them together."""
+        return sum(getattr(self, name) for name in self.__struct_fields__)
+
+
+def count_states(weights: Sequence[WeightTensor], layout: ParallelLayout, setup: TrainingSetup) -> StateBytes:
+    """Return the bytes of the states of one rank's parameters.
+
+    Stage 1 divides master weights and moments by the data ranks, 2 gradients too, 3 weights too (ZeRO,
+    arXiv 1910.02054, section 5). Data ranks are DP x CP / instances for dense parameters, and the copies of
+    an expert for routed ones (Megatron-LM, core/distributed/distributed_data_parallel.py).
+    """
+    dense = layout.data * layout.context // setup.optimizer_instances or 1
+    total = _Sum()
+    for tensor in weights:
+        total.add(tensor, setup, layout.expert_data if tensor.is_expert else dense)
+    return total.as_bytes()
+
+
+def sum_states(shares: Sequence[tuple[StateBytes, int]]) -> StateBytes:
+    """Return the states of parts of a rank, each with how often it is there."""
+    names = StateBytes.__struct_fields__
+    return StateBytes(**{name: sum(getattr(part, name) * times for part, times in shares) for name in names})
+
+
+def share_states(parameters: int, ranks: int, stage: int, numbers: NumberFormat) -> float:
+    """Return the bytes of model states a rank holds of one number of parameters under a ZeRO stage."""
+    split = [ranks if stage >= least else 1 for least in (3, 2, 1, 1)]
+    sizes = (numbers.weight_bytes, numbers.gradient_bytes, numbers.master_bytes, numbers.moment_bytes)
+    return sum(parameters * size / parts for size, parts in zip(sizes, split, strict=True))
+
+
+class _Sum:
+    """States summed up tensor by tensor."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys(StateBytes.__struct_fields__, 0)
+
+    def add(self, tensor: WeightTensor, setup: TrainingSetup, ranks: int) -> None:
+        """Add the states of tensors of one size."""
+        numbers = setup.numbers
+        stage = setup.zero_stage
+        weight = 1 if setup.has_fp8_weights and tensor.is_matrix else numbers.weight_bytes
+        self._add("weights", tensor, weight, ranks if stage >= 3 else 1)
+        self._add("gradients", tensor, numbers.gradient_bytes, ranks if stage >= 2 else 1, is_one_buffer=True)
+        shards = ranks if stage >= 1 else 1
+        self._add("master_weights", tensor, numbers.master_bytes, shards)
+        moments = numbers.moment_bytes
+        if tensor.is_matrix and numbers.matrix_moment_bytes is not None:
+            moments = numbers.matrix_moment_bytes
+        self._add("optimizer", tensor, moments // 2, shards, copies=2)
+        self._add("gradient_copies", tensor, numbers.gradient_copy_bytes, shards)
+        if setup.is_fp8 and tensor.is_matrix:
+            # The weight itself is one of the copies where it is kept in fp8.
+            self._add("fp8_copies", tensor, 1, 1, copies=setup.fp8_copies - setup.has_fp8_weights)
+
+    def _add(
+        self,
+        name: str,
+        tensor: WeightTensor,
+        element_bytes: int,
+        shards: int,
+        *,
+        copies: int = 1,
+        is_one_buffer: bool = False,
+    ) -> None:
+        exact = -(-tensor.elements // shards) * element_bytes
+        self._sums[name] += exact * tensor.copies * copies
+        if shards == 1 and not is_one_buffer:
+            self._sums["rounding"] += (round_up(exact) - exact) * tensor.copies * copies
+
+    def as_bytes(self) -> StateBytes:
+        """Return the sums."""
+        return StateBytes(**self._sums)
+
+
+# Memory that no tensor of the model needs: workspaces of libraries, retained buffers, rounding.
+
+MIB = 1024**2
+BLOCK_BYTES = 512
+"""PyTorch's caching allocator hands out multiples of this (c10/core/AllocatorConfig.h, kMinBlockSize)."""
+GEMM_THREADS = 2
+"""cuBLAS gets a workspace for each thread that calls it: the one that runs forward, and autograd's."""
+AMPERE_WORKSPACE_BYTES = 2 * 4 * MIB + 8 * 16 * 1024
+"""PyTorch's default before compute capability 9, :4096:2:16:8 (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+HOPPER_WORKSPACE_BYTES = 32 * MIB
+"""PyTorch's default from compute capability 9 on; CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for as much."""
+ENGINE_AMPERE_BYTES = 4 * MIB
+"""Workspace of Transformer Engine's GEMM before compute capability 9 (get_cublas_workspace_size_bytes)."""
+ENGINE_HOPPER_BYTES = 32 * MIB
+RETAINED_TENSORS = 3
+"""Hidden states that a pipeline rank holds beside those saved for backward: received, its gradient, sent."""
+
+
+def round_up(size_bytes: int) -> int:
+    """Return the bytes that the allocator counts for a tensor: a multiple of 512."""
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def count_workspaces(setup: TrainingSetup) -> int:
+    """Return the bytes of library workspaces that stay allocated after the first step."""
+    is_ampere = setup.gpu == "a100"
+    gemm = AMPERE_WORKSPACE_BYTES if is_ampere and not setup.is_deterministic else HOPPER_WORKSPACE_BYTES
+    engine = ENGINE_AMPERE_BYTES if is_ampere else ENGINE_HOPPER_BYTES
+    return GEMM_THREADS * gemm + (setup.engine_workspaces * engine if setup.has_transformer_engine else 0)
+
+
+def count_retained(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, pieces: int) -> int:
+    """Return bytes of hidden states that outlive a micro-batch on one pipeline rank.
+
+    One of them: s b h / (CP x shards of the norms) elements. Between steps an interleaved rank holds two for
+    each of its pieces and one more.
+    """
+    if layout.pipeline == 1:
+        return 0
+    tokens = setup.seq_length * setup.micro_batch_size // layout.context // layout.norm_shards
+    return (2 * pieces + RETAINED_TENSORS - 2) * tokens * shape.hidden * setup.numbers.compute_bytes
+
+
+def count_shared_buffers(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, *, has_head: bool
+) -> int:
+    """Return bytes of buffers that Megatron-LM keeps for all layers.
+
+    With sequence parallelism the head gathers its input, s b h / CP elements; the all-gather dispatcher the
+    tokens of all ranks of an expert group, s b h EP e / (CP t), into the same one. Attention of Megatron's
+    own kernels writes its scores, b a s^2 / (TP x CP) elements, into one buffer.
+    """
+    tokens = setup.seq_length * setup.micro_batch_size // layout.context
+    compute_bytes = setup.numbers.compute_bytes
+    gathered = 0
+    if has_head and layout.is_sequence_parallel and layout.tensor > 1:
+        gathered = tokens * shape.hidden * compute_bytes
+    group = layout.expert * layout.expert_shards
+    if setup.gathers_experts_input and shape.experts is not None and group > 1:
+        gathered = max(gathered, tokens // layout.norm_shards * group * shape.hidden * compute_bytes)
+    if setup.has_transformer_engine or setup.attention != "unfused":
+        return gathered
+    scores = setup.seq_length * tokens * shape.heads // layout.tensor * compute_bytes
+    return max(gathered, scores)

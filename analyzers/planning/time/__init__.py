@@ -1,13 +1,21 @@
 """Seconds of a training step from sizes, degrees and peaks: what a plan is ranked by."""
 
-from .assumptions import TimeAssumptions
-from .calibration import TimedRun, fit_layer_profile, fit_runs
-from .device import DeviceSpeed, describe_speed
-from .estimate import estimate_step, find_slowest, settle_assumptions
-from .groups import StageGroups, find_groups, place_stages
-from .prices import LayerPrices, time_stage
-from .products import count_model_flops
-from .step import StageTime, StepTime, add_up_step, count_turns
+from .estimate import (
+    LayerPrices,
+    StageTime,
+    StepTime,
+    TimedRun,
+    add_up_step,
+    count_turns,
+    estimate_step,
+    find_slowest,
+    fit_layer_profile,
+    fit_runs,
+    settle_assumptions,
+    time_stage,
+)
+from .groups import DeviceSpeed, StageGroups, TimeAssumptions, describe_speed, find_groups, place_stages
+from .layer_time import count_model_flops
 
 __all__ = [
     "DeviceSpeed",

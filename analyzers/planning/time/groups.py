@@ -1,13 +1,191 @@
 """The rings of each pipeline stage: who talks to whom, and how fast."""
 
 from collections.abc import Sequence
+from itertools import groupby, pairwise
 
 import msgspec
 
-from ..cluster import Cluster
+from ..cluster import DEVICES, Cluster, ClusterDevice, Link
+from ..cluster.model import recognise_device
 from ..theory import ParallelLayout
-from .assumptions import TimeAssumptions
-from .collectives import ALONE, Ring, find_neighbours, find_ring
+
+# What a time model rests on, where nobody measured it: shares of peaks, latencies, what hides behind what.
+
+PRODUCT_EFFICIENCY = 0.75
+"""Of a device's peak, by large matrix products in 16 bits: what one layer of llama2-7b leads to with which
+Galvatron profiled an A100 (`computation_profiling_bf16_llama2-7b_all.json`): 0.70 with one sequence of
+2,048 tokens (4.40 ms forward), 0.77 with twelve (3.92 ms each)."""
+ATTENTION_EFFICIENCY = 0.5
+"""Of the peak, by fused attention: 50 to 73 % forward on A100 (FlashAttention-2, arXiv 2307.08691, section
+4)."""
+BANDWIDTH_SHARE = 0.8
+"""Of a memory's bandwidth, by kernels that do little but read and write."""
+LINK_SHARE = 0.77
+"""Of a link's bandwidth, by collectives: rings of 8 A100 reach 231 of 300 GB/s in Galvatron's `sp_time`
+files (1 GiB all-reduced in 8.14 ms)."""
+FLOPS_PER_BYTE = 200.0
+"""Of a device whose memory's bandwidth nobody told: A100 has 153 FLOP a byte, H100 295."""
+PHASE_LATENCY_S = 10e-6
+"""Of an all-gather or a reduce-scatter, beside the links' own latency at each hop; an all-reduce is both. 1
+MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven hops of
+NVLink."""
+LAUNCH_S = 10e-6
+"""Of one operation on the host that launches it, without CUDA graphs."""
+OVERLAP_SLOWDOWN = 1.13
+"""How much longer computing takes while something is sent: `overlap_coefficient.json` of Galvatron, on
+A100."""
+
+
+class TimeAssumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures that a time model takes as given."""
+
+    product_efficiency: float = PRODUCT_EFFICIENCY
+    """Share of the peak that large matrix products reach; small ones reach less by their tiles and
+    bytes."""
+    attention_efficiency: float = ATTENTION_EFFICIENCY
+    bandwidth_share: float = BANDWIDTH_SHARE
+    link_share: float = LINK_SHARE
+    """Not applied to bandwidths that were measured."""
+    phase_latency_s: float = PHASE_LATENCY_S
+    launch_s: float = LAUNCH_S
+    overlaps_gradients: bool = True
+    """Whether collectives of gradients and weights run while the device computes, as far as there is
+    time."""
+    overlap_slowdown: float = OVERLAP_SLOWDOWN
+    factor: float = 1.0
+    """All times are multiplied by this; learnt from runs, else 1."""
+    calibration: str | None = None
+    """What was learnt from; None for nothing."""
+
+
+# How fast one device is, as far as kernels can tell.
+
+
+class DeviceSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Peaks of one device."""
+
+    flops_per_s: float
+    """Dense matrix products in 16 bits, at most."""
+    memory_bytes_per_s: float
+    multiprocessors: int | None = None
+    """How many tiles of a product run at once; None where nobody tells."""
+
+
+def describe_speed(device: ClusterDevice) -> DeviceSpeed:
+    """Return the peaks of a device of a cluster."""
+    kind = device.kind or ""
+    model = next((it for it in DEVICES.values() if it.kind == kind), None) or recognise_device(kind)
+    return DeviceSpeed(
+        flops_per_s=device.flops_per_s,
+        memory_bytes_per_s=device.memory_bytes_per_s or device.flops_per_s / FLOPS_PER_BYTE,
+        multiprocessors=None if model is None else model.multiprocessors,
+    )
+
+
+# Seconds of collectives on a ring, and how fast the ring of a group of ranks is.
+#
+# A ring moves (n - 1) / n of a tensor in each of an all-gather and a reduce-scatter, and twice that in an
+# all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
+# 69, 2009). Its bandwidth is what NCCL's tests call bus bandwidth.
+
+
+class Ring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group of ranks that communicate."""
+
+    ranks: int
+    bytes_per_s: float
+    """Bus bandwidth."""
+    phase_latency_s: float
+
+    def time_phase(self, size_bytes: float, parts: int = 1) -> float:
+        """Return the seconds of an all-gather to, or a reduce-scatter of, so many bytes, in some parts."""
+        if self.ranks == 1:
+            return 0.0
+        return parts * self.phase_latency_s + (self.ranks - 1) / self.ranks * size_bytes / self.bytes_per_s
+
+    def time_all_reduce(self, size_bytes: float) -> float:
+        """Return the seconds of an all-reduce."""
+        return 2 * self.time_phase(size_bytes)
+
+    def time_all_to_all(self, size_bytes: float) -> float:
+        """Return the seconds in which each rank sends all but its own share of so many bytes."""
+        return self.time_phase(size_bytes)
+
+    def time_send(self, size_bytes: float) -> float:
+        """Return the seconds in which a rank hands so many bytes to its neighbour."""
+        return 0.0 if self.ranks == 1 else self.phase_latency_s + size_bytes / self.bytes_per_s
+
+
+ALONE = Ring(ranks=1, bytes_per_s=float("inf"), phase_latency_s=0.0)
+
+
+def find_ring(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssumptions) -> Ring:
+    """Return the ring through some devices in the order of their positions.
+
+    Within a node it is as fast as the slowest link. Across nodes, every member on a node brings its own
+    share of the network, so that the ring has as many shares as the node with the fewest members:
+    Galvatron's table of two nodes has 8.1, 16.2, 20.8 and 44.7 GB/s for 1, 2, 4 and 8 members a node
+    (`allreduce_bandwidth_2nodes_8gpus_per_node.json`). Bandwidths that were measured win.
+    """
+    ranks = len(positions)
+    if ranks == 1:
+        return ALONE
+    if (measured := _find_measured(cluster, positions, assumptions)) is not None:
+        return measured
+    slowest = cluster.slowest_link(positions)
+    return Ring(
+        ranks=ranks,
+        bytes_per_s=_count_shares(cluster, positions, slowest) * assumptions.link_share,
+        phase_latency_s=assumptions.phase_latency_s + _count_latency(cluster, positions),
+    )
+
+
+def find_neighbours(
+    cluster: Cluster, first: int, second: int, stages: int, assumptions: TimeAssumptions
+) -> Ring:
+    """Return the link between a rank and the one that has the same work in the next stage."""
+    table = cluster.measured
+    measured = None if table is None else table.point_to_point_bytes_per_s.get(stages)
+    link = cluster.link(first, second)
+    return Ring(
+        ranks=2,
+        bytes_per_s=link.bytes_per_s * assumptions.link_share if measured is None else measured,
+        phase_latency_s=assumptions.phase_latency_s + link.latency_s,
+    )
+
+
+def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssumptions) -> Ring | None:
+    """Return the ring as it was measured: its bandwidth, and what a small all-reduce took beyond that."""
+    ranks = len(positions)
+    table = cluster.measured
+    is_consecutive = positions[-1] - positions[0] == ranks - 1
+    speed = None if table is None else table.allreduce_bytes_per_s.get((ranks, is_consecutive))
+    if table is None or speed is None:
+        return None
+    latency_s = assumptions.phase_latency_s
+    if is_consecutive and (timed := table.allreduce_s.get(ranks)):
+        size_bytes, seconds = min(timed)
+        latency_s = max(latency_s, seconds / 2 - (ranks - 1) / ranks * size_bytes / speed)
+    return Ring(ranks=ranks, bytes_per_s=speed, phase_latency_s=latency_s)
+
+
+def _count_latency(cluster: Cluster, positions: Sequence[int]) -> float:
+    """Return the seconds in which the first byte goes round: all hops but the one that closes the ring."""
+    return sum(cluster.link(first, second).latency_s for first, second in pairwise(positions))
+
+
+def _count_shares(cluster: Cluster, positions: Sequence[int], slowest: Link) -> float:
+    """Return the bandwidth of the ring: of the slowest link, or of all members' shares of the network."""
+    names = [cluster.devices[at].node for at in positions]
+    members = min(len(list(group)) for _, group in groupby(names))
+    if names[0] == names[-1] or members == 1:
+        return slowest.bytes_per_s
+    inner = [
+        cluster.link(first, second).bytes_per_s
+        for first, second in pairwise(positions)
+        if cluster.devices[first].node == cluster.devices[second].node
+    ]
+    return min(members * slowest.bytes_per_s, *inner)
 
 
 class StageGroups(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
         InputFileError: A folder cannot be read, or holds no sweep.
         OutputFileError: A file cannot be written.
     """
-    from vramscope.analyzers.planning.sweep.best import does_anything_fit
+    from vramscope.analyzers.planning.sweep.model import does_anything_fit
 
     from ..heat_map import draw_heat_map
 

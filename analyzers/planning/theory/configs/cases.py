@@ -2,15 +2,17 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
 
 import msgspec
 
 from .....engine.errors import UsageError
-from ..training import GPUS, Gpu
-from .flags import BERT, Flags
+from ..estimate import RankMemory, estimate_stages
+from ..shape import GPUS, Gpu, Recompute
+from .flags import BERT, Flags, TrainingRun
 from .megatron import read_megatron_run
-from .run import TrainingRun
 
 COLUMNS = {
     "num_layers": "num-layers",
@@ -131,3 +133,168 @@ def _is_deterministic(row: Mapping[str, str]) -> bool:
     if not row.get("golden_file"):
         return False
     return not any(word in row.get("case", "") for word in _FREE_RUNS)
+
+
+# What to change in a run that does not fit, found by trying: one change first, then two and three.
+
+MOST_CHANGES = 3
+MOST_RANKS = 8
+"""As many times the ranks of the run are tried at most, where its own do not do."""
+
+
+class FittingChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Flags with which a run would fit, all of them together, and what it would take then, estimated."""
+
+    flags: tuple[str, ...]
+    """Flags of `vramscope estimate` in place of those that were given, such as `--zero 1`."""
+    world_size: int
+    peak_bytes: int
+
+
+class _Choice(NamedTuple):
+    """One value for everything that may change; those of the run itself are a choice too."""
+
+    zero: int
+    is_sequence_parallel: bool
+    recompute: Recompute
+    sequences: int
+    tensor: int
+    pipeline: int
+
+
+_FLAGS = {
+    "zero": "--zero",
+    "recompute": "--recompute",
+    "sequences": "--micro-batch",
+    "tensor": "--tp",
+    "pipeline": "--pp",
+}
+_COSTS = {
+    "zero": 1.0,
+    "is_sequence_parallel": 0.5,
+    "recompute": 3.0,
+    "sequences": 2.0,
+    "tensor": 4.0,
+    "pipeline": 4.0,
+}
+"""Order of equals only: what costs less time is tried first."""
+
+
+def find_fitting_changes(
+    run: TrainingRun,
+    limit_bytes: float,
+    measure: Callable[[Sequence[RankMemory]], int],
+    *,
+    most: int = 3,
+) -> tuple[FittingChange, ...]:
+    """Return the smallest changes with which the fullest rank stays within a limit.
+
+    Fewest ranks first, then fewest changes: ZeRO stage, sequence parallelism, recompute, sequences of a
+    micro-batch, TP, PP. The global batch stays. More of what does already is left out.
+
+    Args:
+        run: The run as it is.
+        limit_bytes: What a rank may take.
+        measure: The peak that counts, of the memory of all stages.
+        most: How many to return.
+    """
+    found: list[tuple[set[str], FittingChange]] = []
+    for choice, changed in _order_choices(run):
+        if any(known <= set(changed) for known, _ in found):
+            continue
+        tried = _apply(run, choice)
+        try:
+            peak = measure(estimate_stages(tried.shape, tried.layout, tried.setup))
+        except UsageError:
+            continue
+        if peak <= limit_bytes:
+            flags = _name_flags(run, tried, choice, changed)
+            change = FittingChange(flags=flags, world_size=tried.layout.world_size, peak_bytes=peak)
+            found.append((set(changed), change))
+        if len(found) == most:
+            break
+    return tuple(change for _, change in found)
+
+
+def _order_choices(run: TrainingRun) -> list[tuple[_Choice, tuple[str, ...]]]:
+    now = _read_choice(run)
+    ordered = []
+    for choice in _list_choices(run, now):
+        changed = tuple(name for name in now._fields if getattr(choice, name) != getattr(now, name))
+        if 0 < len(changed) <= MOST_CHANGES and not (choice.is_sequence_parallel and choice.tensor == 1):
+            ranks = _apply(run, choice).layout.world_size
+            cost = sum(_COSTS[name] for name in changed)
+            steps = choice.tensor * choice.pipeline + choice.zero - choice.sequences
+            ordered.append(((ranks, len(changed), cost, steps), choice, changed))
+    ordered.sort(key=lambda entry: entry[0])
+    most = MOST_RANKS * run.layout.world_size
+    return [(choice, changed) for (ranks, *_), choice, changed in ordered if ranks <= most]
+
+
+def _read_choice(run: TrainingRun) -> _Choice:
+    layout = run.layout
+    setup = run.setup
+    return _Choice(
+        setup.zero_stage,
+        layout.is_sequence_parallel,
+        setup.recompute,
+        setup.micro_batch_size,
+        layout.tensor,
+        layout.pipeline,
+    )
+
+
+def _list_choices(run: TrainingRun, now: _Choice) -> Iterator[_Choice]:
+    stages = range(now.zero, 4) if run.layout.data > 1 else (now.zero,)
+    recomputes: list[Recompute] = [now.recompute]
+    if run.setup.attention == "unfused" and now.recompute == "none":
+        recomputes.append("selective")
+    if now.recompute != "full":
+        recomputes.append("full")
+    sequences = [size for size in range(1, now.sequences + 1) if now.sequences % size == 0]
+    tensors = [now.tensor * 2**power for power in range(4)]
+    layout = run.layout
+    is_even = (layout.first_stage_layers, layout.last_stage_layers, layout.stage_layers) == (None, None, None)
+    pipelines = [now.pipeline * 2**power for power in range(4 if is_even else 1)]
+    parallels = {now.is_sequence_parallel, True}
+    for values in product(stages, parallels, recomputes, sequences, tensors, pipelines):
+        yield _Choice(*values)
+
+
+def _apply(run: TrainingRun, choice: _Choice) -> TrainingRun:
+    """Return the run with a choice: data ranks make room for TP and PP, and micro-batches for both."""
+    layout = run.layout
+    setup = run.setup
+    ranks = layout.data * layout.tensor * layout.pipeline
+    data, rest = divmod(ranks, choice.tensor * choice.pipeline)
+    data = data if data and not rest else 1
+    sequences = layout.data * setup.micro_batches * setup.micro_batch_size
+    return msgspec.structs.replace(
+        run,
+        layout=msgspec.structs.replace(
+            layout,
+            tensor=choice.tensor,
+            pipeline=choice.pipeline,
+            data=data,
+            is_sequence_parallel=choice.is_sequence_parallel,
+        ),
+        setup=msgspec.structs.replace(
+            setup,
+            zero_stage=choice.zero,
+            keeps_gathered_weights=choice.zero > 1
+            if choice.zero != setup.zero_stage
+            else setup.keeps_gathered_weights,
+            recompute=choice.recompute,
+            micro_batch_size=choice.sequences,
+            micro_batches=max(1, sequences // (data * choice.sequences)),
+        ),
+    )
+
+
+def _name_flags(
+    run: TrainingRun, tried: TrainingRun, choice: _Choice, changed: tuple[str, ...]
+) -> tuple[str, ...]:
+    flags = [f"{_FLAGS[name]} {getattr(choice, name)}" for name in changed if name in _FLAGS]
+    flags += ["--sp"] if "is_sequence_parallel" in changed else []
+    flags += [f"--dp {tried.layout.data}"] if tried.layout.data != run.layout.data else []
+    return tuple(flags)

@@ -3,7 +3,10 @@
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from .....engine.errors import UsageError
+from ..shape import ModelShape, ParallelLayout, TrainingSetup
 
 MOST = 10**12
 """Greater numbers than any size of a model or batch."""
@@ -98,3 +101,15 @@ class Flags:
     def find_text(self, name: str) -> str | None:
         """Return a value as text, None where it is not given."""
         return str(self._values[name]) if self.has(name) else None
+
+
+# A training run as a whole: what an estimate is made of.
+
+
+class TrainingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Model, layout and setup, and what the run is called."""
+
+    name: str
+    shape: ModelShape
+    layout: ParallelLayout
+    setup: TrainingSetup

@@ -10,14 +10,182 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
-from ....engine.errors import UsageError
-from ..graph import ModelGraph
-from ..partition.costs import list_activations, list_states
-from ..partition.exact import split_over
-from ..partition.stage import make_stage
-from ..partition.stages_of_graph import InFlight
-from .measurement import MeasuredJob, MeasuredStage
-from .model import FeedbackSplit, FeedbackStage, PlanFeedback
+import msgspec
+from msgspec.structs import replace
+
+from ...engine.errors import UsageError
+from ...engine.model import MemoryReading, RankSample, Sample
+from ..stage_peaks import StagePeak, StagePeaks, list_ranks
+from .graph import ModelGraph
+from .partition.exact import split_over
+from .partition.result import InFlight, list_activations, list_states
+from .partition.stages import make_stage
+
+# What the stages of a job were measured to need, from samples: the job of which most ranks were seen.
+
+
+class MeasuredStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage of a job."""
+
+    peak: StagePeak
+    used_bytes: int | None = None
+    """Most that was in use on a device of its ranks."""
+
+
+class MeasuredJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job whose ranks tell their pipeline coordinate."""
+
+    job: str | None
+    stages: tuple[MeasuredStage, ...]
+    """In order; those of which no rank was seen are left out."""
+    pipeline: int
+    """Stages of the job, as far as ranks were seen."""
+    is_whole: bool
+    """Whether all its ranks were seen."""
+    has_steps: bool
+    """Whether a training step had ended on any of its ranks."""
+    tensor: int
+    """Ranks that share a layer, as far as they were seen."""
+
+
+class JobMeasurement:
+    """Takes samples in any order, of one node or several."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str | None, _Job] = {}
+
+    def observe(self, sample: Sample) -> None:
+        """Take a sample. Recorded ranks of a trace, which are devices in it, count as ranks."""
+        by_job: dict[str | None, list[RankSample]] = {}
+        for rank in list_ranks(sample):
+            if rank.coordinates is not None and rank.coordinates.pp is not None:
+                by_job.setdefault(rank.job, []).append(rank)
+        for name, ranks in by_job.items():
+            self._jobs.setdefault(name, _Job()).observe(sample, ranks)
+
+    def tell(self) -> MeasuredJob | None:
+        """Return what was measured; None where no rank tells its pipeline coordinate."""
+        if not self._jobs:
+            return None
+        name = max(self._jobs, key=lambda each: self._jobs[each].count_ranks())
+        return self._jobs[name].tell(name)
+
+
+class _Job:
+    def __init__(self) -> None:
+        self._peaks = StagePeaks()
+        self._used: dict[int, int] = {}
+        self._has_steps = False
+
+    def observe(self, sample: Sample, ranks: list[RankSample]) -> None:
+        self._peaks.observe(replace(sample, ranks=tuple(ranks)))
+        devices = {device.uuid: device for device in sample.devices}
+        for rank in ranks:
+            where = rank.coordinates
+            if where is None or where.pp is None:
+                continue
+            device = devices.get(rank.device_uuid or "")
+            if rank.step is not None or (device is not None and device.step):
+                self._has_steps = True
+            size = None if device is None else _find_used(device.memory)
+            if size is not None:
+                self._used[where.pp] = max(self._used.get(where.pp, 0), size)
+
+    def count_ranks(self) -> int:
+        return sum(peak.ranks for peak in self._peaks.tell().stages)
+
+    def tell(self, name: str | None) -> MeasuredJob:
+        told = self._peaks.tell()
+        return MeasuredJob(
+            job=name,
+            stages=tuple(
+                MeasuredStage(peak=peak, used_bytes=self._used.get(peak.stage)) for peak in told.stages
+            ),
+            pipeline=told.pipeline or told.stages[-1].stage + 1,
+            is_whole=told.pipeline is not None,
+            has_steps=self._has_steps,
+            tensor=max(peak.tensor_ranks for peak in told.stages),
+        )
+
+
+def _find_used(memory: MemoryReading) -> int | None:
+    return memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes
+
+
+# What `vramscope plan --measured --json` prints.
+
+FEEDBACK_SCHEMA = "vramscope.plan-feedback/1"
+
+
+class FeedbackStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage: what the plan said, and what was measured on the rank that had most. None is unmeasured."""
+
+    stage: int
+    """Pipeline coordinate, from 0."""
+    blocks: int
+    """Transformer blocks that the plan gives it."""
+    planned_bytes: int
+    """Peak that the plan says for one rank: computed, not measured."""
+    ranks: int
+    """Ranks of the stage that were seen."""
+    allocated_bytes: int | None = None
+    """Most bytes of live tensors."""
+    reserved_bytes: int | None = None
+    """Most bytes in segments of the allocator."""
+    used_bytes: int | None = None
+    """Most that was in use on a device of the stage, by whatever process."""
+    difference_bytes: int | None = None
+    """Measured less planned, by the figure that `PlanFeedback.basis` names."""
+    factor: float
+    """Measured over planned; where the stage was not measured, the median of the others."""
+    is_factor_assumed: bool = False
+    """Whether it is that median."""
+
+
+class FeedbackSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """The model in stages, with what each is expected to need: planned bytes times the stage's factor."""
+
+    blocks: tuple[int, ...]
+    """Transformer blocks of each stage."""
+    layers: tuple[int, ...]
+    """Layers of each stage, embedding and head included."""
+    expected_bytes: tuple[int, ...]
+    """An estimate."""
+
+    @property
+    def most_bytes(self) -> int:
+        """What the fullest stage is expected to need."""
+        return max(self.expected_bytes)
+
+
+class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan held against a job that was measured."""
+
+    schema: str = FEEDBACK_SCHEMA
+    model: str
+    measured: str
+    """File, or `live`."""
+    job: str | None
+    stages: tuple[FeedbackStage, ...]
+    basis: Literal["allocated", "reserved"]
+    """Measured figure that factors are made of; `reserved` where a measured stage does not tell allocated."""
+    tensor: int
+    """Tensor ranks that share a layer, as the ranks tell; planned figures are divided by it."""
+    present: FeedbackSplit
+    """The split that was planned, or that the job is said to have."""
+    replanned: FeedbackSplit
+    """The exact optimum under the factors."""
+    saving_bytes: int
+    """How much less the fullest stage is expected to need; 0 where the split stays."""
+    capacity_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+    """What limits the figures."""
+
+    @property
+    def would_change(self) -> bool:
+        """Whether another split is expected to need less."""
+        return self.saving_bytes > 0
+
 
 Basis = Literal["allocated", "reserved"]
 FAR_OFF = 2
