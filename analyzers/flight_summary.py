@@ -17,9 +17,13 @@ from ..engine.model.flight_record import (
 from ..engine.model.memory_snapshot import Frame
 from ..engine.model.sample import FREE, Segment
 from ..engine.units import GIB, MIB, format_bytes
-from .allocator_model.errors import AllocatorSettingsError
-from .allocator_model.rules import SMALL_LIMIT_BYTES, choose_segment_size, round_request
-from .allocator_model.settings import AllocatorSettings
+from .allocator_model.settings import (
+    SMALL_LIMIT_BYTES,
+    AllocatorSettings,
+    AllocatorSettingsError,
+    choose_segment_size,
+    round_request,
+)
 from .segments import find_stranded, keep_python
 from .snapshot_summary import StackGroup
 from .snapshot_summary.summary import make_group

@@ -7,16 +7,16 @@ of Python 3.9 and imports nothing of vramscope.
 from __future__ import annotations
 
 from .allocator import CachingAllocator
-from .errors import (
+from .memory import DeviceMemory, PrivateDeviceMemory
+from .replay import ReplayResult, TraceError, find_least_capacity, replay
+from .settings import (
     AllocatorModelError,
     AllocatorOutOfMemoryError,
+    AllocatorSettings,
     AllocatorSettingsError,
     PoolError,
     UnknownAddressError,
 )
-from .memory import DeviceMemory, PrivateDeviceMemory
-from .replay import ReplayResult, TraceError, find_least_capacity, replay
-from .settings import AllocatorSettings
 
 __all__ = [
     "AllocatorModelError",

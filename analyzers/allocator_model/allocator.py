@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable, TypeVar
 
-from .blocks import Block
-from .errors import UnknownAddressError
-from .history import read_clock_us
-from .memory import DeviceMemory
-from .ruled_heap import RuledHeap
-from .settings import AllocatorSettings
-from .snapshot import describe_heap, describe_segments
-from .statistics import Statistics
+from .blocks import COUNTED, Block, DeviceCounters, Peaks, Tally
+from .heap import RuledHeap
+from .memory import DeviceMemory, read_clock_us
+from .settings import AllocatorSettings, UnknownAddressError
 
 PoolId = tuple[int, int]
 _Read = TypeVar("_Read")
@@ -298,3 +295,203 @@ def _refuse_negative(size_bytes: int) -> int:
 def _refuse_unknown(address: int) -> None:
     if address != 0:
         raise UnknownAddressError(f"nothing is allocated at {address:#x}; was it freed twice?")
+
+
+# Segments and blocks as `torch.cuda.memory_snapshot()` gives them.
+
+
+def describe_heap(heap: RuledHeap, allocated: Iterable[Block], device: int) -> dict[str, Any]:
+    """Return segments, traces and settings; one list of traces for each device up to this one."""
+    segments = describe_segments(heap, allocated, device)
+    active = sum(segment["active_size"] for segment in segments)
+    heap.history.add("snapshot", 0, active, 0)
+    return {
+        "segments": segments,
+        "device_traces": [[] for _ in range(device)] + [heap.history.as_dicts()],
+        "allocator_settings": describe_settings(heap.settings),
+        "external_annotations": [],
+    }
+
+
+def describe_segments(heap: RuledHeap, allocated: Iterable[Block], device: int) -> list[dict[str, Any]]:
+    """Return the segments in order of address; of expandable ones each contiguous mapped range is one.
+
+    Args:
+        heap: All pools, private ones too, and the blocks that wait for events.
+        allocated: The blocks in use.
+        device: Index of the card.
+    """
+    heads = {
+        block.address: block
+        for block in _walk(heap, allocated)
+        if block.prev is None or block.prev.is_unmapped
+    }
+    return [_describe_segment(heads[address], device) for address in sorted(heads)]
+
+
+def _walk(heap: RuledHeap, allocated: Iterable[Block]) -> Iterator[Block]:
+    private = [pool for both in heap.private_pools.live.values() for pool in (both.small, both.large)]
+    for pool in (heap.small, heap.large, *private):
+        yield from pool.free_blocks()
+    yield from heap.events.waiting()
+    yield from allocated
+
+
+def _describe_segment(head: Block, device: int) -> dict[str, Any]:
+    blocks = []
+    block: Block | None = head
+    while block is not None and not block.is_unmapped:
+        blocks.append(_describe_block(block))
+        block = block.next
+    active = [described for described in blocks if described["state"] != "inactive"]
+    pool = head.arena.pool
+    return {
+        "device": device,
+        "address": head.address,
+        "total_size": sum(described["size"] for described in blocks),
+        "allocated_size": sum(d["size"] for d in blocks if d["state"] == "active_allocated"),
+        "active_size": sum(described["size"] for described in active),
+        "requested_size": sum(described["requested_size"] for described in active),
+        "stream": head.arena.stream,
+        "segment_type": "small" if pool.is_small else "large",
+        "segment_pool_id": (0, 0) if pool.private is None else pool.private.pool_id,
+        "is_expandable": head.region is not None,
+        "frames": head.segment_frames or [],
+        "blocks": blocks,
+    }
+
+
+def _describe_block(block: Block) -> dict[str, Any]:
+    if block.is_allocated:
+        state = "active_allocated"
+    elif block.is_free:
+        state = "inactive"
+    else:
+        state = "active_pending_free"
+    return {
+        "address": block.address,
+        "size": block.size,
+        "requested_size": 0 if block.is_free else block.requested,
+        "state": state,
+        "frames": block.frames or [],
+    }
+
+
+def describe_settings(settings: AllocatorSettings) -> dict[str, Any]:
+    """Return the settings as a snapshot holds them."""
+    limit = settings.max_split_bytes
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": settings.text,
+        "max_split_size": UNLIMITED if limit is None else limit,
+        "garbage_collection_threshold": settings.garbage_collection_threshold,
+        "expandable_segments": settings.expandable_segments,
+        "pinned_num_register_threads": int(_read(settings, "pinned_num_register_threads", "1")),
+        "release_lock_on_cudamalloc": _read(settings, "release_lock_on_cudamalloc", "False") == "True",
+        "pinned_use_cuda_host_register": _read(settings, "pinned_use_cuda_host_register", "False") == "True",
+        "graph_capture_record_stream_reuse": (
+            _read(settings, "graph_capture_record_stream_reuse", "False") == "True"
+        ),
+        "roundup_power2_divisions": {
+            str(1 << interval): parts for interval, parts in enumerate(settings.roundup_power2_divisions)
+        },
+    }
+
+
+def _read(settings: AllocatorSettings, key: str, default: str) -> str:
+    return dict(settings.unmodelled).get(key, default)
+
+
+# The statistics as `torch.cuda.memory_stats()` gives them.
+
+UNLIMITED = -1
+"""What PyTorch prints for a `max_split_size` without a limit."""
+
+
+class Statistics:
+    """Puts what was counted into PyTorch's words."""
+
+    def __init__(
+        self,
+        settings: AllocatorSettings,
+        small: Tally,
+        large: Tally,
+        *,
+        peaks: Peaks,
+        counters: DeviceCounters,
+    ) -> None:
+        self._settings = settings
+        self._small = small
+        self._large = large
+        self._peaks = peaks
+        self._counters = counters
+        self._small_base = self._large_base = ((0, 0),) * len(COUNTED)
+
+    def as_nested_dict(self) -> dict[str, Any]:
+        """Return the statistics as `torch.cuda.memory_stats_as_nested_dict()` does."""
+        counters = self._counters
+        nested: dict[str, Any] = self._describe_counted()
+        nested["segment"] = counters.segment.as_dict()
+        nested["reserved_bytes"] = counters.reserved.as_dict()
+        nested["reserved_bytes_by_private_pools"] = {
+            pool_id: counter.as_dict() for pool_id, counter in counters.reserved_by_private_pool.items()
+        }
+        nested["oversize_allocations"] = counters.oversize_allocations.as_dict()
+        nested["oversize_segments"] = counters.oversize_segments.as_dict()
+        limit = self._settings.max_split_bytes
+        nested["max_split_size"] = UNLIMITED if limit is None else limit
+        nested["num_alloc_retries"] = counters.num_alloc_retries
+        nested["num_ooms"] = counters.num_ooms
+        nested["num_sync_all_streams"] = counters.num_sync_all_streams
+        nested["num_device_alloc"] = counters.num_device_alloc
+        nested["num_device_free"] = counters.num_device_free
+        nested["num_oom_rejections"] = 0
+        return nested
+
+    def _describe_counted(self) -> dict[str, dict[str, dict[str, int]]]:
+        described = {}
+        small = self._small.read_totals()
+        large = self._large.read_totals()
+        for at, name in enumerate(COUNTED):
+            pools = (
+                ("small_pool", small[at], self._small_base[at], self._peaks.values[at][1]),
+                ("large_pool", large[at], self._large_base[at], self._peaks.values[at][2]),
+            )
+            parts = {
+                pool: {
+                    "current": rose - fell,
+                    "peak": peak,
+                    "allocated": rose - base_rose,
+                    "freed": fell - base_fell,
+                }
+                for pool, (rose, fell), (base_rose, base_fell), peak in pools
+            }
+            both = {key: parts["small_pool"][key] + parts["large_pool"][key] for key in parts["small_pool"]}
+            both["peak"] = self._peaks.values[at][0]
+            described[name] = {"all": both, **parts}
+        return described
+
+    def as_flat_dict(self) -> dict[str, int]:
+        """Return the statistics as `torch.cuda.memory_stats()` does: dotted keys in order."""
+        flat: dict[str, int] = {}
+        _flatten("", self.as_nested_dict(), flat)
+        return dict(sorted(flat.items()))
+
+    def reset_peaks(self) -> None:
+        """Forget the peaks before now."""
+        self._peaks.reset()
+        self._counters.reset_peaks()
+
+    def reset_accumulated(self) -> None:
+        """Forget what rose, fell and happened before now."""
+        self._small_base = self._small.read_totals()
+        self._large_base = self._large.read_totals()
+        self._counters.reset_accumulated()
+
+
+def _flatten(prefix: str, nested: dict[Any, Any], flat: dict[str, int]) -> None:
+    for key, value in nested.items():
+        name = key if isinstance(key, str) else "_".join(str(part) for part in key)
+        if isinstance(value, dict):
+            _flatten(f"{prefix}{name}.", value, flat)
+        else:
+            flat[prefix + name] = value

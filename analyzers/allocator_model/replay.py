@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .allocator import Statistics
 from .blocks import Block
-from .errors import AllocatorModelError, AllocatorOutOfMemoryError
+from .heap import RuledHeap
 from .memory import PrivateDeviceMemory
-from .ruled_heap import RuledHeap
-from .rules import MIB
-from .settings import AllocatorSettings
-from .statistics import Statistics
+from .settings import MIB, AllocatorModelError, AllocatorOutOfMemoryError, AllocatorSettings
 
 UNLIMITED_BYTES = 1 << 46
 """The card of a replay without a capacity: 64 TiB."""

@@ -9,8 +9,143 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Callable
 
-from .errors import AllocatorSettingsError
-from .rules import LARGE_SEGMENT_BYTES, MIB, ROUNDUP_INTERVALS
+# Sizes of the CUDA caching allocator: how requests are rounded, pooled and backed by segments.
+#
+# Source: c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.cpp of PyTorch.
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+LEAST_BLOCK_BYTES = 512
+"""Every block is a multiple of this."""
+
+SMALL_LIMIT_BYTES = 1 * MIB
+"""The largest rounded size that goes into the small pool."""
+
+SMALL_SEGMENT_BYTES = 2 * MIB
+"""A segment, or a mapped page, of the small pool."""
+
+LARGE_SEGMENT_BYTES = 20 * MIB
+"""A segment for requests below `LARGE_LIMIT_BYTES`, and a mapped page of the large pool."""
+
+LARGE_LIMIT_BYTES = 10 * MIB
+"""From here on a request gets a segment of its own size."""
+
+LARGE_ROUNDING_BYTES = 2 * MIB
+"""What the size of such a segment is rounded up to."""
+
+ROUNDUP_INTERVALS = 16
+"""`roundup_power2_divisions` knows one number for each power of two from 1 MiB to 32 GiB."""
+
+
+def round_request(size_bytes: int, divisions: tuple[int, ...]) -> int:
+    """Return the block size that a request needs.
+
+    Args:
+        size_bytes: What was asked for; more than 0.
+        divisions: `roundup_power2_divisions`, one number for each interval.
+    """
+    if size_bytes < LEAST_BLOCK_BYTES:
+        return LEAST_BLOCK_BYTES
+    interval = min(max(size_bytes.bit_length() - 1 - 20, 0), ROUNDUP_INTERVALS - 1)
+    parts = divisions[interval]
+    if parts > 1 and size_bytes > LEAST_BLOCK_BYTES * parts:
+        return _round_to_part_of_power(size_bytes, parts)
+    return -(-size_bytes // LEAST_BLOCK_BYTES) * LEAST_BLOCK_BYTES
+
+
+def _round_to_part_of_power(size_bytes: int, parts: int) -> int:
+    """Round up to the next of `parts` equal steps between two powers of two."""
+    floor = 1 << (size_bytes.bit_length() - 1)
+    if floor == size_bytes:
+        return size_bytes
+    step = floor >> (parts.bit_length() - 1)
+    return -(-size_bytes // step) * step
+
+
+def choose_segment_size(rounded_bytes: int, large_segment_bytes: int) -> int:
+    """Return how much is taken from the device for a block that no cached one can serve."""
+    if rounded_bytes <= SMALL_LIMIT_BYTES:
+        return SMALL_SEGMENT_BYTES
+    if rounded_bytes < LARGE_LIMIT_BYTES:
+        return large_segment_bytes
+    return -(-rounded_bytes // LARGE_ROUNDING_BYTES) * LARGE_ROUNDING_BYTES
+
+
+def format_bytes(size_bytes: int) -> str:
+    """Return a size as PyTorch's out-of-memory message prints it."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.2f} {name}"
+    return f"{size_bytes} bytes"
+
+
+# What can go wrong in the allocator model.
+
+
+class AllocatorModelError(Exception):
+    """The root of the errors of this package."""
+
+
+class AllocatorSettingsError(AllocatorModelError):
+    """An allocator configuration that PyTorch would refuse; the text names the key and what it expects."""
+
+
+class UnknownAddressError(AllocatorModelError):
+    """An address that is not that of a live block: freed twice, or never handed out."""
+
+
+class PoolError(AllocatorModelError):
+    """A private pool that is begun twice, or ended or released without having begun."""
+
+
+class AllocatorOutOfMemoryError(AllocatorModelError):
+    """The modelled card has no room, even after everything cached was given back.
+
+    Attributes:
+        requested_bytes: What was asked for.
+        rounded_bytes: The block that it needed.
+        segment_bytes: What was asked of the device for it; PyTorch's message names this.
+        device_free_bytes: Free on the card, whoever holds the rest.
+        device_total_bytes: Capacity of the card.
+        allocated_bytes: In live blocks of this process.
+        reserved_bytes: Held from the card by this process.
+        limit_bytes: What the memory fraction allows this process; None without one.
+    """
+
+    def __init__(
+        self,
+        requested_bytes: int,
+        rounded_bytes: int,
+        segment_bytes: int,
+        *,
+        device_free_bytes: int,
+        device_total_bytes: int,
+        allocated_bytes: int,
+        reserved_bytes: int,
+        limit_bytes: int | None,
+    ) -> None:
+        self.requested_bytes = requested_bytes
+        self.rounded_bytes = rounded_bytes
+        self.segment_bytes = segment_bytes
+        self.device_free_bytes = device_free_bytes
+        self.device_total_bytes = device_total_bytes
+        self.allocated_bytes = allocated_bytes
+        self.reserved_bytes = reserved_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(self._say())
+
+    def _say(self) -> str:
+        allowed = "" if self.limit_bytes is None else f" {format_bytes(self.limit_bytes)} allowed;"
+        cached = self.reserved_bytes - self.allocated_bytes
+        return (
+            f"no room for {format_bytes(self.segment_bytes)}: the card has"
+            f" {format_bytes(self.device_total_bytes)}, {format_bytes(self.device_free_bytes)} free;{allowed}"
+            f" {format_bytes(self.allocated_bytes)} allocated,"
+            f" {format_bytes(cached)} reserved but unallocated"
+        )
+
 
 _UNMODELLED = frozenset(
     {

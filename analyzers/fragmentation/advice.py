@@ -13,8 +13,8 @@ from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAct
 from ...engine.units import format_bytes
 from ..allocator_model import AllocatorModelError, AllocatorSettings, PrivateDeviceMemory
 from ..allocator_model.blocks import Block
+from ..allocator_model.heap import RuledHeap
 from ..allocator_model.replay import UNLIMITED_BYTES
-from ..allocator_model.ruled_heap import RuledHeap
 from ..snapshot_summary import Timeline, trace_levels
 
 # A trace is a ring: its oldest entry is seldom the job's first allocation. Every block that lived before is

@@ -15,7 +15,7 @@ from vramscope.analyzers.allocator_model import (
     PrivateDeviceMemory,
 )
 from vramscope.analyzers.allocator_model.blocks import Block
-from vramscope.analyzers.allocator_model.ruled_heap import RuledHeap
+from vramscope.analyzers.allocator_model.heap import RuledHeap
 
 from .counted import HEIGHT
 from .job import MIB, Ints, Plan

@@ -6,7 +6,7 @@ the same rules can be held against each other.
 
 from vramscope.analyzers.allocator_model import AllocatorSettings
 from vramscope.analyzers.allocator_model.memory import AddressSpace
-from vramscope.analyzers.allocator_model.rules import choose_segment_size, round_request
+from vramscope.analyzers.allocator_model.settings import choose_segment_size, round_request
 
 from .naive_state import NaiveState, Piece, Pool, Segment
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from ...allocator_model import AllocatorSettings
-from ...allocator_model.rules import LARGE_SEGMENT_BYTES, LEAST_BLOCK_BYTES
+from ...allocator_model.settings import LARGE_SEGMENT_BYTES, LEAST_BLOCK_BYTES
 from .model import (
     CapacityCheck,
     DepthCheck,
