@@ -8,18 +8,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..engine.model import DeviceSample, Evidence, Finding, Sample, make_finding_id
+from ..engine.model import DeviceSample, Finding, Sample
 from ..engine.units import format_bytes, format_gib
-from .findings.lifecycle import close_finding
+from .findings.evidence import EvidenceKey
+from .findings.lifecycle import begin_finding, close_finding, restate
 from .findings.subjects import name_device
 
 KIND = "capacity"
 
-_CAPACITY = "capacity asked about"
-_PEAK_TIME = "time of the peak"
-_ALLOCATED = "allocated at the peak"
-_USED_PEAK = "peak device used"
-_ALLOCATED_PEAK = "peak allocated"
+_CAPACITY = EvidenceKey("capacity asked about", "bytes")
+_PEAK_TIME = EvidenceKey("time of the peak", "s")
+_ALLOCATED = EvidenceKey("allocated at the peak", "bytes")
+_USED_PEAK = EvidenceKey("peak device used", "bytes")
+_ALLOCATED_PEAK = EvidenceKey("peak allocated", "bytes")
 
 
 class CapacityAnalyzer:
@@ -48,12 +49,20 @@ class CapacityAnalyzer:
         if not capacity_bytes:
             return None
         finding = self._open.get((sample.node, device.uuid))
-        if finding is not None and _number(finding, _CAPACITY) != capacity_bytes:
+        if finding is not None and (_CAPACITY.read_count(finding) or 0) != capacity_bytes:
             return self._close(finding, sample.time_s)
         most = _read_most(device)
         if most is None or most.value_bytes <= (peak_bytes(finding) if finding else capacity_bytes):
             return None
-        stated = _state(finding or _begin(sample, device), device, most, sample.time_s)
+        opened = finding or begin_finding(
+            KIND,
+            sample.node,
+            sample.time_s,
+            device_uuid=device.uuid,
+            device=device.label,
+            severity="critical",
+        )
+        stated = _state(opened, device, most, sample.time_s)
         self._open[sample.node, device.uuid] = stated
         return stated
 
@@ -74,12 +83,7 @@ class _Most(msgspec.Struct, frozen=True):
 
 def peak_bytes(finding: Finding) -> int:
     """Return the recorded peak that a finding of this kind rests on."""
-    return max(_number(finding, _USED_PEAK), _number(finding, _ALLOCATED_PEAK))
-
-
-def _number(finding: Finding, name: str) -> int:
-    values = [evidence.value for evidence in finding.evidence if evidence.name == name]
-    return values[0] if values and isinstance(values[0], int) else 0
+    return max(key.read_count(finding) or 0 for key in (_USED_PEAK, _ALLOCATED_PEAK))
 
 
 def _read_most(device: DeviceSample) -> _Most | None:
@@ -98,34 +102,20 @@ def _read_most(device: DeviceSample) -> _Most | None:
     return None
 
 
-def _begin(sample: Sample, device: DeviceSample) -> Finding:
-    return Finding(
-        id=make_finding_id(KIND, sample.node, device.uuid, sample.time_s),
-        kind=KIND,
-        node=sample.node,
-        device_uuid=device.uuid,
-        device=device.label,
-        severity="critical",
-        title="",
-        opened_s=sample.time_s,
-        updated_s=sample.time_s,
-    )
-
-
 def _state(finding: Finding, device: DeviceSample, most: _Most, time_s: float) -> Finding:
     capacity_bytes = device.memory.total_bytes or 0
     evidence = [
-        Evidence(_ALLOCATED_PEAK if most.is_allocated else _USED_PEAK, most.value_bytes, "bytes"),
-        Evidence(_PEAK_TIME, time_s, "s"),
-        Evidence(_CAPACITY, capacity_bytes, "bytes"),
+        (_ALLOCATED_PEAK if most.is_allocated else _USED_PEAK)(most.value_bytes),
+        _PEAK_TIME(time_s),
+        _CAPACITY(capacity_bytes),
     ]
     if most.allocated_bytes is not None and not most.is_allocated:
-        evidence.append(Evidence(_ALLOCATED, most.allocated_bytes, "bytes"))
-    return msgspec.structs.replace(
+        evidence.append(_ALLOCATED(most.allocated_bytes))
+    return restate(
         finding,
+        time_s,
         device=device.label,
         title=_entitle(device, most, capacity_bytes, time_s),
-        updated_s=max(time_s, finding.opened_s),
         evidence=tuple(evidence),
         method=_explain_method(most),
         advice=_advise(most, capacity_bytes),

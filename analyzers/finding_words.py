@@ -10,8 +10,8 @@ from ..engine.model import SEVERITIES, Finding, Sample, Severity
 from ..engine.model.finding import CLOSED_BECAUSE
 from ..engine.units import format_bytes
 from .capacity import KIND as CAPACITY
-from .findings.evidence import JOB, PROCESS, STARTED, read_evidence
-from .out_of_memory import COUNTS, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
+from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
+from .out_of_memory import COUNT, COUNT_BEFORE, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
 from .pressure import KIND as PRESSURE
 from .usage_threshold import KIND as THRESHOLD
 
@@ -35,7 +35,10 @@ def name_kind(kind: str) -> str:
 
 # An out-of-memory error in one clause of any length: who met it, when, and what explains it.
 
-EXPLAINED = (PROCESS, STARTED, JOB, LAST, STEP, SIZE, *COUNTS, CLOSED_BECAUSE)
+EXPLAINED = (
+    *(key.name for key in (PROCESS, STARTED, JOB, LAST, STEP, SIZE, COUNT, COUNT_BEFORE)),
+    CLOSED_BECAUSE,
+)
 """Evidence that `explain_error` puts into words, and counts of which its title tells what matters."""
 _FACT = " ran out of memory"
 
@@ -48,12 +51,12 @@ def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
         sample: The newest sample.
     """
     who, _, _rest = finding.title.partition(_FACT)
-    job = None if finding.is_open else read_evidence(finding, JOB)
+    job = None if finding.is_open else JOB.read(finding)
     named = who if job is None else f"{who} (job {job})"
     full = finding.title.replace(who, named, 1)
-    last_s = read_evidence(finding, LAST)
-    when = _format_moment(last_s if isinstance(last_s, int | float) else finding.opened_s, sample)
-    if read_evidence(finding, RECORD) is None:
+    last_s = LAST.read_number(finding)
+    when = _format_moment(finding.opened_s if last_s is None else last_s, sample)
+    if RECORD.read(finding) is None:
         return tuple(dict.fromkeys((f"{full}{when}", f"{who}{_FACT}{when}", f"{who}{_FACT}")))
     forms = (
         f"{full}{when}: vramscope inspect shows why",
@@ -73,15 +76,15 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
         finding: An error that was met.
         format_time: Words a moment as people read it.
     """
-    pid = read_evidence(finding, PROCESS)
-    job = read_evidence(finding, JOB)
-    step = read_evidence(finding, STEP)
-    size = read_evidence(finding, SIZE)
-    last_s = read_evidence(finding, LAST)
-    when = format_time(last_s if isinstance(last_s, int | float) else finding.opened_s)
+    pid = PROCESS.read(finding)
+    job = JOB.read(finding)
+    step = STEP.read_count(finding)
+    size = SIZE.read_count(finding)
+    last_s = LAST.read_number(finding)
+    when = format_time(finding.opened_s if last_s is None else last_s)
     who = f"Process {pid}" if job is None else f"Process {pid} of job {job}"
-    what = "ran out of memory" if not isinstance(size, int) else f"asked for {format_bytes(size)} in vain"
-    after = "" if not isinstance(step, int) else f", after step {step:,}"
+    what = "ran out of memory" if size is None else f"asked for {format_bytes(size)} in vain"
+    after = "" if step is None else f", after step {step:,}"
     return f"{who} {what} at {when}{after}."
 
 
@@ -96,17 +99,7 @@ def _format_moment(time_s: float, sample: Sample) -> str:
 
 # A leak in the few words that a panel has room for, and the place in the program that is suspected.
 
-KIND = "leak"
-TIME_LEFT = "time to out of memory"
-"""Evidence of a leak: seconds at its pace, where the capacity is known."""
-_RATE = "growth a second"
-_RATE_PER_STEP = "growth a step"
-_GROWN = "grown since onset"
-_ONSET_STEP = "step at onset"
-_FILE = "source file"
-
-Known = dict[str, float | int | str | None]
-"""Evidence by its name."""
+_LEAK = "leak"
 
 
 class LeakWords(msgspec.Struct, frozen=True):
@@ -132,36 +125,21 @@ def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakW
     leak = max(leaks, key=lambda found: (SEVERITIES.index(found.severity), found.updated_s), default=None)
     if leak is None:
         return None
-    known = {evidence.name: evidence.value for evidence in leak.evidence}
-    rate = _word_rate(known)
-    past = _word_past(known)
-    return LeakWords(leak.severity, f"{rate}{past}", rate, _find_place(known))
+    per_step = RATE_PER_STEP.read_number(leak)
+    per_s = RATE.read_number(leak)
+    rate = "leak"
+    if per_step is not None:
+        rate = f"leak +{format_bytes(round(per_step))}/step"
+    elif per_s is not None:
+        rate = f"leak +{format_bytes(round(60 * per_s))}/min"
+    step = ONSET_STEP.read_number(leak)
+    grown = GROWN.read_number(leak)
+    since = "" if step is None else f" since step {int(step):,}"
+    past = since if grown is None else f"{since} ({format_bytes(int(grown))})"
+    file = SOURCE_FILE.read(leak)
+    place = PurePath(file).name if isinstance(file, str) else None
+    return LeakWords(leak.severity, f"{rate}{past}", rate, place)
 
 
 def _is_of(finding: Finding, device_uuid: str | None) -> bool:
-    return finding.kind == KIND and finding.is_open and finding.device_uuid == device_uuid
-
-
-def _word_rate(known: Known) -> str:
-    per_step = _number(known, _RATE_PER_STEP)
-    rate = _number(known, _RATE)
-    if per_step is not None:
-        return f"leak +{format_bytes(round(per_step))}/step"
-    return "leak" if rate is None else f"leak +{format_bytes(round(60 * rate))}/min"
-
-
-def _word_past(known: Known) -> str:
-    grown = _number(known, _GROWN)
-    step = _number(known, _ONSET_STEP)
-    since = "" if step is None else f" since step {int(step):,}"
-    return since if grown is None else f"{since} ({format_bytes(int(grown))})"
-
-
-def _number(known: Known, name: str) -> float | None:
-    value = known.get(name)
-    return value if isinstance(value, int | float) else None
-
-
-def _find_place(known: Known) -> str | None:
-    value = known.get(_FILE)
-    return PurePath(value).name if isinstance(value, str) else None
+    return finding.kind == _LEAK and finding.is_open and finding.device_uuid == device_uuid

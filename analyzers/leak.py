@@ -8,16 +8,29 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-import msgspec
-
-from ..engine.model import Evidence, Finding, HostSample, RankSample, Sample, Severity, make_finding_id
+from ..engine.model import Evidence, Finding, HostSample, RankSample, Sample, Severity
 from ..engine.model.finding import PROCESS_ENDED
 from ..engine.units import GIB, format_bytes
-from .findings.evidence import PROCESS, STARTED, read_number, read_process
-from .findings.lifecycle import close_finding
+from .findings.evidence import (
+    CAPACITY,
+    FLOOR,
+    FLOOR_AT_ONSET,
+    GROWN,
+    ONSET,
+    ONSET_STEP,
+    PROCESS,
+    RATE,
+    RATE_PER_STEP,
+    STARTED,
+    TIME_LEFT,
+    WINDOW,
+    EvidenceKey,
+    read_process,
+)
+from .findings.lifecycle import OpenFinding, Tracks, begin_finding, restate
 from .findings.subjects import name_rank, subjects_of
 from .floors.blocks import Beat, BeatKind, read_beat, round_sector
-from .floors.episode import Episode, GrowthTrack
+from .floors.episode import Episode, GrowthTrack, resume_growth
 
 # Who leaks: a process, a device or a host that is known as a whole, or the host memory of a process.
 
@@ -29,7 +42,7 @@ HOST_HEADROOM_BYTES = 8 * GIB
 """A process that holds less is judged as if it had this much room to grow, or as much as it holds."""
 
 OwnerKey = tuple[str, str, str | None, int | None, float | None]
-"""Kind of finding, node, UUID of the device, process id and start time."""
+"""Node, kind of finding, UUID of the device, process id and start time."""
 
 
 class Owner(NamedTuple):
@@ -47,7 +60,7 @@ class Owner(NamedTuple):
     @property
     def key(self) -> OwnerKey:
         """What tells it from others."""
-        return self.kind, self.node, self.device_uuid, self.pid, self.started_s
+        return self.node, self.kind, self.device_uuid, self.pid, self.started_s
 
     @property
     def is_host(self) -> bool:
@@ -81,15 +94,15 @@ def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]
 def listed_keys(sample: Sample) -> set[OwnerKey]:
     """Return who is listed and has not ended, though nothing new may be known of them."""
     node = sample.node
-    found: set[OwnerKey] = {(HOST_LEAK, node, None, None, None)}
+    found: set[OwnerKey] = {(node, HOST_LEAK, None, None, None)}
     found |= {
-        (LEAK, node, device.uuid, None, None)
+        (node, LEAK, device.uuid, None, None)
         for device in sample.devices
         if device.state not in ("lost", "ended")
     }
     for rank in sample.ranks:
         if rank.state != "ended":
-            found |= {(kind, node, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS}
+            found |= {(node, kind, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS}
     return found
 
 
@@ -115,17 +128,7 @@ def _host_limit(host: HostSample | None, rank: RankSample) -> int:
 
 # What a leak finding says: title, evidence, method and advice.
 
-ONSET = "onset"
-ONSET_STEP = "step at onset"
-FLOOR_AT_ONSET = "floor at onset"
-WINDOW = "window"
-RATE = "growth a second"
-RATE_PER_STEP = "growth a step"
-GROWN = "grown since onset"
-FLOOR = "floor"
-LIMIT = "capacity"
-TIME_LEFT = "time to out of memory"
-MEASURE = "memory"
+_MEMORY = EvidenceKey("memory")
 
 SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
 """Seconds to out of memory below which a leak is so grave."""
@@ -175,12 +178,12 @@ class Leak(NamedTuple):
 
 def state_leak(finding: Finding, leak: Leak) -> Finding:
     """Return a finding with what is known of its leak now."""
-    return msgspec.structs.replace(
+    return restate(
         finding,
+        leak.time_s,
         device=leak.owner.device,
         severity=leak.severity,
         title=_word_title(leak),
-        updated_s=max(leak.time_s, finding.opened_s),
         evidence=_list_evidence(leak),
         method=_explain(leak),
         advice=_advise(leak),
@@ -189,8 +192,8 @@ def state_leak(finding: Finding, leak: Leak) -> Finding:
 
 def is_news(finding: Finding, leak: Leak) -> bool:
     """Return whether a person would see what has changed since a finding was last stated."""
-    grown = read_number(finding, GROWN)
-    rate = read_number(finding, RATE)
+    grown = GROWN.read_number(finding) or 0.0
+    rate = RATE.read_number(finding) or 0.0
     is_grown = abs(leak.grown_bytes - grown) > NEWS_SHARE * max(grown, 1.0)
     return (
         finding.severity != leak.severity
@@ -199,20 +202,9 @@ def is_news(finding: Finding, leak: Leak) -> bool:
     )
 
 
-def read_episode(finding: Finding) -> Episode:
-    """Return the growth that a finding tells of."""
-    return Episode(
-        onset_s=read_number(finding, ONSET),
-        onset_bytes=int(read_number(finding, FLOOR_AT_ONSET)),
-        onset_step=int(read_number(finding, ONSET_STEP)) or None,
-        window_s=read_number(finding, WINDOW),
-        bytes_per_s=read_number(finding, RATE),
-    )
-
-
 def read_key(finding: Finding) -> OwnerKey:
     """Return who a finding is about."""
-    return finding.kind, finding.node, finding.device_uuid, *read_process(finding)
+    return finding.node, finding.kind, finding.device_uuid, *read_process(finding)
 
 
 def _per_step(leak: Leak) -> float | None:
@@ -239,19 +231,19 @@ def _list_evidence(leak: Leak) -> tuple[Evidence, ...]:
     per_step = _per_step(leak)
     left_s = leak.time_left_s
     return (
-        Evidence(PROCESS, owner.pid),
-        Evidence(STARTED, owner.started_s, "s"),
-        Evidence(MEASURE, HOST_MEASURE if owner.is_host else _MEASURES[leak.source]),
-        Evidence(RATE, leak.episode.bytes_per_s, "bytes/s"),
-        Evidence(RATE_PER_STEP, None if per_step is None else round(per_step), "bytes"),
-        Evidence(GROWN, leak.grown_bytes, "bytes"),
-        Evidence(ONSET, leak.episode.onset_s, "s"),
-        Evidence(ONSET_STEP, leak.episode.onset_step),
-        Evidence(FLOOR_AT_ONSET, leak.episode.onset_bytes, "bytes"),
-        Evidence(FLOOR, leak.floor_bytes, "bytes"),
-        Evidence(LIMIT, leak.limit_bytes, "bytes"),
-        Evidence(TIME_LEFT, None if left_s is None else round(left_s), "s"),
-        Evidence(WINDOW, leak.episode.window_s, "s"),
+        PROCESS(owner.pid),
+        STARTED(owner.started_s),
+        _MEMORY(HOST_MEASURE if owner.is_host else _MEASURES[leak.source]),
+        RATE(leak.episode.bytes_per_s),
+        RATE_PER_STEP(None if per_step is None else round(per_step)),
+        GROWN(leak.grown_bytes),
+        ONSET(leak.episode.onset_s),
+        ONSET_STEP(leak.episode.onset_step),
+        FLOOR_AT_ONSET(leak.episode.onset_bytes),
+        FLOOR(leak.floor_bytes),
+        CAPACITY(leak.limit_bytes),
+        TIME_LEFT(None if left_s is None else round(left_s)),
+        WINDOW(leak.episode.window_s),
     )
 
 
@@ -283,49 +275,30 @@ def _advise(leak: Leak) -> str:
     )
 
 
-class LeakTrack:
+class LeakTrack(OpenFinding):
     """The growth of one owner and the finding on it."""
 
     def __init__(self) -> None:
-        self.finding: Finding | None = None
-        self.seen_s = 0.0
-        """Time of the newest sample that listed it."""
+        super().__init__()
         self._growth = GrowthTrack()
-        self._settled_until_s: float | None = None
 
-    def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
-        self.finding = finding
-        self.seen_s = finding.updated_s
-        self._settled_until_s = finding.updated_s
+    def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Sequence[Finding]:
+        """Take one beat; return what opened, changed or closed."""
+        growth = self._growth
+        growth.observe(beat, limit_bytes)
+        if self.is_settled(beat.time_s):
+            return ()
+        resume_growth(self, growth)
+        if growth.ended_because is not None:
+            return self.close(beat.time_s, growth.ended_because)
+        if growth.episode is not None and growth.completed:
+            return self._state_leak(self._measure(owner, growth.episode, beat.time_s))
+        return ()
 
-    def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Iterator[Finding]:
-        """Take one beat; yield what opened, changed or closed."""
-        self._growth.observe(beat, limit_bytes)
-        if self._settled_until_s is not None:
-            if beat.time_s <= self._settled_until_s:
-                return
-            self._settle()
-        if self._growth.ended_because is not None:
-            yield from self._close(beat.time_s, self._growth.ended_because)
-        elif self._growth.episode is not None and self._growth.completed:
-            yield from self._state(owner, self._growth.episode, beat.time_s)
-
-    def end(self, time_s: float) -> Iterator[Finding]:
-        """Yield the finding as closed: its owner has ended."""
-        yield from self._close(time_s, PROCESS_ENDED)
-
-    def _settle(self) -> None:
-        """Go on from where the predecessor was: what it opened is growth still."""
-        self._settled_until_s = None
-        if self.finding is not None and self._growth.episode is None:
-            self._growth.episode = read_episode(self.finding)
-
-    def _state(self, owner: Owner, episode: Episode, time_s: float) -> Iterator[Finding]:
-        leak = self._measure(owner, episode, time_s)
+    def _state_leak(self, leak: Leak) -> Sequence[Finding]:
         if self.finding is None or (leak.grown_bytes > 0 and is_news(self.finding, leak)):
-            self.finding = state_leak(self.finding or _open(owner, time_s), leak)
-            yield self.finding
+            return self.state(state_leak(self.finding or _open(leak.owner, leak.time_s), leak))
+        return ()
 
     def _measure(self, owner: Owner, episode: Episode, time_s: float) -> Leak:
         floors = self._growth.floors
@@ -340,31 +313,16 @@ class LeakTrack:
             source=floors.last.kind if floors.last is not None else "sample",
         )
 
-    def _close(self, time_s: float, because: str) -> Iterator[Finding]:
-        finding = self.finding
-        self.finding = None
-        if finding is not None:
-            yield close_finding(finding, time_s, because)
-
 
 def _open(owner: Owner, time_s: float) -> Finding:
-    about = owner.device_uuid if owner.pid is None else f"{owner.device_uuid or ''}#{owner.pid}"
-    return Finding(
-        id=make_finding_id(owner.kind, owner.node, about, time_s),
-        kind=owner.kind,
-        node=owner.node,
+    return begin_finding(
+        owner.kind,
+        owner.node,
+        time_s,
         device_uuid=owner.device_uuid,
         device=owner.device,
-        severity="low",
-        title="",
-        opened_s=time_s,
-        updated_s=time_s,
+        about=owner.device_uuid if owner.pid is None else f"{owner.device_uuid or ''}#{owner.pid}",
     )
-
-
-ABSENT_S = 10.0
-"""Seconds for which an owner must not be listed before its finding closes; longer ticks allow three."""
-ABSENT_TICKS = 3.5
 
 
 class LeakAnalyzer:
@@ -373,38 +331,24 @@ class LeakAnalyzer:
     name = "leak"
 
     def __init__(self) -> None:
-        self._tracks: dict[OwnerKey, LeakTrack] = {}
+        self._tracks = Tracks(make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for owner, beat, limit_bytes in chain(owners_of(sample), hosts_of(sample)):
-            track = self._tracks.get(owner.key)
-            if track is None:
-                track = self._tracks[owner.key] = make_track(owner.key)
-            track.seen_s = sample.time_s
+            track = self._tracks.see(owner.key, sample.time_s)
             if beat is not None:
                 found += track.observe(owner, beat, limit_bytes)
-        found += self._observe_absent(sample)
+        for _, track in self._tracks.pop_absent(sample, listed_keys):
+            found += track.close(sample.time_s, PROCESS_ENDED)
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt open findings of these kinds; samples up to their last update change nothing about them."""
         for finding in findings:
             if finding.kind in KINDS and finding.is_open:
-                key = read_key(finding)
-                self._tracks.setdefault(key, make_track(key)).adopt(finding)
-
-    def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
-        absent_s = max(ABSENT_S, ABSENT_TICKS * sample.interval_s)
-        late = [key for key, track in self._tracks.items() if track.seen_s != sample.time_s]
-        listed = listed_keys(sample) if late else set()
-        for key in late:
-            track = self._tracks[key]
-            if key[1] != sample.node or key in listed or abs(sample.time_s - track.seen_s) < absent_s:
-                continue
-            yield from track.end(sample.time_s)
-            del self._tracks[key]
+                self._tracks.adopt(read_key(finding), finding)
 
 
 # Page-locked buffers, files in a tmpfs or in shared memory, data loader workers and other programs belong
@@ -418,10 +362,10 @@ SOON_S = 86_400.0
 class HostTrack(LeakTrack):
     """The growth of a host, told only where it would be full within a day."""
 
-    def _state(self, owner: Owner, episode: Episode, time_s: float) -> Iterator[Finding]:
-        left_s = self._measure(owner, episode, time_s).time_left_s
-        if self.finding is not None or (left_s is not None and left_s < SOON_S):
-            yield from super()._state(owner, episode, time_s)
+    def _state_leak(self, leak: Leak) -> Sequence[Finding]:
+        if self.finding is not None or (leak.time_left_s is not None and leak.time_left_s < SOON_S):
+            return super()._state_leak(leak)
+        return ()
 
 
 def hosts_of(sample: Sample) -> Iterator[tuple[Owner, Beat, int]]:
@@ -440,7 +384,7 @@ def hosts_of(sample: Sample) -> Iterator[tuple[Owner, Beat, int]]:
 
 def make_track(key: OwnerKey) -> LeakTrack:
     """Return a track for an owner that was not seen before."""
-    kind, _, _, pid, _ = key
+    _, kind, _, pid, _ = key
     return HostTrack() if kind == HOST_LEAK and pid is None else LeakTrack()
 
 

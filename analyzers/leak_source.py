@@ -11,7 +11,7 @@ from ..engine.model import Evidence, Finding, RankSample, Sample, SegmentMap
 from ..engine.model.finding import Inquiry
 from ..engine.model.memory_snapshot import Frame
 from ..engine.model.sample import ALLOCATED
-from .findings.evidence import read_evidence, read_process
+from .findings.evidence import SOURCE, SOURCE_FILE, EvidenceKey, read_process
 from .segments import find_caller, find_headline, keep_python
 
 # The search for the source of one leak: allocations recorded for a while, and maps compared meanwhile.
@@ -365,13 +365,10 @@ def _rank(grown: list[tuple[Frame | None, _Growth]], maps: Sequence[Holdings]) -
     return named if sum(source.share for source in named) >= LEAST_EXPLAINED else ()
 
 
-SOURCE = "source"
-"""Evidence of a leak: the place that keeps memory, or the size of the blocks that are kept."""
-_FILE = "source file"
-_LINE = "allocated at"
-_KEPT = "kept while watched"
-_SHARE = "share of the growth"
-_OURS = (SOURCE, _FILE, _LINE, _KEPT, _SHARE)
+_LINE = EvidenceKey("allocated at")
+_KEPT = EvidenceKey("kept while watched", "bytes")
+_SHARE = EvidenceKey("share of the growth", "%")
+_OURS = tuple(key.name for key in (SOURCE, SOURCE_FILE, _LINE, _KEPT, _SHARE))
 _LEAK = "leak"
 _OOM = "oom"
 
@@ -429,7 +426,7 @@ class LeakSourceInquirer:
         process = _process_of(finding)
         leak = finding.id if finding.kind == _LEAK else self._leaks.get(process) if process else None
         named = self._named.get(leak) if leak is not None else None
-        if named is None or read_evidence(finding, SOURCE) is not None:
+        if named is None or SOURCE.read(finding) is not None:
             return finding
         words = str(named[0].value)
         return msgspec.structs.replace(
@@ -467,12 +464,12 @@ def _process_of(finding: Finding) -> _Process | None:
 
 
 def _list_evidence(sources: Sequence[LeakSource]) -> Iterator[Evidence]:
-    yield Evidence(SOURCE, " and ".join(source.words for source in sources[:2]))
+    yield SOURCE(" and ".join(source.words for source in sources[:2]))
     frame = sources[0].frame
     line = sources[0].allocated_at
     if frame is not None:
-        yield Evidence(_FILE, f"{frame.filename}:{frame.line}")
+        yield SOURCE_FILE(f"{frame.filename}:{frame.line}")
     if line is not None and line != frame:
-        yield Evidence(_LINE, f"{line.filename}:{line.line}")
-    yield Evidence(_KEPT, sources[0].size_bytes, "bytes")
-    yield Evidence(_SHARE, round(100 * sources[0].share), "%")
+        yield _LINE(f"{line.filename}:{line.line}")
+    yield _KEPT(sources[0].size_bytes)
+    yield _SHARE(round(100 * sources[0].share))

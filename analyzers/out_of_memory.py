@@ -17,12 +17,11 @@ from ..engine.model import (
     RankSample,
     Sample,
     Severity,
-    make_finding_id,
 )
 from ..engine.model.finding import FOLLOWED_BY, PROCESS_ENDED, is_last_word
 from ..engine.units import format_bytes
-from .findings.evidence import JOB, PROCESS, STARTED, read_evidence, read_process
-from .findings.lifecycle import close_finding
+from .findings.evidence import JOB, PROCESS, STARTED, EvidenceKey, read_process
+from .findings.lifecycle import begin_finding, close_finding, restate
 from .findings.subjects import name_rank
 
 # One training process: its counts of errors and retries, and the findings that are open on them.
@@ -40,11 +39,12 @@ HIGH_RETRIES = 3
 FRESH_S = 5.0
 """An error that is older than this when a process is first seen is not news."""
 
-LAST = "last"
-RECORD = "flight record"
-STEP = "step"
-SIZE = "request that failed"
-COUNTS = _COUNT, _BEFORE = "count", "count before"
+LAST = EvidenceKey("last", "s")
+RECORD = EvidenceKey("flight record")
+STEP = EvidenceKey("step")
+SIZE = EvidenceKey("request that failed", "bytes")
+COUNT = EvidenceKey("count")
+COUNT_BEFORE = EvidenceKey("count before")
 
 
 class Sighting(NamedTuple):
@@ -91,8 +91,7 @@ class CountTrack:
     def adopt(self, finding: Finding) -> None:
         """Go on with a finding that a predecessor opened."""
         self._open[finding.kind] = finding
-        count = read_evidence(finding, _COUNT)
-        self._counts[finding.kind] = count if isinstance(count, int) else 0
+        self._counts[finding.kind] = COUNT.read_count(finding) or 0
 
     def observe(self, seen: Sighting) -> Iterator[Finding]:
         """Count one sample in which the process is listed; yield what opened, changed or closed."""
@@ -124,18 +123,15 @@ class CountTrack:
 
     def _begin(self, kind: str, before: int, seen: Sighting) -> Finding:
         rank = seen.rank
-        about = f"{rank.device_uuid or ''}#{rank.pid}"
-        return Finding(
-            id=make_finding_id(kind, seen.node, about, seen.time_s),
-            kind=kind,
-            node=seen.node,
+        return begin_finding(
+            kind,
+            seen.node,
+            seen.time_s,
             device_uuid=rank.device_uuid,
             device=seen.device,
+            about=f"{rank.device_uuid or ''}#{rank.pid}",
             severity="critical",
-            title="",
-            opened_s=seen.time_s,
-            updated_s=seen.time_s,
-            evidence=(Evidence(_BEFORE, before),),
+            evidence=(COUNT_BEFORE(before),),
         )
 
     def _close_clean(self, time_s: float, *, is_ended: bool) -> Iterator[Finding]:
@@ -158,8 +154,8 @@ class CountTrack:
 
     def _has_stepped(self, finding: Finding) -> bool:
         """Return whether training has gone on since, as far as steps are known."""
-        then = read_evidence(finding, STEP)
-        return self._step is None or not isinstance(then, int) or self._step - then >= CLEAN_STEPS
+        then = STEP.read_count(finding)
+        return self._step is None or then is None or self._step - then >= CLEAN_STEPS
 
 
 def _is_fresh(seen: Sighting) -> bool:
@@ -170,30 +166,30 @@ def _is_fresh(seen: Sighting) -> bool:
 
 def _state(finding: Finding, count: int, seen: Sighting, step: int | None) -> Finding:
     """Return a finding with what is known of it now."""
-    before = read_evidence(finding, _BEFORE)
-    times = count - (before if isinstance(before, int) else 0)
+    before = COUNT_BEFORE.read_count(finding)
+    times = count - (before or 0)
     rank = seen.rank
     title, method, advice, severity = (
         _word_error(rank, times) if finding.kind == OOM_MET else _word_retries(rank, times)
     )
     evidence = [
-        Evidence(PROCESS, rank.pid),
-        Evidence(STARTED, rank.started_s, "s"),
-        Evidence(JOB, rank.job),
-        Evidence(_COUNT, count),
-        Evidence(_BEFORE, before),
-        Evidence(LAST, seen.time_s, "s"),
-        Evidence(STEP, step),
+        PROCESS(rank.pid),
+        STARTED(rank.started_s),
+        JOB(rank.job),
+        COUNT(count),
+        COUNT_BEFORE(before),
+        LAST(seen.time_s),
+        STEP(step),
     ]
     if finding.kind == OOM_MET:
-        evidence += [Evidence(SIZE, rank.oom_size_bytes, "bytes"), Evidence(RECORD, rank.flight_record)]
-    return msgspec.structs.replace(
+        evidence += [SIZE(rank.oom_size_bytes), RECORD(rank.flight_record)]
+    return restate(
         finding,
+        seen.time_s,
         device_uuid=rank.device_uuid,
         device=seen.device,
         severity=severity,
         title=title,
-        updated_s=max(seen.time_s, finding.opened_s),
         evidence=tuple(evidence),
         method=method,
         advice=advice,

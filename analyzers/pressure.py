@@ -1,13 +1,25 @@
-"""One device's pressure: how long it has been nearly full, and the finding that says so."""
+"""Device pressure: a device that stays nearly full, said with what device memory alone can tell.
 
-from collections.abc import Iterator, Sequence
+A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
+severity never exceeds `medium`. Thresholds and what they mean stand in `docs/verdicts.md`.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Sample, Severity, make_finding_id
+from ..engine.model import DeviceSample, Finding, MemoryReading, Sample, Severity
 from ..engine.units import MIB, format_bytes, format_gib
-from .findings.lifecycle import DWELL_S, Crossing, close_finding
+from .findings.evidence import CAPACITY, LIVE, EvidenceKey
+from .findings.lifecycle import (
+    DWELL_S,
+    Crossing,
+    NodeClocks,
+    OpenFinding,
+    Passage,
+    begin_finding,
+    find_gap_s,
+    restate,
+)
 from .findings.subjects import Holdings, measure_holdings, name_device
 
 KIND = "pressure"
@@ -23,11 +35,9 @@ SCARCE_END_FACTOR = 1.5
 UPDATE_SHARE = 0.01
 """Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
 
-_PEAK = "peak device used"
-_CAPACITY = "capacity"
-_FREE = "least free"
-_SINCE = "nearly full since"
-_LIVE = "live tensors"
+_PEAK = EvidenceKey("peak device used", "bytes")
+_FREE = EvidenceKey("least free", "bytes")
+_SINCE = EvidenceKey("nearly full since", "s")
 
 
 class _Level(NamedTuple):
@@ -60,71 +70,57 @@ class _Level(NamedTuple):
         return max(SCARCE_FREE_SHARE * self.total_bytes, SCARCE_FREE_BYTES)
 
 
-class PressureTrack:
+class PressureTrack(OpenFinding):
     """What one device did lately, and its finding while one is open."""
 
     def __init__(self) -> None:
-        self.finding: Finding | None = None
+        super().__init__()
         self._full = Crossing()
         self._scarce = Crossing()
-        self._absence = Crossing()
         self._peak = _Level(0, 0, 0)
         self._last_s: float | None = None
-        self._settled_until_s: float | None = None
 
-    @classmethod
-    def adopt(cls, finding: Finding) -> "PressureTrack":
-        """Return a track that goes on with a finding that a predecessor opened."""
-        track = cls()
-        track.finding = finding
-        track._full = Crossing(is_active=True)
-        track._scarce = Crossing(is_active=finding.severity != "low")
-        track._peak = _Level(*(_evidence(finding, name) for name in (_PEAK, _CAPACITY, _FREE)))
-        track._settled_until_s = finding.updated_s
-        return track
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        super().adopt(finding)
+        self._full = Crossing(is_active=True)
+        self._scarce = Crossing(is_active=finding.severity != "low")
+        self._peak = _Level(*(key.read_count(finding) or 0 for key in (_PEAK, CAPACITY, _FREE)))
 
     def start_anew(self) -> None:
         """Forget everything but the open finding: the clock was set back."""
-        self._last_s = self._settled_until_s = None
+        self._last_s = self.settled_until_s = None
         self._restart()
 
-    def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Finding | None:
+    def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Sequence[Finding]:
         """Count one sample in which the device is listed; return its finding if that changed."""
-        self._absence.restart()
+        self.absence.restart()
         level = _read_level(device)
         if level is None:
-            return None
+            return ()
         time_s = sample.time_s
-        self._note_time(time_s, gap_s)
+        self.note_time(time_s, gap_s)
         was_asked = self._full.is_asked
         self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
         self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
         self._note_peak(level, is_new=self.finding is None and not was_asked)
-        if self._settled_until_s is not None and time_s <= self._settled_until_s:
-            return None
-        return self._conclude(sample, device, level)
+        return () if self.is_settled(time_s) else self._conclude(sample, device, level)
 
-    def observe_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> Finding | None:
+    def observe_absence(self, time_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
         """Count one sample in which the device is lost or not listed; return its finding if that closed."""
-        if self.finding is None:
-            return None
-        self._note_time(time_s, gap_s)
         self._full.restart()
         self._scarce.restart()
-        self._absence.observe(time_s, is_beyond=True, is_back=False)
-        is_settled = self._settled_until_s is not None and time_s <= self._settled_until_s
-        if is_settled or not self._absence.is_due:
-            return None
-        return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
+        return super().observe_absence(time_s, is_lost=is_lost)
 
-    def _restart(self) -> None:
-        for crossing in (self._full, self._scarce, self._absence):
-            crossing.restart()
-
-    def _note_time(self, time_s: float, gap_s: float) -> None:
+    def note_time(self, time_s: float, gap_s: float) -> None:
+        """Take the time of a sample; forget what was asked before a gap."""
         if self._last_s is not None and time_s - self._last_s > gap_s:
             self._restart()
         self._last_s = time_s
+
+    def _restart(self) -> None:
+        for crossing in (self._full, self._scarce, self.absence):
+            crossing.restart()
 
     def _note_peak(self, level: _Level, *, is_new: bool) -> None:
         peak = self._peak
@@ -134,7 +130,7 @@ class PressureTrack:
             used_bytes = max(peak.used_bytes, level.used_bytes)
             self._peak = _Level(used_bytes, peak.total_bytes, min(peak.free_bytes, level.free_bytes))
 
-    def _conclude(self, sample: Sample, device: DeviceSample, level: _Level) -> Finding | None:
+    def _conclude(self, sample: Sample, device: DeviceSample, level: _Level) -> Sequence[Finding]:
         time_s = sample.time_s
         # A finding says how little is free, so its severity may not lag behind that, nor the other way round.
         is_told = self.finding is not None or self._full.is_due
@@ -148,28 +144,14 @@ class PressureTrack:
             since_s = self._full.asked_since_s
             self._full.flip()
             if self._full.is_active:
-                return self._open(sample, device, since_s)
-            return self._close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
+                opened = begin_finding(
+                    KIND, sample.node, time_s, device_uuid=device.uuid, evidence=(_SINCE(since_s),)
+                )
+                return self.state(self._restate(opened, sample, device))
+            return self.close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
         return self._update(sample, device)
 
-    def _open(self, sample: Sample, device: DeviceSample, since_s: float) -> Finding:
-        time_s = sample.time_s
-        opened = Finding(
-            id=make_finding_id(KIND, sample.node, device.uuid, time_s),
-            kind=KIND,
-            node=sample.node,
-            device_uuid=device.uuid,
-            device=device.label,
-            severity="low",
-            title="",
-            opened_s=time_s,
-            updated_s=time_s,
-            evidence=(Evidence(_SINCE, since_s, "s"),),
-        )
-        self.finding = self._restate(opened, sample, device)
-        return self.finding
-
-    def _update(self, sample: Sample, device: DeviceSample) -> Finding | None:
+    def _update(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
         """Return the finding restated where its severity, its capacity or, by a whole step, its peak changed.
 
         So it is where a probe begins or ceases to tell what fills the device.
@@ -177,30 +159,25 @@ class PressureTrack:
         finding = self.finding
         peak = self._peak
         if finding is None:
-            return None
-        free_bytes = _evidence(finding, _FREE)
+            return ()
+        free_bytes = _FREE.read_count(finding) or 0
         is_changed = (
             finding.severity != self._severity
-            or peak.total_bytes != _evidence(finding, _CAPACITY)
-            or peak.used_bytes - _evidence(finding, _PEAK) >= UPDATE_SHARE * peak.total_bytes
+            or peak.total_bytes != (CAPACITY.read_count(finding) or 0)
+            or peak.used_bytes - (_PEAK.read_count(finding) or 0) >= UPDATE_SHARE * peak.total_bytes
             or (0 < free_bytes >= 2 * peak.free_bytes)
-            or (measure_holdings(sample, device) is None) == any(it.name == _LIVE for it in finding.evidence)
+            or (measure_holdings(sample, device) is None)
+            == any(it.name == LIVE.name for it in finding.evidence)
         )
-        if not is_changed:
-            return None
-        self.finding = self._restate(finding, sample, device)
-        return self.finding
+        return self.state(self._restate(finding, sample, device)) if is_changed else ()
 
-    def _close(self, time_s: float, because: str) -> Finding | None:
-        finding = self.finding
-        self.finding = None
+    def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
+        """Return the finding as closed, to be published; the next crossing begins afresh."""
         self._full = Crossing()
         self._scarce = Crossing()
-        self._absence = Crossing()
-        self._settled_until_s = None
-        if finding is None:
-            return None
-        return close_finding(finding, time_s, because)
+        self.absence = Crossing()
+        self.settled_until_s = None
+        return super().close(time_s, because)
 
     @property
     def _severity(self) -> Severity:
@@ -209,9 +186,10 @@ class PressureTrack:
     def _restate(self, finding: Finding, sample: Sample, device: DeviceSample) -> Finding:
         peak = self._peak
         holdings = measure_holdings(sample, device)
-        known = () if holdings is None else (Evidence(_LIVE, holdings.live_bytes, "bytes"),)
-        return msgspec.structs.replace(
+        known = () if holdings is None else (LIVE(holdings.live_bytes),)
+        return restate(
             finding,
+            sample.time_s,
             device=device.label,
             severity=self._severity,
             title=(
@@ -219,13 +197,12 @@ class PressureTrack:
                 f"{format_gib(peak.used_bytes)} of {format_gib(peak.total_bytes)} GiB used "
                 f"and {format_bytes(peak.free_bytes)} free at its peak"
             ),
-            updated_s=max(sample.time_s, finding.opened_s),
             evidence=(
-                Evidence(_PEAK, peak.used_bytes, "bytes"),
-                Evidence(_CAPACITY, peak.total_bytes, "bytes"),
-                Evidence(_FREE, peak.free_bytes, "bytes"),
+                _PEAK(peak.used_bytes),
+                CAPACITY(peak.total_bytes),
+                _FREE(peak.free_bytes),
                 *known,
-                *(evidence for evidence in finding.evidence if evidence.name == _SINCE),
+                *(evidence for evidence in finding.evidence if evidence.name == _SINCE.name),
             ),
             method=_explain_method(device),
             advice=_advise(device, self._severity, holdings),
@@ -254,11 +231,6 @@ def _read_free(memory: MemoryReading, used_most_bytes: int) -> int:
     if memory.free_bytes is None or memory.used_bytes is None:
         return max(0, (memory.total_bytes or 0) - used_most_bytes)
     return max(0, memory.free_bytes + memory.used_bytes - used_most_bytes)
-
-
-def _evidence(finding: Finding, name: str) -> int:
-    values = [evidence.value for evidence in finding.evidence if evidence.name == name]
-    return values[0] if values and isinstance(values[0], int) else 0
 
 
 def _explain_method(device: DeviceSample) -> str:
@@ -290,83 +262,51 @@ def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None)
     )
 
 
-# Device pressure: a device that stays nearly full, said with what device memory alone can tell.
-#
-# A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
-# severity never exceeds `medium`. Thresholds and what they mean stand in `docs/verdicts.md`.
-
-GAP_S = 5.0
-"""Least seconds between two samples that count as a gap; ticks longer than that allow three and a half."""
-GAP_TICKS = 3.5
-
-
 class PressureAnalyzer:
     """Open one finding per device and crossing, update it when its figures change, close it when it ends."""
 
     name = KIND
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _NodeTrack] = {}
+        self._clocks = NodeClocks()
+        self._tracks: dict[tuple[str, str], PressureTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
-        return self._node(sample.node).observe(sample)
+        node = sample.node
+        passage = self._clocks.note(sample)
+        if passage is Passage.LATE:
+            return ()
+        if passage is Passage.BACK:
+            for key, track in self._tracks.items():
+                if key[0] == node:
+                    track.start_anew()
+        gap_s = find_gap_s(sample.interval_s)
+        present = [device for device in sample.devices if device.state not in ("lost", "ended")]
+        found: list[Finding] = []
+        for device in present:
+            known = self._tracks.get((node, device.uuid))
+            if known is None:
+                known = self._tracks[node, device.uuid] = PressureTrack()
+            found += known.observe(sample, device, gap_s)
+        absent = {uuid for name, uuid in self._tracks if name == node} - {device.uuid for device in present}
+        lost = {device.uuid for device in sample.devices if device.state == "lost"} if absent else set()
+        for uuid in sorted(absent):
+            found += self._observe_absent(sample, uuid, gap_s, is_lost=uuid in lost)
+        return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt open findings of this kind; samples up to their last update change nothing about them."""
         for finding in sorted(findings, key=lambda finding: (finding.opened_s, finding.updated_s)):
             if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
-                self._node(finding.node).tracks[finding.device_uuid] = PressureTrack.adopt(finding)
+                track = self._tracks[finding.node, finding.device_uuid] = PressureTrack()
+                track.adopt(finding)
 
-    def _node(self, node: str) -> "_NodeTrack":
-        return self._nodes.setdefault(node, _NodeTrack(node))
-
-
-class _NodeTrack:
-    """The devices of one node, and the time of its newest sample."""
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-        self._newest_s: float | None = None
-        self.tracks: dict[str, PressureTrack] = {}
-
-    def observe(self, sample: Sample) -> list[Finding]:
-        gap_s = max(GAP_S, GAP_TICKS * sample.interval_s)
-        if not self._accept(sample.time_s, gap_s):
-            return []
-        present = [device for device in sample.devices if device.state not in ("lost", "ended")]
-        found = [*self._observe_present(sample, present, gap_s)]
-        absent = self.tracks.keys() - {device.uuid for device in present}
-        return [*found, *self._observe_absent(sample, sorted(absent), gap_s)] if absent else found
-
-    def _accept(self, time_s: float, gap_s: float) -> bool:
-        """Return whether a sample is newer than all before; a clock that was set back starts anew."""
-        newest_s = self._newest_s
-        if newest_s is not None and newest_s - gap_s <= time_s <= newest_s:
-            return False
-        if newest_s is not None and time_s < newest_s:
-            for track in self.tracks.values():
-                track.start_anew()
-        self._newest_s = time_s
-        return True
-
-    def _observe_present(
-        self, sample: Sample, present: Sequence[DeviceSample], gap_s: float
-    ) -> Iterator[Finding]:
-        for device in present:
-            track = self.tracks.get(device.uuid)
-            if track is None:
-                track = self.tracks[device.uuid] = PressureTrack()
-            finding = track.observe(sample, device, gap_s)
-            if finding is not None:
-                yield finding
-
-    def _observe_absent(self, sample: Sample, absent: Sequence[str], gap_s: float) -> Iterator[Finding]:
-        lost = {device.uuid for device in sample.devices if device.state == "lost"}
-        for uuid in absent:
-            track = self.tracks[uuid]
-            finding = track.observe_absence(sample.time_s, gap_s, is_lost=uuid in lost)
-            if finding is not None:
-                yield finding
-            if track.finding is None:
-                del self.tracks[uuid]
+    def _observe_absent(self, sample: Sample, uuid: str, gap_s: float, *, is_lost: bool) -> Sequence[Finding]:
+        track = self._tracks[sample.node, uuid]
+        if track.finding is not None:
+            track.note_time(sample.time_s, gap_s)
+        closed = track.observe_absence(sample.time_s, is_lost=is_lost)
+        if track.finding is None:
+            del self._tracks[sample.node, uuid]
+        return closed

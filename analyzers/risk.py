@@ -17,8 +17,7 @@ from ..engine.model import (
 )
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
-from .finding_words import TIME_LEFT
-from .findings.evidence import JOB, read_evidence, read_process
+from .findings.evidence import JOB, TIME_LEFT, read_process
 from .findings.lifecycle import grade_time_left
 from .out_of_memory import KINDS as MET
 from .out_of_memory import OOM_MET, RETRIES
@@ -130,7 +129,7 @@ def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:
     pid, started_s = read_process(finding)
     if pid is None:
         return False
-    job = read_evidence(finding, JOB)
+    job = JOB.read(finding)
     return not any(
         (rank.pid, rank.started_s) == (pid, started_s) or (job is not None and rank.job == job)
         for rank in ranks
@@ -216,8 +215,8 @@ def _grade_growth(finding: Finding) -> RiskLevel:
     """Return the level of a finding on growth: a leak is as grave as a forecast of the same time left."""
     if finding.kind != "leak":
         return finding.severity
-    left_s = read_evidence(finding, TIME_LEFT)
-    return (grade_time_left(left_s) if isinstance(left_s, int | float) else None) or "low"
+    left_s = TIME_LEFT.read_number(finding)
+    return (None if left_s is None else grade_time_left(left_s)) or "low"
 
 
 def _is_contradicted(risk: Risk, growth: Risk) -> bool:

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from ..engine.model import AllocatorReading, DeviceSample, Evidence, Finding, Sample, make_finding_id
+from ..engine.model import AllocatorReading, DeviceSample, Finding, Sample
 from ..engine.units import format_age, format_bytes
-from .findings.evidence import read_evidence
-from .findings.lifecycle import GAP_S, GAP_TICKS, Crossing, Passage, SampleClock, close_finding
+from .findings.evidence import CAPACITY, EvidenceKey
+from .findings.lifecycle import Crossing, NodeClocks, OpenFinding, Passage, begin_finding, find_gap_s, restate
 from .findings.subjects import name_device
 
 # One device's idle-held memory: how long it has computed nothing while processes hold its memory.
@@ -24,10 +24,9 @@ RELIEVED_SHARE = 0.08
 UPDATE_SHARE = 0.05
 """Share of the capacity by which the held bytes must change to publish again."""
 
-_HELD = "least held"
-_CAPACITY = "capacity"
-_SINCE = "idle since"
-_IDLE = "idle for"
+_HELD = EvidenceKey("least held", "bytes")
+_SINCE = EvidenceKey("idle since", "s")
+_IDLE = EvidenceKey("idle for", "s")
 _OF_THE_HOST = ("unified", "cpu")
 """Kinds of devices whose memory is the host's, which others hold for other purposes."""
 _METHOD = (
@@ -40,29 +39,22 @@ _ADVICE = (
 )
 
 
-class IdleTrack:
+class IdleTrack(OpenFinding):
     """How long one device has been idle with memory held, and the finding that says so."""
 
     def __init__(self) -> None:
-        self.finding: Finding | None = None
+        super().__init__()
         self._since_s: float | None = None
         self._least_bytes = 0
         self._relief = Crossing()
-        self._absence = Crossing()
         self._known_s: float | None = None
-        self._settled_until_s = float("-inf")
 
-    @classmethod
-    def adopt(cls, finding: Finding) -> "IdleTrack":
-        """Return a track that goes on with a finding that a predecessor opened."""
-        track = cls()
-        since_s = read_evidence(finding, _SINCE)
-        held = read_evidence(finding, _HELD)
-        track.finding = finding
-        track._since_s = since_s if isinstance(since_s, float) else finding.opened_s
-        track._least_bytes = held if isinstance(held, int) else 0
-        track._settled_until_s = finding.updated_s
-        return track
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        super().adopt(finding)
+        since_s = _SINCE.read(finding)
+        self._since_s = since_s if isinstance(since_s, float) else finding.opened_s
+        self._least_bytes = _HELD.read_count(finding) or 0
 
     def start_anew(self) -> None:
         """Forget everything but the open finding: nobody knows what happened since."""
@@ -70,17 +62,17 @@ class IdleTrack:
             self._since_s = None
         self._known_s = None
         self._relief.restart()
-        self._absence.restart()
+        self.absence.restart()
 
-    def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Finding | None:
+    def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Sequence[Finding]:
         """Count one sample in which the device is listed; return its finding if that changed."""
-        self._absence.restart()
+        self.absence.restart()
         used = device.memory.used_bytes
         total = device.memory.total_bytes
         busy = device.utilization_percent
         is_told = busy is not None and math.isfinite(busy) and device.kind not in _OF_THE_HOST
         if used is None or not total or busy is None or not is_told:
-            return None
+            return ()
         if self._known_s is not None and time_s - self._known_s > gap_s:
             self.start_anew()
         self._known_s = time_s
@@ -88,101 +80,71 @@ class IdleTrack:
         if self.finding is None:
             return self._watch(node, device, time_s, is_idle=not is_busy and used >= HELD_SHARE * total)
         self._relief.observe(time_s, is_beyond=is_busy or used < RELIEVED_SHARE * total, is_back=False)
-        if time_s <= self._settled_until_s:
-            return None
+        if self.is_settled(time_s):
+            return ()
         if self._relief.is_due:
-            return self._close(
-                time_s, "the device computed again" if is_busy else "its memory was given back"
-            )
+            return self.close(time_s, "the device computed again" if is_busy else "its memory was given back")
         return self._update(device, used, total, time_s)
-
-    def observe_absence(self, time_s: float, *, is_lost: bool) -> Finding | None:
-        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
-        if self.finding is None:
-            return None
-        self._absence.observe(time_s, is_beyond=True, is_back=False)
-        if not self._absence.is_due or time_s <= self._settled_until_s:
-            return None
-        return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
 
     def is_forgotten(self, time_s: float, gap_s: float) -> bool:
         """Tell whether nothing is open and its device was silent for longer than a gap."""
         return self.finding is None and (self._known_s is None or time_s - self._known_s > gap_s)
 
-    def _watch(self, node: str, device: DeviceSample, time_s: float, *, is_idle: bool) -> Finding | None:
+    def _watch(self, node: str, device: DeviceSample, time_s: float, *, is_idle: bool) -> Sequence[Finding]:
         used = device.memory.used_bytes or 0
         if not is_idle:
             self._since_s = None
-            return None
+            return ()
         if self._since_s is None:
             self._since_s = time_s
             self._least_bytes = used
         self._least_bytes = min(self._least_bytes, used)
         if time_s - self._since_s < IDLE_S:
-            return None
-        return self._open(node, device, time_s, self._since_s)
+            return ()
+        opened = begin_finding(KIND, node, time_s, device_uuid=device.uuid)
+        return self.state(self._restate(opened, device, time_s))
 
-    def _open(self, node: str, device: DeviceSample, time_s: float, since_s: float) -> Finding:
-        opened = Finding(
-            id=make_finding_id(KIND, node, device.uuid, time_s),
-            kind=KIND,
-            node=node,
-            device_uuid=device.uuid,
-            device=device.label,
-            severity="low",
-            title="",
-            opened_s=time_s,
-            updated_s=time_s,
-            evidence=(Evidence(_SINCE, since_s, "s"),),
-            method=_METHOD,
-            advice=_ADVICE,
-        )
-        self.finding = self._restate(opened, device, time_s)
-        return self.finding
-
-    def _update(self, device: DeviceSample, used: int, total: int, time_s: float) -> Finding | None:
-        """Return the finding anew where the idle time doubled, or what is held changed by a whole step."""
+    def _update(self, device: DeviceSample, used: int, total: int, time_s: float) -> Sequence[Finding]:
+        """Return the finding restated where the idle time doubled, or the held bytes changed by a step."""
         finding = self.finding
-        idle_s = 0.0
         since_s = self._since_s
         if finding is None or since_s is None:
-            return None
-        told_s = read_evidence(finding, _IDLE)
-        told = read_evidence(finding, _HELD)
-        idle_s = time_s - since_s
-        is_longer = isinstance(told_s, float) and idle_s >= 2 * told_s
-        is_other = isinstance(told, int) and abs(used - told) >= UPDATE_SHARE * total
+            return ()
+        told_s = _IDLE.read(finding)
+        told = _HELD.read_count(finding)
+        is_longer = isinstance(told_s, float) and time_s - since_s >= 2 * told_s
+        is_other = told is not None and abs(used - told) >= UPDATE_SHARE * total
         if not (is_longer or is_other) or self._relief.is_asked:
-            return None
+            return ()
         self._least_bytes = used if is_other else self._least_bytes
-        self.finding = self._restate(finding, device, time_s)
-        return self.finding
+        return self.state(self._restate(finding, device, time_s))
 
     def _restate(self, finding: Finding, device: DeviceSample, time_s: float) -> Finding:
         since_s = self._since_s if self._since_s is not None else finding.opened_s
         idle_s = time_s - since_s
         held = format_bytes(self._least_bytes)
         name = name_device(device)
-        return msgspec.structs.replace(
+        return restate(
             finding,
+            time_s,
             device=device.label,
             title=f"{held} held on {name}, which has computed nothing for {format_age(idle_s)}",
-            updated_s=max(time_s, finding.opened_s),
             evidence=(
-                Evidence(_HELD, self._least_bytes, "bytes"),
-                Evidence(_CAPACITY, device.memory.total_bytes, "bytes"),
-                Evidence(_SINCE, since_s, "s"),
-                Evidence(_IDLE, idle_s, "s"),
+                _HELD(self._least_bytes),
+                CAPACITY(device.memory.total_bytes),
+                _SINCE(since_s),
+                _IDLE(idle_s),
             ),
+            method=_METHOD,
+            advice=_ADVICE,
         )
 
-    def _close(self, time_s: float, because: str) -> Finding | None:
-        finding = self.finding
-        self.finding = None
+    def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
+        """Return the finding as closed, to be published; the next idle time begins afresh."""
         self._since_s = None
         self._relief = Crossing()
-        self._absence = Crossing()
-        return None if finding is None else close_finding(finding, time_s, because)
+        self.absence = Crossing()
+        return super().close(time_s, because)
 
 
 # What one device used over all samples seen of it: sums, peaks and the newest figures.
@@ -349,21 +311,20 @@ class UsageAnalyzer:
     name = "usage"
 
     def __init__(self) -> None:
-        self._clocks: dict[str, SampleClock] = {}
+        self._clocks = NodeClocks()
         self._usage: dict[_Key, DeviceUsage] = {}
         self._idle: dict[_Key, IdleTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
         node = sample.node
-        clock = self._clocks.get(node)
-        if clock is None:
-            clock = self._clocks[node] = SampleClock()
-        passage = clock.note(sample.time_s, sample.interval_s)
+        passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()
         if passage is not Passage.NEXT:
-            self._start_anew(node)
+            for key, track in self._idle.items():
+                if key[0] == node:
+                    track.start_anew()
         found = [finding for device in sample.devices for finding in self._observe_device(sample, device)]
         present = sum((node, device.uuid) in self._idle for device in sample.devices if device.state == "ok")
         if len(self._idle) > present:
@@ -374,29 +335,29 @@ class UsageAnalyzer:
         """Adopt open findings of this kind; samples up to their last update change nothing about them."""
         for finding in findings:
             if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
-                self._idle[finding.node, finding.device_uuid] = IdleTrack.adopt(finding)
+                track = self._idle[finding.node, finding.device_uuid] = IdleTrack()
+                track.adopt(finding)
 
     def summaries(self) -> tuple[UsageSummary, ...]:
         """Return one summary for each device that was ever well, in the order they were first seen."""
         return tuple(usage.summarize() for usage in self._usage.values())
 
-    def _observe_device(self, sample: Sample, device: DeviceSample) -> Iterator[Finding]:
+    def _observe_device(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
         if device.state != "ok":
-            return
+            return ()
         key = (sample.node, device.uuid)
         usage = self._usage.get(key)
         if usage is None:
             usage = self._usage[key] = DeviceUsage(sample.node, device, sample.time_s)
-            self._bound()
+            while len(self._usage) > MOST_DEVICES:
+                del self._usage[next(iter(self._usage))]
         usage.add(device, sample.time_s)
         if device.utilization_percent is None and key not in self._idle:
-            return
+            return ()
         track = self._idle.get(key)
         if track is None:
             track = self._idle[key] = IdleTrack()
-        finding = track.observe(sample.node, device, sample.time_s, _gap_of(sample))
-        if finding is not None:
-            yield finding
+        return track.observe(sample.node, device, sample.time_s, find_gap_s(sample.interval_s))
 
     def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
         states = {device.uuid: device.state for device in sample.devices}
@@ -404,21 +365,6 @@ class UsageAnalyzer:
             state = states.get(key[1])
             if state in ("ok", "stale", "unsupported"):
                 continue
-            finding = self._idle[key].observe_absence(sample.time_s, is_lost=state == "lost")
-            if finding is not None:
-                yield finding
-            if self._idle[key].is_forgotten(sample.time_s, _gap_of(sample)):
+            yield from self._idle[key].observe_absence(sample.time_s, is_lost=state == "lost")
+            if self._idle[key].is_forgotten(sample.time_s, find_gap_s(sample.interval_s)):
                 del self._idle[key]
-
-    def _start_anew(self, node: str) -> None:
-        for key, track in self._idle.items():
-            if key[0] == node:
-                track.start_anew()
-
-    def _bound(self) -> None:
-        while len(self._usage) > MOST_DEVICES:
-            del self._usage[next(iter(self._usage))]
-
-
-def _gap_of(sample: Sample) -> float:
-    return max(GAP_S, GAP_TICKS * sample.interval_s)

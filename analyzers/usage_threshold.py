@@ -7,11 +7,10 @@ stayed some points below the threshold for a while: a device that swings around 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from ..engine.model import DeviceSample, Evidence, Finding, Sample, Severity, make_finding_id
+from ..engine.model import DeviceSample, Evidence, Finding, Sample, Severity
 from ..engine.units import format_bytes, format_gib
-from .findings.lifecycle import DWELL_S, Crossing, close_finding
+from .findings.evidence import CAPACITY, LIVE, EvidenceKey
+from .findings.lifecycle import DWELL_S, Crossing, OpenFinding, begin_finding, restate
 from .findings.subjects import Holdings, measure_holdings, name_device
 
 KIND = "threshold"
@@ -20,6 +19,13 @@ BACK_POINTS = 2.0
 """Percentage points below a threshold at which a crossing may end."""
 UPDATE_POINTS = 0.1
 """Percentage points by which the peak must rise to publish again."""
+
+
+_PEAK = EvidenceKey("peak", "bytes")
+_THRESHOLD = EvidenceKey("threshold", "%")
+_CRITICAL_THRESHOLD = EvidenceKey("critical threshold", "%")
+_CACHE = EvidenceKey("cache", "bytes")
+_STRANDED = EvidenceKey("stranded", "bytes")
 
 
 class _Level(NamedTuple):
@@ -49,77 +55,66 @@ class UsageThresholdAnalyzer:
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Return the findings that a sample opened, updated or closed."""
-        found = []
+        found: list[Finding] = []
         for device in sample.devices:
             track = self._tracks.get(device.uuid)
             if track is None:
                 track = self._tracks[device.uuid] = _Track(*self._thresholds)
-            found.append(track.observe(sample, device))
-        return [finding for finding in found if finding is not None]
+            found += track.observe(sample, device)
+        return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt nothing: the thresholds belong to one watch, and no other process knows them."""
 
 
-class _Track:
+class _Track(OpenFinding):
     def __init__(self, warning_percent: float, critical_percent: float) -> None:
+        super().__init__()
         self._thresholds = warning_percent, critical_percent
         self._above = Crossing(), Crossing()
-        self._finding: Finding | None = None
         self._peak: _Level | None = None
 
-    def observe(self, sample: Sample, device: DeviceSample) -> Finding | None:
+    def observe(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
         if device.state in ("lost", "ended"):
-            return self._close(sample.time_s, "the device was lost" if device.state == "lost" else "it ended")
+            return self.close(sample.time_s, "the device was lost" if device.state == "lost" else "it ended")
         level = _read_level(device)
         if level is None:
-            return None
+            return ()
         was_critical = self._above[1].is_active
         for crossing, threshold in zip(self._above, self._thresholds, strict=True):
             _follow(crossing, sample.time_s, level.percent, threshold)
         if not self._above[0].is_active:
-            return self._close(
+            return self.close(
                 sample.time_s,
                 f"usage stayed below {self._thresholds[0] - BACK_POINTS:g} % for {DWELL_S:.0f} s",
             )
-        is_news = self._finding is None or self._above[1].is_active != was_critical
+        is_news = self.finding is None or self._above[1].is_active != was_critical
         if is_news or self._peak is None or level.percent >= self._peak.percent + UPDATE_POINTS:
             self._peak = level if is_news or self._peak is None else max(level, self._peak)
-            self._finding = self._state(sample, device, self._peak)
-            return self._finding
-        return None
+            return self.state(self._restate(sample, device, self._peak))
+        return ()
 
-    def _close(self, time_s: float, because: str) -> Finding | None:
-        finding = self._finding
-        self._finding = None
+    def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
         self._peak = None
-        return None if finding is None else close_finding(finding, time_s, because)
+        return super().close(time_s, because)
 
-    def _state(self, sample: Sample, device: DeviceSample, peak: _Level) -> Finding:
+    def _restate(self, sample: Sample, device: DeviceSample, peak: _Level) -> Finding:
         warning, critical = self._thresholds
         is_critical = self._above[1].is_active
         severity: Severity = "critical" if is_critical else "medium"
         holdings = measure_holdings(sample, device)
-        known = self._finding or Finding(
-            id=make_finding_id(KIND, sample.node, device.uuid, sample.time_s),
-            kind=KIND,
-            node=sample.node,
-            device_uuid=device.uuid,
-            device=device.label,
-            severity=severity,
-            title="",
-            opened_s=sample.time_s,
-            updated_s=sample.time_s,
+        known = self.finding or begin_finding(
+            KIND, sample.node, sample.time_s, device_uuid=device.uuid, device=device.label
         )
         which = f"critical threshold of {critical:g} %" if is_critical else f"threshold of {warning:g} %"
-        return msgspec.structs.replace(
+        return restate(
             known,
+            sample.time_s,
             severity=severity,
             title=(
                 f"{name_device(device)} at {peak.percent:.1f} % of its memory, above the {which}: "
                 f"{format_gib(peak.taken_bytes)} of {format_gib(peak.total_bytes)} GiB"
             ),
-            updated_s=max(sample.time_s, known.opened_s),
             evidence=_list_evidence(peak, warning, critical, holdings),
             method="The most that was used within each sample, against the thresholds that were given",
             advice=_advise(peak, holdings),
@@ -154,18 +149,18 @@ def _list_evidence(
     peak: _Level, warning: float, critical: float, holdings: Holdings | None
 ) -> tuple[Evidence, ...]:
     evidence = (
-        Evidence("peak", peak.taken_bytes, "bytes"),
-        Evidence("capacity", peak.total_bytes, "bytes"),
-        Evidence("threshold", warning, "%"),
-        Evidence("critical threshold", critical, "%"),
+        _PEAK(peak.taken_bytes),
+        CAPACITY(peak.total_bytes),
+        _THRESHOLD(warning),
+        _CRITICAL_THRESHOLD(critical),
     )
     if holdings is None:
         return evidence
     return (
         *evidence,
-        Evidence("live tensors", holdings.live_bytes, "bytes"),
-        Evidence("cache", holdings.cache_bytes, "bytes"),
-        Evidence("stranded", holdings.stranded_bytes, "bytes"),
+        LIVE(holdings.live_bytes),
+        _CACHE(holdings.cache_bytes),
+        _STRANDED(holdings.stranded_bytes),
     )
 
 

@@ -9,9 +9,9 @@ import msgspec
 from ...engine.model import Evidence, Finding, Sample, make_finding_id
 from ...engine.viewer.snapshot import Snapshot
 from ..balance import BOTTLENECK_FACTOR, find_bottlenecks, measure_balance
-from ..divergence import DivergenceAnalyzer
-from ..findings.evidence import read_evidence, read_process
-from ..findings.lifecycle import Crossing, close_finding
+from ..divergence import GROWTH, WHAT, DivergenceAnalyzer
+from ..findings.evidence import read_process
+from ..findings.lifecycle import Crossing, OpenFinding, begin_finding, close_finding, restate
 from ..risk import LEVELS
 from ..stage_peaks import StagePeak, StagePeaks
 from .jobs import JobMembers, SampleMerger, find_jobs, read_device_uuid
@@ -233,12 +233,12 @@ MOST_OUTCOMES = 16
 Key = tuple[str, str]
 
 
-class _Entry:
+class _Entry(OpenFinding):
     """One statement over time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.crossing = Crossing()
-        self.finding: Finding | None = None
         self.told: Statement | None = None
         self.outcomes: tuple[Evidence, ...] = ()
 
@@ -310,42 +310,29 @@ class FindingBook:
             del self._entries[key]
         elif entry.finding is None and stated is not None and entry.crossing.is_due:
             entry.crossing.flip()
-            yield _open(entry, stated, now_s)
+            blank = begin_finding(stated.kind, stated.about, now_s)
+            yield from _state(entry, msgspec.structs.replace(blank, node=stated.node), stated, now_s)
         elif entry.finding is not None and entry.crossing.is_due:
             del self._entries[key]
             because = "its job has ended" if stated is None else "it holds no longer"
-            yield close_finding(entry.finding, now_s, because)
+            yield from entry.close(now_s, because)
         elif entry.finding is not None and stated is not None and entry.is_news(stated):
-            yield _state(entry, entry.finding, stated, now_s)
+            yield from _state(entry, entry.finding, stated, now_s)
 
 
-def _open(entry: _Entry, stated: Statement, now_s: float) -> Finding:
-    blank = Finding(
-        id=make_finding_id(stated.kind, stated.about, None, now_s),
-        kind=stated.kind,
-        node=stated.node,
-        device_uuid=None,
-        device=None,
-        severity=stated.severity,
-        title="",
-        opened_s=now_s,
-        updated_s=now_s,
-    )
-    return _state(entry, blank, stated, now_s)
-
-
-def _state(entry: _Entry, finding: Finding, stated: Statement, now_s: float) -> Finding:
+def _state(entry: _Entry, finding: Finding, stated: Statement, now_s: float) -> tuple[Finding]:
     entry.told = stated
-    entry.finding = msgspec.structs.replace(
-        finding,
-        severity=stated.severity,
-        title=stated.title,
-        updated_s=now_s,
-        evidence=(*stated.evidence, *entry.outcomes),
-        method=stated.method,
-        advice=stated.advice,
+    return entry.state(
+        restate(
+            finding,
+            now_s,
+            severity=stated.severity,
+            title=stated.title,
+            evidence=(*stated.evidence, *entry.outcomes),
+            method=stated.method,
+            advice=stated.advice,
+        )
     )
-    return entry.finding
 
 
 # What is remembered of one job: what its stages needed at most, and who grew away from the others.
@@ -381,7 +368,7 @@ class JobWatch:
             return  # the agent of its node says the same
         for finding in self.divergence.observe(sample):
             told, key = _translate(finding, ranks)
-            if read_evidence(finding, "what") == "growth":
+            if WHAT.read(finding) == GROWTH:
                 self.grown[told.id] = (told, key)
             if told.id in self.told or not _is_local(key, ranks):
                 self.told.add(told.id)
@@ -488,7 +475,7 @@ def _translate(finding: Finding, ranks: Mapping[RankKey, ClusterRank]) -> tuple[
     node, uuid = read_device_uuid(finding.device_uuid or "")
     pid, started_s = read_process(finding)
     key = RankKey(node, pid or 0, started_s)
-    about = f"{uuid}#{pid or ''}#{read_evidence(finding, 'what')}"
+    about = f"{uuid}#{pid or ''}#{WHAT.read(finding)}"
     rank = ranks.get(key)
     told = msgspec.structs.replace(
         finding,

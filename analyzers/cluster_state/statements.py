@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...engine.model import SEVERITIES, Evidence, Severity
 from ...engine.units import format_age, format_bytes
 from ..balance import BOTTLENECK_FACTOR
-from ..findings.evidence import JOB
+from ..findings.evidence import JOB, TIME_LEFT
 from ..risk import LEVELS
 from .model import ClusterPicture, ClusterRank, JobState, StageLoad, count
 
@@ -141,9 +141,9 @@ def _list_evidence(
     first = threatened[0]
     left_s = None if first.oom_s is None else round(first.oom_s - picture.time_s, 1)
     return (
-        Evidence(JOB, job.key),
+        JOB(job.key),
         Evidence("first rank", first.rank),
-        Evidence("time to out of memory", left_s, "s"),
+        TIME_LEFT(left_s),
         Evidence("ranks affected", len(threatened)),
         Evidence("ranks seen", len(job.ranks)),
         Evidence("world size", job.world_size),
@@ -201,7 +201,7 @@ def state_skew(job: JobState, picture: ClusterPicture) -> Statement:
 def _list_stages(job: JobState, worst: StageLoad) -> tuple[Evidence, ...]:
     planned = [it for it in job.stages if it.planned_bytes is not None]
     return (
-        Evidence(JOB, job.key),
+        JOB(job.key),
         Evidence("stage", worst.stage),
         Evidence("skew", _round(job.stage_skew)),
         Evidence("planned skew", _round(job.planned_skew)),
@@ -239,7 +239,7 @@ def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
         severity="medium",
         title=f"{node} limits {job.label}{full}",
         evidence=(
-            Evidence(JOB, job.key),
+            JOB(job.key),
             Evidence("balance", _round(job.balance)),
             Evidence("bottleneck nodes", ", ".join(job.bottleneck_nodes)),
         ),

@@ -11,10 +11,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...engine.model import SEVERITIES, Evidence, Finding, RankCoordinates, Sample, Severity, make_finding_id
+from ...engine.model import SEVERITIES, Evidence, Finding, RankCoordinates, Sample, Severity
 from ...engine.units import format_bytes
-from ..findings.evidence import JOB, PROCESS, STARTED, read_evidence, read_subject_key
-from ..findings.lifecycle import Crossing, Passage, SampleClock, close_finding
+from ..findings.evidence import FLOOR, JOB, PROCESS, STARTED, EvidenceKey, read_subject_key
+from ..findings.lifecycle import (
+    ABSENT_S,
+    Crossing,
+    NodeClocks,
+    OpenFinding,
+    Passage,
+    begin_finding,
+    find_absence_s,
+    restate,
+)
 from ..findings.subjects import Subject, SubjectKey, subjects_of
 from .scales import BAND_BYTES, BAND_SHARE, Rise, Row, Scales
 
@@ -112,15 +121,14 @@ NEAR_SHARE = 0.07
 """Share of the limit by which its peaks are above the middle one."""
 STRAGGLING_S = 600.0
 
-_ABOVE = "above the middle"
-_BEFORE = "above it before"
-_BLOCKS = "rose over"
-_PEAK = "peak"
-_MIDDLE = "middle peak"
-_LIMIT = "limit"
-_FLOOR = "floor"
-_WHAT = "what"
-_GROWTH = "growth"
+_ABOVE = EvidenceKey("above the middle", "bytes")
+_BEFORE = EvidenceKey("above it before", "bytes")
+_PEAK = EvidenceKey("peak", "bytes")
+_MIDDLE = EvidenceKey("middle peak", "bytes")
+_LIMIT = EvidenceKey("limit", "bytes")
+WHAT = EvidenceKey("what")
+"""Whether a rank grew or straggles: one can do both."""
+GROWTH = "growth"
 _STRAGGLER = "straggler"
 
 
@@ -156,28 +164,20 @@ class Member:
     """One rank, block after block."""
 
     def __init__(self) -> None:
-        self._growth: Finding | None = None
-        self._straggling: Finding | None = None
+        self._growth = OpenFinding()
+        self._straggling = OpenFinding()
         self._back = Crossing()
         self._since_s: float | None = None
         self._settled_until_s = float("-inf")
 
     @property
-    def is_open(self) -> bool:
-        """Whether a finding is open."""
-        return self._growth is not None or self._straggling is not None
-
-    @property
     def is_growing(self) -> bool:
         """Whether it is known to grow apart."""
-        return self._growth is not None
+        return self._growth.finding is not None
 
     def adopt(self, finding: Finding) -> None:
         """Go on with a finding that a predecessor opened."""
-        if read_evidence(finding, _WHAT) == _STRAGGLER:
-            self._straggling = finding
-        else:
-            self._growth = finding
+        (self._straggling if WHAT.read(finding) == _STRAGGLER else self._growth).adopt(finding)
         self._settled_until_s = max(self._settled_until_s, finding.updated_s)
 
     def start_anew(self) -> None:
@@ -185,79 +185,64 @@ class Member:
         self._back.restart()
         self._since_s = None
 
-    def observe_growth(self, now: Standing, rise: Rise | None, *, is_first: bool) -> Iterator[Finding]:
-        """Count one block; yield the finding on growth if it changed."""
-        finding = self._growth
+    def observe_growth(self, now: Standing, rise: Rise | None, *, is_first: bool) -> Sequence[Finding]:
+        """Count one block; return the finding on growth if it changed."""
+        finding = self._growth.finding
         if now.time_s <= self._settled_until_s:
-            return
+            return ()
         if finding is None:
-            if rise is not None:
-                self._growth = self._tell_growth(_begin(now, _GROWTH), now, rise.start_bytes, is_first)
-                yield self._growth
-            return
-        before = _number(finding, _BEFORE)
+            if rise is None:
+                return ()
+            opened = _tell_growth(_begin(now, GROWTH), now, rise.start_bytes, is_first=is_first)
+            return self._growth.state(opened)
+        before = _BEFORE.read_count(finding) or 0
         grown = now.above_bytes - before
         self._back.observe(now.time_s, is_beyond=grown < now.band_bytes / 2, is_back=False)
         if self._back.is_due:
-            self._growth = None
             self._back = Crossing()
-            yield close_finding(finding, now.time_s, "it is back among its peers")
-        elif grown >= 2 * (_number(finding, _ABOVE) - before) or _is_graver(_judge_growth(now), finding):
+            return self._growth.close(now.time_s, "it is back among its peers")
+        is_graver = SEVERITIES.index(_judge_growth(now)) > SEVERITIES.index(finding.severity)
+        if grown >= 2 * ((_ABOVE.read_count(finding) or 0) - before) or is_graver:
             was_first = " first:" in finding.title
-            self._growth = self._tell_growth(finding, now, before, was_first)
-            yield self._growth
+            return self._growth.state(_tell_growth(finding, now, before, is_first=was_first))
+        return ()
 
-    def observe_peak(self, now: Standing, *, is_comparable: bool) -> Iterator[Finding]:
-        """Count one block; yield the finding on a straggler if it changed."""
+    def observe_peak(self, now: Standing, *, is_comparable: bool) -> Sequence[Finding]:
+        """Count one block; return the finding on a straggler if it changed."""
         limit = now.limit_bytes
         if not limit or not is_comparable or now.time_s <= self._settled_until_s:
-            return
+            return ()
         ahead = now.peak_bytes - now.middle_peak_bytes
         is_limited = now.peak_bytes >= LIMITED_SHARE * limit and ahead >= AHEAD_SHARE * limit
         is_eased = now.peak_bytes < EASED_SHARE * limit or ahead < NEAR_SHARE * limit
-        if not (is_limited if self._straggling is None else is_eased):
+        if not (is_limited if self._straggling.finding is None else is_eased):
             self._since_s = None
-            return
+            return ()
         if self._since_s is None:
             self._since_s = now.time_s
         if now.time_s - self._since_s < STRAGGLING_S:
-            return
+            return ()
         self._since_s = None
-        if self._straggling is None:
-            self._straggling = _tell_straggler(_begin(now, _STRAGGLER), now)
-            yield self._straggling
-        else:
-            finding = self._straggling
-            self._straggling = None
-            yield close_finding(finding, now.time_s, "its peaks are among those of its peers")
+        if self._straggling.finding is None:
+            return self._straggling.state(_tell_straggler(_begin(now, _STRAGGLER), now))
+        return self._straggling.close(now.time_s, "its peaks are among those of its peers")
 
-    def end(self, time_s: float, because: str) -> Iterator[Finding]:
-        """Yield what is open as closed: the rank or its group is gone."""
-        for finding in (self._growth, self._straggling):
-            if finding is not None:
-                yield close_finding(finding, time_s, because)
-        self._growth = self._straggling = None
+    def end(self, time_s: float, because: str) -> Sequence[Finding]:
+        """Return what is open as closed: the rank or its group is gone."""
+        return *self._growth.close(time_s, because), *self._straggling.close(time_s, because)
 
-    def _tell_growth(self, finding: Finding, now: Standing, before: int, is_first: bool) -> Finding:
-        grown = max(0, now.above_bytes - before)
-        words = word_growth(now.subject.name, now.peers, grown, is_first=is_first)
-        evidence = (
-            Evidence(_ABOVE, now.above_bytes, "bytes"),
-            Evidence(_BEFORE, before, "bytes"),
-            Evidence(_FLOOR, now.floor_bytes, "bytes"),
-            Evidence(_LIMIT, now.limit_bytes, "bytes"),
-        )
-        return _state(finding, now, _GROWTH, words, _judge_growth(now), evidence)
+
+def _tell_growth(finding: Finding, now: Standing, before: int, *, is_first: bool) -> Finding:
+    grown = max(0, now.above_bytes - before)
+    words = word_growth(now.subject.name, now.peers, grown, is_first=is_first)
+    evidence = _ABOVE(now.above_bytes), _BEFORE(before), FLOOR(now.floor_bytes), _LIMIT(now.limit_bytes)
+    return _state(finding, now, GROWTH, words, _judge_growth(now), evidence)
 
 
 def _tell_straggler(finding: Finding, now: Standing) -> Finding:
     limit = now.limit_bytes or 0
     words = word_straggler(now.subject.name, now.peers, now.peak_bytes, now.middle_peak_bytes, limit)
-    evidence = (
-        Evidence(_PEAK, now.peak_bytes, "bytes"),
-        Evidence(_MIDDLE, now.middle_peak_bytes, "bytes"),
-        Evidence(_LIMIT, limit, "bytes"),
-    )
+    evidence = _PEAK(now.peak_bytes), _MIDDLE(now.middle_peak_bytes), _LIMIT(limit)
     return _state(finding, now, _STRAGGLER, words, "low", evidence)
 
 
@@ -270,25 +255,11 @@ def _judge_growth(now: Standing) -> Severity:
     return "high" if left < NOW_SHARE * limit else "medium"
 
 
-def _is_graver(severity: Severity, finding: Finding) -> bool:
-    return SEVERITIES.index(severity) > SEVERITIES.index(finding.severity)
-
-
 def _begin(now: Standing, what: str) -> Finding:
     subject = now.subject
     pid = None if subject.rank is None else subject.rank.pid
     about = f"{subject.device_uuid or ''}#{pid or ''}#{what}"
-    return Finding(
-        id=make_finding_id(KIND, subject.sample.node, about, now.time_s),
-        kind=KIND,
-        node=subject.sample.node,
-        device_uuid=subject.device_uuid,
-        device=None,
-        severity="low",
-        title="",
-        opened_s=now.time_s,
-        updated_s=now.time_s,
-    )
+    return begin_finding(KIND, subject.sample.node, now.time_s, device_uuid=subject.device_uuid, about=about)
 
 
 def _state(
@@ -300,25 +271,17 @@ def _state(
     evidence: tuple[Evidence, ...],
 ) -> Finding:
     rank = now.subject.rank
-    device = now.subject.device
-    who: tuple[Evidence, ...] = ()
-    if rank is not None:
-        who = (Evidence(PROCESS, rank.pid), Evidence(STARTED, rank.started_s, "s"), Evidence(JOB, rank.job))
-    return msgspec.structs.replace(
+    who = () if rank is None else (PROCESS(rank.pid), STARTED(rank.started_s), JOB(rank.job))
+    return restate(
         finding,
-        device=None if device is None else device.label,
+        now.time_s,
+        device=now.subject.device_label,
         severity=severity,
         title=words.title,
-        updated_s=max(now.time_s, finding.opened_s),
-        evidence=(*who, Evidence(_WHAT, what), *evidence),
+        evidence=(*who, WHAT(what), *evidence),
         method=words.method,
         advice=words.advice,
     )
-
-
-def _number(finding: Finding, name: str) -> int:
-    value = read_evidence(finding, name)
-    return value if isinstance(value, int) else 0
 
 
 GroupKey = tuple[str, str, int | None]
@@ -395,8 +358,8 @@ def _round(value_bytes: int | None) -> int | None:
 BLOCK_S = 10.0
 MOST_BLOCK_S = 600.0
 """Longest block: a rank that ended no step for so long has stopped."""
-ABSENT_S = 10.0
-"""Seconds that a rank, or all of them, may be missing."""
+ABSENT_TICKS = 3.0
+"""Ticks for which a rank, or all of them, may be missing."""
 APART_SHARE = 0.02
 """By how much the highest peak must be above the middle one for a rank to be called a straggler."""
 GONE = "the rank is gone"
@@ -561,7 +524,7 @@ class DivergenceAnalyzer:
     name = KIND
 
     def __init__(self) -> None:
-        self._clocks: dict[str, SampleClock] = {}
+        self._clocks = NodeClocks()
         self._groups: dict[GroupKey, Group] = {}
         self._adopted: dict[SubjectKey, Member] = {}
         """Ranks on which a predecessor had something open, until their group is seen."""
@@ -569,10 +532,7 @@ class DivergenceAnalyzer:
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
-        clock = self._clocks.get(sample.node)
-        if clock is None:
-            clock = self._clocks[sample.node] = SampleClock()
-        passage = clock.note(sample.time_s, sample.interval_s)
+        passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()
         if passage is not Passage.NEXT:
@@ -607,13 +567,14 @@ class DivergenceAnalyzer:
 
     def _forget_absent(self, sample: Sample) -> list[Finding]:
         now_s = sample.time_s
+        absent_s = find_absence_s(sample.interval_s, ABSENT_TICKS)
         found = list[Finding]()
         for key in [key for key in self._groups if key[0] == sample.node]:
-            if now_s - self._groups[key].seen_s >= max(ABSENT_S, 3 * sample.interval_s):
+            if now_s - self._groups[key].seen_s >= absent_s:
                 found.extend(self._groups.pop(key).end(now_s))
         if self._adopted and self._adopted_s is None:
             self._adopted_s = now_s
-        if self._adopted_s is not None and now_s - self._adopted_s >= max(ABSENT_S, 3 * sample.interval_s):
+        if self._adopted_s is not None and now_s - self._adopted_s >= absent_s:
             for subject in [subject for subject in self._adopted if subject[0] == sample.node]:
                 found.extend(self._adopted.pop(subject).end(now_s, GONE))
         return found

@@ -1,33 +1,62 @@
-"""What a finding's evidence says, read back: by a successor that adopts it, and by whoever words it."""
+"""Evidence of findings by name and unit: analyzers write it, their successors and words read it back."""
 
-from ...engine.model import Finding
+from typing import NamedTuple
+
+from ...engine.model import Evidence, Finding
 from .subjects import SubjectKey
 
-PROCESS = "process"
-STARTED = "started"
-JOB = "job"
-"""Evidence that tells which process a finding is about: pid, start time, name of its `vramscope run`."""
+Value = float | int | str | None
 
 
-def read_evidence(finding: Finding, name: str) -> float | int | str | None:
-    """Return one value of a finding's evidence, or None."""
-    return next((evidence.value for evidence in finding.evidence if evidence.name == name), None)
+class EvidenceKey(NamedTuple):
+    """One kind of evidence."""
+
+    name: str
+    unit: str = ""
+
+    def __call__(self, value: Value) -> Evidence:
+        return Evidence(self.name, value, self.unit)
+
+    def read(self, finding: Finding) -> Value:
+        """Return its value in a finding; None where the finding has none."""
+        return next((evidence.value for evidence in finding.evidence if evidence.name == self.name), None)
+
+    def read_number(self, finding: Finding) -> float | None:
+        """Return its value where that is a number."""
+        value = self.read(finding)
+        return float(value) if isinstance(value, int | float) else None
+
+    def read_count(self, finding: Finding) -> int | None:
+        """Return its value where that is a whole number, as bytes and steps are."""
+        value = self.read(finding)
+        return value if isinstance(value, int) else None
 
 
-def read_number(finding: Finding, name: str) -> float:
-    """Return one number of a finding's evidence; 0 where it has none."""
-    value = read_evidence(finding, name)
-    return float(value) if isinstance(value, int | float) else 0.0
+PROCESS = EvidenceKey("process")
+STARTED = EvidenceKey("started", "s")
+JOB = EvidenceKey("job")
+"""Which process a finding is about: pid, start time, name of its `vramscope run`."""
+
+ONSET = EvidenceKey("onset", "s")
+ONSET_STEP = EvidenceKey("step at onset")
+FLOOR_AT_ONSET = EvidenceKey("floor at onset", "bytes")
+WINDOW = EvidenceKey("window", "s")
+RATE = EvidenceKey("growth a second", "bytes/s")
+RATE_PER_STEP = EvidenceKey("growth a step", "bytes")
+GROWN = EvidenceKey("grown since onset", "bytes")
+FLOOR = EvidenceKey("floor", "bytes")
+"""Growth of floors, in a leak and in a forecast that rests on it."""
+CAPACITY = EvidenceKey("capacity", "bytes")
+TIME_LEFT = EvidenceKey("time to out of memory", "s")
+LIVE = EvidenceKey("live tensors", "bytes")
+SOURCE = EvidenceKey("source")
+SOURCE_FILE = EvidenceKey("source file")
+"""The place in a program that keeps the memory of a leak."""
 
 
 def read_process(finding: Finding) -> tuple[int | None, float | None]:
     """Return pid and start time of the process that a finding is about; None where it names none."""
-    pid = read_evidence(finding, PROCESS)
-    started_s = read_evidence(finding, STARTED)
-    return (
-        pid if isinstance(pid, int) else None,
-        float(started_s) if isinstance(started_s, int | float) else None,
-    )
+    return PROCESS.read_count(finding), STARTED.read_number(finding)
 
 
 def read_subject_key(finding: Finding) -> SubjectKey:

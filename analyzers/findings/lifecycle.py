@@ -1,11 +1,13 @@
 """How a finding lives: the order of a node's samples, hysteresis in their own time, opening and closing."""
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
+from typing import Generic, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from ...engine.model import Evidence, Finding, Severity
+from ...engine.model import Evidence, Finding, Sample, Severity, make_finding_id
 from ...engine.model.finding import CLOSED_BECAUSE
 
 # The order of a node's samples: which of them follow, which come late, where nobody knows what happened.
@@ -47,13 +49,32 @@ class SampleClock:
         if newest_s is None:
             self.newest_s = time_s
             return Passage.NEXT
-        gap_s = max(GAP_S, GAP_TICKS * interval_s)
+        gap_s = find_gap_s(interval_s)
         if newest_s - gap_s <= time_s <= newest_s:
             return Passage.LATE
         self.newest_s = time_s
         if time_s < newest_s:
             return Passage.BACK
         return Passage.GAP if time_s - newest_s > gap_s else Passage.NEXT
+
+
+class NodeClocks:
+    """The clock of every node."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[str, SampleClock] = {}
+
+    def note(self, sample: Sample) -> Passage:
+        """Take the time of one sample and return how it stands to those of its node before."""
+        clock = self._clocks.get(sample.node)
+        if clock is None:
+            clock = self._clocks[sample.node] = SampleClock()
+        return clock.note(sample.time_s, sample.interval_s)
+
+
+def find_gap_s(interval_s: float) -> float:
+    """Return the seconds between two samples from which on they are a gap."""
+    return max(GAP_S, GAP_TICKS * interval_s)
 
 
 # Hysteresis in the samples' own time: a state changes only when every sample of a dwell asks for it.
@@ -109,20 +130,173 @@ class Crossing:
         self._asked_count = 0
 
 
-# How a finding is closed: when, and why.
+# How a finding opens, is restated and closes. Its id is made of its subject and of when it opened, so that two
+# processes that see the same samples open the same finding.
+
+
+class Stated(TypedDict, total=False):
+    """What a restated finding says; what is left out stays as it was."""
+
+    device_uuid: str | None
+    device: str | None
+    severity: Severity
+    title: str
+    evidence: tuple[Evidence, ...]
+    method: str
+    advice: str
+
+
+def begin_finding(
+    kind: str,
+    node: str,
+    time_s: float,
+    *,
+    device_uuid: str | None = None,
+    device: str | None = None,
+    about: str | None = None,
+    severity: Severity = "low",
+    evidence: tuple[Evidence, ...] = (),
+) -> Finding:
+    """Return a finding that opens at a sample and says nothing yet.
+
+    Args:
+        about: What tells it from others of its kind on the node; None for its device.
+    """
+    return Finding(
+        id=make_finding_id(kind, node, device_uuid if about is None else about, time_s),
+        kind=kind,
+        node=node,
+        device_uuid=device_uuid,
+        device=device,
+        severity=severity,
+        title="",
+        opened_s=time_s,
+        updated_s=time_s,
+        evidence=evidence,
+    )
+
+
+def restate(finding: Finding, time_s: float, **stated: Unpack[Stated]) -> Finding:
+    """Return a finding with what is known at a sample; it is never updated before it opened."""
+    return msgspec.structs.replace(finding, updated_s=max(time_s, finding.opened_s), **stated)
 
 
 def close_finding(finding: Finding, time_s: float, because: str) -> Finding:
     """Return a finding as closed.
 
     Args:
-        finding: An open finding.
         time_s: Time of the sample that closed it; it never closes before it opened.
         because: Why, in a clause.
     """
     closed_s = max(time_s, finding.opened_s)
     evidence = (*finding.evidence, Evidence(CLOSED_BECAUSE, because))
     return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+
+
+class OpenFinding:
+    """What is open on one thing, if anything; analyzers add what they watch of it."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self.seen_s = 0.0
+        """Time of the newest sample that listed the thing."""
+        self.settled_until_s: float | None = None
+        """Last update of an adopted finding: samples up to then were judged by the predecessor."""
+        self.absence = Crossing()
+
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        self.finding = finding
+        self.seen_s = self.settled_until_s = finding.updated_s
+
+    def is_settled(self, time_s: float) -> bool:
+        """Return whether a predecessor has judged the sample of this time."""
+        return self.settled_until_s is not None and time_s <= self.settled_until_s
+
+    def state(self, finding: Finding) -> tuple[Finding]:
+        """Make this the open finding and return it, to be published."""
+        self.finding = finding
+        return (finding,)
+
+    def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
+        """Return the finding as closed, to be published; nothing where none is open."""
+        finding = self.finding
+        self.finding = None
+        return () if finding is None else (close_finding(finding, time_s, because),)
+
+    def observe_absence(self, time_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
+        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
+        if self.finding is None:
+            return ()
+        self.absence.observe(time_s, is_beyond=True, is_back=False)
+        if self.is_settled(time_s) or not self.absence.is_due:
+            return ()
+        return self.close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
+
+
+ABSENT_S = 10.0
+"""Seconds for which a subject must not be listed before its finding closes; longer ticks allow more."""
+ABSENT_TICKS = 3.5
+
+Key = TypeVar("Key", bound=tuple[str, *tuple[object, ...]])
+"""What tells one subject from others; its node comes first."""
+Track = TypeVar("Track", bound=OpenFinding)
+
+
+def find_absence_s(interval_s: float, ticks: float = ABSENT_TICKS) -> float:
+    """Return for how long a subject may be missing before it counts as gone, in seconds."""
+    return max(ABSENT_S, ticks * interval_s)
+
+
+class Tracks(Generic[Key, Track]):
+    """One track for each subject, from the sample that first lists it until it is gone.
+
+    Args:
+        make: Makes the track of a subject.
+    """
+
+    def __init__(self, make: Callable[[Key], Track]) -> None:
+        self._make = make
+        self._tracks: dict[Key, Track] = {}
+
+    def get(self, key: Key) -> Track | None:
+        """Return the track of a subject; None where it was not seen."""
+        return self._tracks.get(key)
+
+    def items(self, node: str | None = None) -> list[tuple[Key, Track]]:
+        """Return all tracks, or those of one node."""
+        return [(key, track) for key, track in self._tracks.items() if node is None or key[0] == node]
+
+    def see(self, key: Key, time_s: float) -> Track:
+        """Return the track of a subject that a sample of this time lists."""
+        track = self._tracks.get(key)
+        if track is None:
+            track = self._tracks[key] = self._make(key)
+        track.seen_s = time_s
+        return track
+
+    def adopt(self, key: Key, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        track = self._tracks.get(key)
+        if track is None:
+            track = self._tracks[key] = self._make(key)
+        track.adopt(finding)
+
+    def pop_absent(
+        self, sample: Sample, list_keys: Callable[[Sample], Iterable[Key]], ticks: float = ABSENT_TICKS
+    ) -> Iterator[tuple[Key, Track]]:
+        """Remove and yield the subjects of a sample's node that were last seen too long ago.
+
+        Args:
+            list_keys: Returns the subjects that are still listed, though nothing new is known of them.
+            ticks: Ticks of the sample for which a subject may be missing.
+        """
+        absent_s = find_absence_s(sample.interval_s, ticks)
+        late = [key for key, it in self.items(sample.node) if abs(sample.time_s - it.seen_s) >= absent_s]
+        listed = set(list_keys(sample)) if late else set()
+        for key in late:
+            if key not in listed:
+                yield key, self._tracks.pop(key)
 
 
 # Whether a person would see that a figure changed.

@@ -68,6 +68,16 @@ class Subject:
         return "the device" if self.device is None else name_device(self.device)
 
     @property
+    def about(self) -> str | None:
+        """What the id of a finding on it is made of."""
+        return self.device_uuid if self.rank is None else f"{self.device_uuid or ''}#{self.rank.pid}"
+
+    @property
+    def device_label(self) -> str | None:
+        """Label of its device."""
+        return None if self.device is None else self.device.label
+
+    @property
     def step(self) -> int | None:
         """Number of the newest step that ended, or of the step in progress where only that is recorded."""
         if self.rank is not None:

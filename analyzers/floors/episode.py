@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from ...engine.model import Finding
+from ..findings.evidence import FLOOR_AT_ONSET, ONSET, ONSET_STEP, RATE
+from ..findings.evidence import WINDOW as WINDOW_KEY
+from ..findings.lifecycle import OpenFinding
 from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
 from .rate import Line, estimate_rate, fit_curve
 
@@ -586,3 +590,26 @@ def is_locked(samples: Sequence[int]) -> bool:
         <= LOCKED_SHARE * height * (len(samples) - lag)
         for lag in range(1, MOST_LAG + 1)
     )
+
+
+def read_episode(finding: Finding) -> Episode | None:
+    """Return the growth that a finding rests on; None where it rests on none."""
+    rate = RATE.read_number(finding)
+    if not rate:
+        return None
+    return Episode(
+        onset_s=ONSET.read_number(finding) or 0.0,
+        onset_bytes=int(FLOOR_AT_ONSET.read_number(finding) or 0),
+        onset_step=int(ONSET_STEP.read_number(finding) or 0) or None,
+        window_s=WINDOW_KEY.read_number(finding) or 0.0,
+        bytes_per_s=rate,
+    )
+
+
+def resume_growth(track: OpenFinding, growth: GrowthTrack) -> None:
+    """Go on where a predecessor was, at the first sample that it did not judge: its finding grows still."""
+    if track.settled_until_s is None:
+        return
+    track.settled_until_s = None
+    if track.finding is not None and growth.episode is None:
+        growth.episode = read_episode(track.finding)

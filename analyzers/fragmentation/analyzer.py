@@ -11,13 +11,13 @@ import msgspec
 
 from ...engine.model import Finding, Sample, SegmentMap
 from ..findings.evidence import read_subject_key
-from ..findings.lifecycle import Passage, SampleClock
+from ..findings.lifecycle import NodeClocks, Passage, Tracks
 from ..findings.subjects import SubjectKey, subjects_of
 from .segment_maps import MapFragmentation, measure_map
 from .track import KIND, FragmentationReading, FragmentationTrack, FragmentationTrend, Measure, word_method
 
-ABSENT_S = 10.0
-"""Seconds after which a subject that is no longer there is forgotten, and its finding closed."""
+ABSENT_TICKS = 3.0
+"""Ticks after which a subject that is no longer there is forgotten, and its finding closed."""
 
 
 class FragmentationAnalyzer:
@@ -26,46 +26,31 @@ class FragmentationAnalyzer:
     name = KIND
 
     def __init__(self) -> None:
-        self._clocks: dict[str, SampleClock] = {}
-        self._tracks: dict[SubjectKey, FragmentationTrack] = {}
-        self._seen_s: dict[SubjectKey, float] = {}
+        self._clocks = NodeClocks()
+        self._tracks: Tracks[SubjectKey, FragmentationTrack] = Tracks(lambda _: FragmentationTrack())
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
-        clock = self._clocks.get(sample.node)
-        if clock is None:
-            clock = self._clocks[sample.node] = SampleClock()
-        passage = clock.note(sample.time_s, sample.interval_s)
+        passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()
         if passage is not Passage.NEXT:
-            self._start_anew(sample.node, sample.time_s)
-        found = []
-        count = 0
+            for _, track in self._tracks.items(sample.node):
+                track.start_anew()
+                track.seen_s = min(track.seen_s, sample.time_s)
+        found: list[Finding] = []
         for subject in subjects_of(sample):
-            if subject.allocator.reserved_bytes is None and subject.allocator.allocated_bytes is None:
-                continue
-            count += 1
-            key = subject.key
-            track = self._tracks.get(key)
-            if track is None:
-                track = self._tracks[key] = FragmentationTrack()
-            self._seen_s[key] = sample.time_s
-            finding = track.observe(subject)
-            if finding is not None:
-                found.append(finding)
-        if len(self._tracks) > count:
-            found.extend(self._forget_absent(sample))
+            if subject.allocator.reserved_bytes is not None or subject.allocator.allocated_bytes is not None:
+                found += self._tracks.see(subject.key, sample.time_s).observe(subject)
+        for key, track in self._tracks.pop_absent(sample, _find_waiting, ABSENT_TICKS):
+            found += track.close(sample.time_s, _explain_absence(key))
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt open findings of this kind; samples up to their last update change nothing about them."""
         for finding in findings:
-            if finding.kind != KIND or not finding.is_open:
-                continue
-            key = read_subject_key(finding)
-            self._tracks[key] = FragmentationTrack.adopt(finding)
-            self._seen_s[key] = finding.updated_s
+            if finding.kind == KIND and finding.is_open:
+                self._tracks.adopt(read_subject_key(finding), finding)
 
     def take_map(self, segment_map: SegmentMap) -> None:
         """Let the readings of a process tell what a segment map says; it decides no finding."""
@@ -89,30 +74,6 @@ class FragmentationAnalyzer:
         track = self._tracks.get(key)
         trend = None if track is None else track.find_trend(measure)
         return None if trend is None else trend.describe()
-
-    def _forget_absent(self, sample: Sample) -> list[Finding]:
-        now_s = sample.time_s
-        found = []
-        gone = [
-            key
-            for key, seen_s in self._seen_s.items()
-            if key[0] == sample.node and now_s - seen_s >= max(ABSENT_S, 3 * sample.interval_s)
-        ]
-        waiting = _find_waiting(sample) if gone else set()
-        for key in gone:
-            if key in waiting:
-                continue
-            finding = self._tracks.pop(key).end(now_s, _explain_absence(key))
-            del self._seen_s[key]
-            if finding is not None:
-                found.append(finding)
-        return found
-
-    def _start_anew(self, node: str, now_s: float) -> None:
-        for key, track in self._tracks.items():
-            if key[0] == node:
-                track.start_anew()
-                self._seen_s[key] = min(self._seen_s[key], now_s)
 
 
 def _find_waiting(sample: Sample) -> set[SubjectKey]:

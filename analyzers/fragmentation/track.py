@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ...engine.model import SEVERITIES, Evidence, Finding, make_finding_id
+from ...engine.model import SEVERITIES, Finding
 from ...engine.units import format_bytes
-from ..findings.evidence import PROCESS, STARTED, read_evidence
-from ..findings.lifecycle import Crossing, close_finding
+from ..findings.evidence import PROCESS, STARTED, EvidenceKey
+from ..findings.lifecycle import Crossing, OpenFinding, begin_finding, restate
 from ..findings.subjects import Subject, SubjectKey
 from ..floors.rate import find_slope
 from .segment_maps import MapFragmentation
@@ -292,19 +292,19 @@ UPDATE_SHARE = 0.05
 LEAST_MAPS = 3
 """Segment maps from which their trend says more than that of the counters."""
 _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
-_STRANDED = "stranded"
-_PEAK = "peak allocated"
-_LIMIT = "limit"
-_REST = "room left beside"
-_RETRIES = "refusals in 5 min"
-_FLUSHES = "flushes in 15 min"
+_STRANDED = EvidenceKey("stranded", "bytes")
+_PEAK = EvidenceKey("peak allocated", "bytes")
+_LIMIT = EvidenceKey("limit", "bytes")
+_REST = EvidenceKey("room left beside", "bytes")
+_RETRIES = EvidenceKey("refusals in 5 min")
+_FLUSHES = EvidenceKey("flushes in 15 min")
 
 
-class FragmentationTrack:
+class FragmentationTrack(OpenFinding):
     """What one allocator did lately."""
 
     def __init__(self) -> None:
-        self.finding: Finding | None = None
+        super().__init__()
         self.window = Window()
         self.subject: Subject | None = None
         """As it was last seen."""
@@ -317,16 +317,11 @@ class FragmentationTrack:
         self._trends: dict[Measure, TrendHistory] = {}
         self._refusals = Refusals()
         self._crossing = Crossing()
-        self._settled_until_s = float("-inf")
 
-    @classmethod
-    def adopt(cls, finding: Finding) -> "FragmentationTrack":
-        """Return a track that goes on with a finding that a predecessor opened."""
-        track = cls()
-        track.finding = finding
-        track._crossing = Crossing(is_active=True)
-        track._settled_until_s = finding.updated_s
-        return track
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        super().adopt(finding)
+        self._crossing = Crossing(is_active=True)
 
     def find_trend(self, measure: Measure | None = None) -> TrendHistory | None:
         """Return the trend of a measure, or of the best there is: of segment maps from the third on."""
@@ -348,7 +343,7 @@ class FragmentationTrack:
         if found.external is not None:
             self._note_trend("external", found.time_s, found.external)
 
-    def observe(self, subject: Subject) -> Finding | None:
+    def observe(self, subject: Subject) -> Sequence[Finding]:
         """Count one sample; return the finding if that changed."""
         self.subject = subject
         tick = read_tick(subject)
@@ -357,19 +352,13 @@ class FragmentationTrack:
         limit = subject.limit_bytes
         self._refusals.observe(tick, limit, self.window.newest_peak_bytes)
         if not is_moved:
-            return None
+            return ()
         is_refused = self._refusals.has_any(tick.time_s)
         self.extremes = self.window.measure(REFUSED_S if is_refused else LEAST_S)
-        if self.extremes is None or tick.time_s <= self._settled_until_s:
-            return None
+        if self.extremes is None or self.is_settled(tick.time_s):
+            return ()
         cost = weigh(self.extremes, self._refusals, limit, tick.time_s)
-        return None if cost is None else self._conclude(subject, cost, tick.time_s)
-
-    def end(self, time_s: float, because: str) -> Finding | None:
-        """Return the finding as closed, because its subject is gone."""
-        finding = self.finding
-        self.finding = None
-        return None if finding is None else close_finding(finding, time_s, because)
+        return () if cost is None else self._conclude(subject, cost, tick.time_s)
 
     def _note_levels(self, tick: Tick) -> None:
         reserved = tick.reserved_bytes
@@ -391,49 +380,33 @@ class FragmentationTrack:
             trend = self._trends[measure] = TrendHistory(measure)
         trend.add(time_s, value)
 
-    def _conclude(self, subject: Subject, cost: Cost, time_s: float) -> Finding | None:
+    def _conclude(self, subject: Subject, cost: Cost, time_s: float) -> Sequence[Finding]:
         self._crossing.observe(time_s, is_beyond=cost.is_beyond, is_back=cost.is_back)
         is_due = self._crossing.is_due or (cost.has_cost and self.finding is None)
         if is_due and self.finding is None:
             self._crossing = Crossing(is_active=True)
-            return self._open(subject, cost, time_s)
+            opened = begin_finding(
+                KIND, subject.sample.node, time_s, device_uuid=subject.device_uuid, about=subject.about
+            )
+            return self.state(_state(opened, subject, cost, time_s))
         if is_due:
             self._crossing = Crossing()
-            return self.end(time_s, "enough room is left beside what is stranded")
+            return self.close(time_s, "enough room is left beside what is stranded")
         return self._update(subject, cost, time_s)
 
-    def _open(self, subject: Subject, cost: Cost, time_s: float) -> Finding:
-        rank = subject.rank
-        uuid = subject.device_uuid
-        about = uuid if rank is None else f"{uuid or ''}#{rank.pid}"
-        opened = Finding(
-            id=make_finding_id(KIND, subject.sample.node, about, time_s),
-            kind=KIND,
-            node=subject.sample.node,
-            device_uuid=uuid,
-            device=None,
-            severity="low",
-            title="",
-            opened_s=time_s,
-            updated_s=time_s,
-        )
-        self.finding = _state(opened, subject, cost, time_s)
-        return self.finding
-
-    def _update(self, subject: Subject, cost: Cost, time_s: float) -> Finding | None:
-        """Return the finding anew where its severity rose or fell back, or much more is stranded."""
+    def _update(self, subject: Subject, cost: Cost, time_s: float) -> Sequence[Finding]:
+        """Return the finding restated where its severity rose or fell back, or much more is stranded."""
         finding = self.finding
         if finding is None or cost.is_back:
-            return None
-        told = read_evidence(finding, _STRANDED)
-        change = abs(cost.stranded_bytes - told) if isinstance(told, int) else 0
+            return ()
+        told = _STRANDED.read_count(finding)
+        change = 0 if told is None else abs(cost.stranded_bytes - told)
         is_other = change >= UPDATE_SHARE * cost.limit_bytes
         is_graver = SEVERITIES.index(cost.severity) > SEVERITIES.index(finding.severity)
         is_over = finding.severity == "critical" and not cost.has_cost
         if not (is_other or is_graver or is_over):
-            return None
-        self.finding = _state(finding, subject, cost, time_s)
-        return self.finding
+            return ()
+        return self.state(_state(finding, subject, cost, time_s))
 
 
 def read_tick(subject: Subject) -> Tick:
@@ -465,23 +438,22 @@ def _round(value_bytes: int | None) -> int | None:
 def _state(finding: Finding, subject: Subject, cost: Cost, time_s: float) -> Finding:
     """Return a finding with what is known of it at a sample."""
     rank = subject.rank
-    device = subject.device
     words = word_finding(subject.name, cost)
-    who = () if rank is None else (Evidence(PROCESS, rank.pid), Evidence(STARTED, rank.started_s, "s"))
-    return msgspec.structs.replace(
+    who = () if rank is None else (PROCESS(rank.pid), STARTED(rank.started_s))
+    return restate(
         finding,
-        device=None if device is None else device.label,
+        time_s,
+        device=subject.device_label,
         severity=cost.severity,
         title=words.title,
-        updated_s=max(time_s, finding.opened_s),
         evidence=(
             *who,
-            Evidence(_STRANDED, cost.stranded_bytes, "bytes"),
-            Evidence(_PEAK, cost.peak_bytes, "bytes"),
-            Evidence(_LIMIT, cost.limit_bytes, "bytes"),
-            Evidence(_REST, cost.rest_bytes, "bytes"),
-            Evidence(_RETRIES, cost.retries),
-            Evidence(_FLUSHES, cost.flushes),
+            _STRANDED(cost.stranded_bytes),
+            _PEAK(cost.peak_bytes),
+            _LIMIT(cost.limit_bytes),
+            _REST(cost.rest_bytes),
+            _RETRIES(cost.retries),
+            _FLUSHES(cost.flushes),
         ),
         method=words.method,
         advice=words.advice,

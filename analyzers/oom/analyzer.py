@@ -4,17 +4,38 @@ The forecast joins a robust line through the floors with the empirical amplitude
 (`hazard.py`, `tail.py`); thresholds and what they mean stand in `docs/verdicts.md`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
-from ...engine.model import Assessment, Evidence, Finding, RiskLevel, Sample, Severity, make_finding_id
+from ...engine.model import Assessment, Evidence, Finding, RiskLevel, Sample, Severity
 from ...engine.model.finding import PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
-from ..findings.evidence import PROCESS, STARTED, read_number, read_subject_key
-from ..findings.lifecycle import HIGH_S, close_finding, grade_time_left, is_visible
+from ..findings.evidence import (
+    CAPACITY,
+    FLOOR,
+    FLOOR_AT_ONSET,
+    GROWN,
+    ONSET,
+    ONSET_STEP,
+    PROCESS,
+    RATE,
+    RATE_PER_STEP,
+    STARTED,
+    TIME_LEFT,
+    WINDOW,
+    EvidenceKey,
+    read_subject_key,
+)
+from ..findings.lifecycle import (
+    HIGH_S,
+    OpenFinding,
+    Tracks,
+    begin_finding,
+    grade_time_left,
+    is_visible,
+    restate,
+)
 from ..findings.subjects import Subject, SubjectKey, subjects_of
-from ..floors.episode import Episode
+from ..floors.episode import resume_growth
 from .forecast import HORIZON_S, STEPS_AHEAD, Forecast
 from .watch import Watch
 
@@ -22,22 +43,12 @@ from .watch import Watch
 
 KIND = "oom"
 
-IN = "time to out of memory"
-IN_LOW = "time at least"
-IN_HIGH = "time at most"
-PROBABILITY = "probability"
-WITHIN = "within"
-BELIEF = "probability that growth goes on"
-ONSET = "onset"
-ONSET_STEP = "step at onset"
-FLOOR_AT_ONSET = "floor at onset"
-WINDOW = "window"
-RATE = "growth a second"
-RATE_PER_STEP = "growth a step"
-GROWN = "grown since onset"
-FLOOR = "floor"
-PEAK = "peak above floor"
-LIMIT = "capacity"
+_IN_LOW = EvidenceKey("time at least", "s")
+_IN_HIGH = EvidenceKey("time at most", "s")
+_PROBABILITY = EvidenceKey("probability")
+_WITHIN = EvidenceKey("within", "s")
+_BELIEF = EvidenceKey("probability that growth goes on")
+_PEAK = EvidenceKey("peak above floor", "bytes")
 
 NEWS_SHARE = 0.1
 """Change of the time left, as a share, that a person would see."""
@@ -47,13 +58,12 @@ def state_forecast(
     finding: Finding, subject: Subject, watch: Watch, forecast: Forecast, severity: Severity
 ) -> Finding:
     """Return a finding with what is foreseen now."""
-    device = subject.device
-    return msgspec.structs.replace(
+    return restate(
         finding,
-        device=None if device is None else device.label,
+        subject.sample.time_s,
+        device=subject.device_label,
         severity=severity,
         title=_word_title(subject, watch, forecast),
-        updated_s=max(subject.sample.time_s, finding.opened_s),
         evidence=_list_evidence(subject, watch, forecast),
         method=_explain_method(forecast),
         advice=_advise(forecast),
@@ -64,23 +74,10 @@ def is_news(before: Finding, after: Finding) -> bool:
     """Return whether a person would see the difference."""
     if before.severity != after.severity:
         return True
-    told = read_number(before, IN)
-    seen = read_number(after, IN)
+    told = TIME_LEFT.read_number(before) or 0.0
+    seen = TIME_LEFT.read_number(after) or 0.0
     left = told - (after.updated_s - before.updated_s)
     return abs(seen - told) > max(1.0, NEWS_SHARE * told) or abs(seen - left) > max(5.0, NEWS_SHARE * told)
-
-
-def read_episode(finding: Finding) -> Episode | None:
-    """Return the growth that a finding rests on; None where it rests on none."""
-    if not read_number(finding, RATE):
-        return None
-    return Episode(
-        onset_s=read_number(finding, ONSET),
-        onset_bytes=int(read_number(finding, FLOOR_AT_ONSET)),
-        onset_step=int(read_number(finding, ONSET_STEP)) or None,
-        window_s=read_number(finding, WINDOW),
-        bytes_per_s=read_number(finding, RATE),
-    )
 
 
 def _name(subject: Subject) -> str:
@@ -128,20 +125,20 @@ def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[
     rate = None if line is None else line.bytes_per_s
     per_step = None if rate is None or not floors.steps_per_s else round(rate / floors.steps_per_s)
     return (
-        Evidence(PROCESS, None if rank is None else rank.pid),
-        Evidence(STARTED, None if rank is None else rank.started_s, "s"),
-        Evidence(IN, forecast.middle_s, "s"),
-        Evidence(IN_LOW, forecast.low_s, "s"),
-        Evidence(IN_HIGH, forecast.high_s, "s"),
-        Evidence(PROBABILITY, forecast.probability),
-        Evidence(WITHIN, HORIZON_S, "s"),
-        Evidence(BELIEF, forecast.belief),
-        Evidence(RATE, rate, "bytes/s"),
-        Evidence(RATE_PER_STEP, per_step, "bytes"),
+        PROCESS(None if rank is None else rank.pid),
+        STARTED(None if rank is None else rank.started_s),
+        TIME_LEFT(forecast.middle_s),
+        _IN_LOW(forecast.low_s),
+        _IN_HIGH(forecast.high_s),
+        _PROBABILITY(forecast.probability),
+        _WITHIN(HORIZON_S),
+        _BELIEF(forecast.belief),
+        RATE(rate),
+        RATE_PER_STEP(per_step),
         *_list_growth(watch),
-        Evidence(FLOOR, floors.floor_bytes, "bytes"),
-        Evidence(PEAK, floors.amplitude_bytes, "bytes"),
-        Evidence(LIMIT, watch.limit_bytes, "bytes"),
+        FLOOR(floors.floor_bytes),
+        _PEAK(floors.amplitude_bytes),
+        CAPACITY(watch.limit_bytes),
     )
 
 
@@ -151,11 +148,11 @@ def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
     if episode is None:
         return ()
     return (
-        Evidence(GROWN, None if floor is None else floor - episode.onset_bytes, "bytes"),
-        Evidence(ONSET, episode.onset_s, "s"),
-        Evidence(ONSET_STEP, episode.onset_step),
-        Evidence(FLOOR_AT_ONSET, episode.onset_bytes, "bytes"),
-        Evidence(WINDOW, episode.window_s, "s"),
+        GROWN(None if floor is None else floor - episode.onset_bytes),
+        ONSET(episode.onset_s),
+        ONSET_STEP(episode.onset_step),
+        FLOOR_AT_ONSET(episode.onset_bytes),
+        WINDOW(episode.window_s),
     )
 
 
@@ -186,45 +183,33 @@ CALM_S = 30.0
 """For how long nothing must be foreseen before a finding closes while growth goes on."""
 
 
-class OomTrack:
+class OomTrack(OpenFinding):
     """Watch, finding and assessment of one subject."""
 
     def __init__(self) -> None:
-        self.finding: Finding | None = None
-        self.seen_s = 0.0
-        """Time of the newest sample that listed it."""
+        super().__init__()
         self._watch = Watch()
         self._assessed: Assessment | None = None
         """The newest assessment, until it is taken."""
         self._told: Assessment | None = None
-        self._settled_until_s: float | None = None
         self._foreseen_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
         """Go on with a finding that a predecessor opened."""
-        self.finding = finding
-        self.seen_s = self._settled_until_s = self._foreseen_s = finding.updated_s
+        super().adopt(finding)
+        self._foreseen_s = finding.updated_s
 
-    def observe(self, subject: Subject) -> Iterator[Finding]:
-        """Take one sample; yield what opened, changed or closed."""
-        time_s = subject.sample.time_s
+    def observe(self, subject: Subject) -> Sequence[Finding]:
+        """Take one sample; return what opened, changed or closed."""
         watch = self._watch
         watch.observe(subject)
         if not watch.has_allocator:
             self._assessed = assess_device(subject)
-            return
-        if self._settled_until_s is not None:
-            if time_s <= self._settled_until_s:
-                return
-            self._settled_until_s = None
-            if self.finding is not None and watch.growth.episode is None:
-                watch.growth.episode = read_episode(self.finding)
-        if watch.is_fresh:
-            yield from self._conclude(subject)
-
-    def end(self, time_s: float) -> Iterator[Finding]:
-        """Yield the finding as closed: its subject has ended."""
-        yield from self._close(time_s, PROCESS_ENDED)
+            return ()
+        if self.is_settled(subject.sample.time_s):
+            return ()
+        resume_growth(self, watch.growth)
+        return self._conclude(subject) if watch.is_fresh else ()
 
     def take_assessment(self) -> Assessment | None:
         """Return the newest assessment where it differs from the one taken before."""
@@ -235,49 +220,33 @@ class OomTrack:
         self._told = newest
         return newest
 
-    def _conclude(self, subject: Subject) -> Iterator[Finding]:
+    def _conclude(self, subject: Subject) -> Sequence[Finding]:
         watch = self._watch
         time_s = subject.sample.time_s
         forecast = watch.forecast
         if forecast is None:
-            return
+            return ()
         self._assessed = assess_forecast(subject, watch, forecast)
         severity = grade_finding(forecast)
         if severity is not None:
             self._foreseen_s = time_s
-            finding = self.finding or _open(subject)
-            stated = state_forecast(finding, subject, watch, forecast, severity)
-            if self.finding is None or is_news(self.finding, stated):
-                self.finding = stated
-                yield stated
-        elif watch.growth.ended_because is not None:
-            yield from self._close(time_s, watch.growth.ended_because)
-        elif self._foreseen_s is not None and time_s - self._foreseen_s >= CALM_S:
-            yield from self._close(time_s, "nothing is foreseen any more")
-
-    def _close(self, time_s: float, because: str) -> Iterator[Finding]:
-        finding = self.finding
-        self.finding = None
-        if finding is not None:
-            yield close_finding(finding, time_s, because)
+            stated = state_forecast(self.finding or _open(subject), subject, watch, forecast, severity)
+            return self.state(stated) if self.finding is None or is_news(self.finding, stated) else ()
+        if watch.growth.ended_because is not None:
+            return self.close(time_s, watch.growth.ended_because)
+        if self._foreseen_s is not None and time_s - self._foreseen_s >= CALM_S:
+            return self.close(time_s, "nothing is foreseen any more")
+        return ()
 
 
 def _open(subject: Subject) -> Finding:
-    rank = subject.rank
-    uuid = subject.device_uuid
-    about = uuid if rank is None else f"{uuid or ''}#{rank.pid}"
-    node = subject.sample.node
-    time_s = subject.sample.time_s
-    return Finding(
-        id=make_finding_id(KIND, node, about, time_s),
-        kind=KIND,
-        node=node,
-        device_uuid=uuid,
-        device=None if subject.device is None else subject.device.label,
-        severity="low",
-        title="",
-        opened_s=time_s,
-        updated_s=time_s,
+    return begin_finding(
+        KIND,
+        subject.sample.node,
+        subject.sample.time_s,
+        device_uuid=subject.device_uuid,
+        device=subject.device_label,
+        about=subject.about,
     )
 
 
@@ -412,56 +381,33 @@ def grade_assessment(forecast: Forecast) -> RiskLevel:
     return severity
 
 
-ABSENT_S = 10.0
-"""Seconds for which a subject must not be listed before its finding closes; longer ticks allow more."""
-ABSENT_TICKS = 3.5
-
-
 class OomAnalyzer:
     """Open one finding per subject when an error is foreseen; say of each how near it is."""
 
     name = KIND
 
     def __init__(self) -> None:
-        self._tracks: dict[SubjectKey, OomTrack] = {}
+        self._tracks: Tracks[SubjectKey, OomTrack] = Tracks(lambda _: OomTrack())
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for subject in subjects_of(sample):
-            found += self._track(subject).observe(subject)
-        found += self._observe_absent(sample)
+            found += self._tracks.see(subject.key, sample.time_s).observe(subject)
+        for _, track in self._tracks.pop_absent(sample, _listed):
+            found += track.close(sample.time_s, PROCESS_ENDED)
         return found
 
     def assess(self) -> Sequence[Assessment]:
         """Return the assessments that changed, as a person would see it, since this was last asked."""
-        changed = [track.take_assessment() for track in self._tracks.values()]
+        changed = [track.take_assessment() for _, track in self._tracks.items()]
         return [assessment for assessment in changed if assessment is not None]
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt open findings of this kind; samples up to their last update change nothing about them."""
         for finding in findings:
             if finding.kind == KIND and finding.is_open:
-                self._tracks.setdefault(read_subject_key(finding), OomTrack()).adopt(finding)
-
-    def _track(self, subject: Subject) -> OomTrack:
-        track = self._tracks.get(subject.key)
-        if track is None:
-            track = self._tracks[subject.key] = OomTrack()
-        track.seen_s = subject.sample.time_s
-        return track
-
-    def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
-        absent_s = max(ABSENT_S, ABSENT_TICKS * sample.interval_s)
-        late = [
-            key
-            for key, track in self._tracks.items()
-            if key[0] == sample.node and abs(sample.time_s - track.seen_s) >= absent_s
-        ]
-        listed = _listed(sample) if late else set()
-        for key in late:
-            if key not in listed:
-                yield from self._tracks.pop(key).end(sample.time_s)
+                self._tracks.adopt(read_subject_key(finding), finding)
 
 
 def _listed(sample: Sample) -> set[SubjectKey]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...analyzers.findings.evidence import read_evidence
 from ...analyzers.out_of_memory import SIZE
 from ...engine.model import Finding
 from ...engine.units import format_bytes
@@ -27,12 +26,11 @@ _NAMES = {"oom_met": "out of memory", "oom": "forecast: out of memory"}
 
 def make_marker(finding: Finding) -> Marker:
     """Return the mark of a finding."""
-    request = read_evidence(finding, SIZE)
     return Marker(
         time_s=finding.opened_s,
         severity=finding.severity,
         label=finding.kind,
-        request_bytes=request if isinstance(request, int) else None,
+        request_bytes=SIZE.read_count(finding),
     )
 
 

@@ -6,9 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ...analyzers.findings.evidence import PROCESS, read_process
-from ...analyzers.leak import GROWN, RATE
-from ...analyzers.leak_source import SOURCE
+from ...analyzers.findings.evidence import GROWN, PROCESS, RATE, SOURCE, read_process
 from ...engine.model import Finding
 from ...engine.units import MIB, format_age, format_bytes
 from .device_log import DeviceLog, MemorySource
@@ -37,17 +35,13 @@ class LeakFigures(NamedTuple):
 
 def read_figures(finding: Finding) -> LeakFigures:
     """Return how much has leaked, how fast, and from where."""
-    values = {evidence.name: evidence.value for evidence in finding.evidence}
-    grown = _number(values.get(GROWN))
-    rate = _number(values.get(RATE))
-    sources = tuple(str(it.value) for it in finding.evidence if it.name == SOURCE and it.value is not None)
+    grown = GROWN.read_number(finding)
+    rate = RATE.read_number(finding)
+    source = SOURCE.read(finding)
+    sources = () if source is None else (str(source),)
     return LeakFigures(
         None if grown is None else grown / MIB, None if rate is None else rate * 60.0 / MIB, sources
     )
-
-
-def _number(value: float | int | str | None) -> float | None:
-    return None if value is None or isinstance(value, str) else float(value)
 
 
 def add_known(figures: Sequence[float | None]) -> float | None:
@@ -295,12 +289,12 @@ def _sources_of(kind: str, process: object, tracking: Tracking) -> list[TrackedS
 
 def _add_sources(finding: ReportFinding, tracking: Tracking) -> ReportFinding:
     """Return a finding whose evidence names what tracking found, where nobody has named it before."""
-    process = finding.evidence.get(PROCESS)
+    process = finding.evidence.get(PROCESS.name)
     sources = _sources_of(finding.kind, None if process is None else process.value, tracking)
-    if not sources or SOURCE in finding.evidence:
+    if not sources or SOURCE.name in finding.evidence:
         return finding
     named = {
-        SOURCE: EvidenceValue(sources[0].place, ""),
+        SOURCE.name: EvidenceValue(sources[0].place, ""),
         GROWN_BY_SOURCE: EvidenceValue(sources[0].grown_bytes, "bytes"),
     }
     return msgspec.structs.replace(finding, evidence={**finding.evidence, **named})

@@ -7,7 +7,7 @@ from tests.tui.assessed_cases import CASES, make_assessment, snapshot_leaking
 from tests.tui.canned import NOON_S, FakeFeed, make_app
 from tests.tui.canned_ranks import make_job, make_simulated, past_of, with_ranks
 from vramscope.analyzers.finding_words import describe_leak
-from vramscope.analyzers.leak import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
+from vramscope.analyzers.findings.evidence import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
 from vramscope.engine.history import History
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
@@ -68,11 +68,11 @@ def test_a_leak_is_told_by_the_figures_that_its_finding_has() -> None:
     def leak(*evidence: Evidence) -> Finding:
         return Finding("l", "leak", "n", "GPU-0", "0", "high", "t", 1.0, 2.0, evidence=evidence)
 
-    grown, onset = Evidence(GROWN, 3 * GIB, "bytes"), Evidence(ONSET_STEP, 40)
-    by_step, by_time = Evidence(RATE_PER_STEP, 5 * MIB, "bytes"), Evidence(RATE, MIB / 60, "bytes/s")
+    grown, onset = GROWN(3 * GIB), ONSET_STEP(40)
+    by_step, by_time = RATE_PER_STEP(5 * MIB), RATE(MIB / 60)
     cases = {
         "leak +5 MiB/step since step 40 (3.0 GiB)": leak(by_time, by_step, grown, onset),
-        "leak +1 MiB/min (3.0 GiB)": leak(by_time, Evidence(RATE_PER_STEP, None, "bytes"), grown),
+        "leak +1 MiB/min (3.0 GiB)": leak(by_time, RATE_PER_STEP(None), grown),
         "leak": leak(),
     }
     for text, finding in cases.items():

@@ -330,7 +330,7 @@ class OOMDetector(MemoryMonitor):
             device = self._log.devices.get(finding.device_uuid or "")
             last = None if device is None else device.last
         values = {it.name: it.value for it in finding.evidence}
-        request = values.get(SIZE)
+        request = values.get(SIZE.name)
         return OOMEvent(
             timestamp=finding.opened_s,
             device_id=-1 if device is None else device.index,

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vramscope.analyzers.leak import GROWN, RATE
-from vramscope.analyzers.leak_source import SOURCE
+from vramscope.analyzers.findings.evidence import GROWN, RATE, SOURCE
 from vramscope.engine.model import Evidence, Finding, RankSample
 from vramscope.exporters.reports.leak import LeakRule, TrackedSource, Tracking, build_leak
 from vramscope.exporters.reports.run_log import RunLog
@@ -39,8 +38,8 @@ def growing(seconds: int = 121) -> RunLog:
 
 def make_leak(rate: float, *, opened_s: float = 50.0, source: str | None = None) -> Finding:
     """Return the finding of a leak of a rate in bytes a second."""
-    evidence = [Evidence(RATE, rate, "bytes/s"), Evidence(GROWN, 300 * MIB, "bytes")]
-    evidence += [] if source is None else [Evidence(SOURCE, source)]
+    evidence = [RATE(rate), GROWN(300 * MIB)]
+    evidence += [] if source is None else [SOURCE(source)]
     return make_finding("leak", "low", opened_s=opened_s, evidence=tuple(evidence))
 
 
