@@ -20,7 +20,7 @@ from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.engine.errors import UsageError
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.units import MIB
-from vramscope.exporters.estimates.report import FIT_SHARE
+from vramscope.exporters.estimates import FIT_SHARE
 
 from .measure.tables import format_number, format_table
 

@@ -54,7 +54,7 @@ _SEVERAL = (
     "index = index_sweeps([Path(sys.argv[1])], 80.0)\n"
     "read = now()\n"
     "import matplotlib.figure, matplotlib.backends.backend_pdf\n"
-    "from vramscope.exporters.sweep.figure_multiples import draw_multiples\n"
+    "from vramscope.exporters.sweep.figure import draw_multiples\n"
     "ready = now()\n"
     "draw_multiples(index.sweeps).render('pdf')\n"
     "drawn = now()\n"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vramscope.engine.model.phase_memory import PhaseTraining
-from vramscope.exporters.lengths.figure_panels import draw_lengths
+from vramscope.exporters.lengths.figure import draw_lengths
 from vramscope.phases.lengths import run_lengths, run_without_storage
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.sweep.original import write_original
-from vramscope.exporters.figures.page import SweepFormat
-from vramscope.exporters.figures.page_style import SweepLook, SweepStyle
+from vramscope.exporters.figures.page import SweepFormat, SweepLook, SweepStyle
 from vramscope.exporters.sweep.figure import draw_sweep
 from vramscope.sweeps.loading import load_sweep
 

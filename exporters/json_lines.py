@@ -1,9 +1,11 @@
 """JSON lines: one object a line, numbers as numbers, flushed; no byte that steers a terminal."""
 
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from ..engine.files.base.output_file import write_whole
 from ..engine.text import escape_json
 
 _ENCODER = msgspec.json.Encoder()
@@ -37,3 +39,20 @@ def _replace_surrogates(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_replace_surrogates(part) for part in value]
     return value
+
+
+# Reports as JSON: two spaces deep, not-a-number as null, and on disk whole or not at all.
+
+
+def encode_report(report: msgspec.Struct) -> bytes:
+    """Return a report as JSON that people can read, in UTF-8 with a newline at its end."""
+    return msgspec.json.format(encode_line(report), indent=2) + b"\n"
+
+
+def write_report(report: msgspec.Struct, path: Path) -> None:
+    """Write a report to a file, which holds the old content or the new at any moment.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    write_whole(encode_report(report), path)

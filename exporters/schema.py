@@ -1,243 +1,78 @@
 """The JSON Schemas of what is printed as JSON, made from the structs themselves."""
 
+import ast
+import inspect
 import json
-from collections.abc import Sequence
-from types import ModuleType
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
-from ..engine.model import NodeStatus, finding
-from ..engine.model import finding as assessment
-from ..engine.model import finding as status
-from ..engine.model import sample as device
-from ..engine.model import sample as host
-from ..engine.model import sample as rank
-from .field_docs import read_field_docs
+from ..engine.settings import SETTING_KEYS, Settings
+from ..engine.settings.model import TABLES, describe_expectation
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_STATUS_MODULES = (assessment, device, finding, host, rank, status)
+
+SCHEMAS = {
+    "calibration": ("vramscope.calibration/1", "analyzers.planning.theory.calibration", "Calibration"),
+    "difference": ("vramscope.difference/1", "analyzers.comparison", "RunDifference"),
+    "estimate": ("vramscope.estimate/1", "exporters.estimates", "EstimateReport"),
+    "factory-estimate": ("vramscope.factory-estimate/1", "analyzers.planning.steps", "StepEstimate"),
+    "fleet": ("vramscope.fleet/1", "exporters.status.document", "FleetExport"),
+    "guard": ("vramscope.guard/1", "exporters.status.guard", "GuardLine"),
+    "joint-plan": ("vramscope.joint-plan/1", "exporters.plan.joint", "JointPlanReport"),
+    "phase-records": ("vramscope.phase-records/1", "exporters.phases.report", "PhaseRecordReport"),
+    "phases": ("vramscope.phases/1", "exporters.phases.report", "PhaseReport"),
+    "plan": ("vramscope.plan/1", "analyzers.planning.partition", "Plan"),
+    "plan-feedback": ("vramscope.plan-feedback/1", "analyzers.planning.feedback", "PlanFeedback"),
+    "seqlen": ("vramscope.seqlen/1", "exporters.lengths.text", "LengthReport"),
+    "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
+    "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
+}
+"""What is printed as JSON, by the name of its file in `docs/`: title, module below vramscope, and struct."""
 
 
-def build_status_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of `vramscope.status/1`.
+def build_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of one of `SCHEMAS`.
 
     Every field is required because every field is always printed; what was not measured is null. A
     reader must accept fields it does not know: later versions may add some.
     """
-    return _build(NodeStatus, "vramscope.status/1", _STATUS_MODULES)
-
-
-def build_difference_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.difference/1`; as of the status, every field is required."""
-    from ..analyzers.comparison import RunDifference, model
-
-    return _build(RunDifference, model.DIFFERENCE_SCHEMA, (model,))
-
-
-def build_sweep_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.sweep/1`; every field is required, what is unknown is null."""
-    from .sweep import index_report as sweep_index_report
-    from .sweep import report as sweep_report
-
-    return _build(
-        sweep_index_report.IndexReport, sweep_index_report.SCHEMA, (sweep_index_report, sweep_report)
-    )
-
-
-def build_estimate_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.estimate/1`; every field is required, what is unknown is null."""
-    from ..analyzers.planning.theory import calibration, shape
-    from ..analyzers.planning.theory import estimate as rank_memory
-    from ..analyzers.planning.theory import shape as layout
-    from ..analyzers.planning.theory import shape as training
-    from ..analyzers.planning.theory.configs import cases as fitting_changes
-    from ..analyzers.planning.theory.configs import flags as run
-    from .estimates import report as estimate_report
-
-    modules = (calibration, fitting_changes, layout, rank_memory, run, shape, training, estimate_report)
-    return _build(estimate_report.EstimateReport, estimate_report.SCHEMA, modules)
-
-
-def build_calibration_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.calibration/1`, the file that `vramscope calibrate` keeps."""
-    from ..analyzers.planning.theory import calibration
-
-    return _build(calibration.Calibration, calibration.SCHEMA, (calibration,))
-
-
-def build_feedback_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.plan-feedback/1`; every field is required."""
-    from ..analyzers.planning import feedback as model
-
-    return _build(model.PlanFeedback, model.FEEDBACK_SCHEMA, (model,))
-
-
-def build_joint_plan_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.joint-plan/1`; every field is required."""
-    from ..analyzers.planning import joint as joint_plan
-    from ..analyzers.planning import theory as memory_theory
-    from .plan import joint_report as joint_plan_report
-
-    modules = (memory_theory, memory_theory.shape, joint_plan, joint_plan_report)
-    return _build(joint_plan_report.JointPlanReport, joint_plan.JOINT_PLAN_SCHEMA, modules)
-
-
-def build_plan_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.plan/1`; every field is required."""
-    from ..analyzers.planning.partition import plan, result
-
-    return _build(plan.Plan, plan.PLAN_SCHEMA, (plan, result))
-
-
-def build_phases_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.phases/1`; every field is required, what is unmeasured is null."""
-    from ..analyzers.planning.phases import model
-    from ..engine.model import phase_memory
-    from .phases import report as phase_report
-
-    return _build(phase_report.PhaseReport, phase_report.SCHEMA, (phase_memory, model, phase_report))
-
-
-def build_lengths_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.seqlen/1`; every field is required, what is unmeasured is null."""
-    from ..analyzers.planning import lengths as law
-    from ..analyzers.planning import lengths as peaks
-    from ..engine.model import length_memory, phase_memory
-    from .lengths import report as length_report
-
-    modules = (phase_memory, length_memory, law, peaks, length_report)
-    return _build(length_report.LengthReport, length_report.SCHEMA, modules)
-
-
-def build_phase_records_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.phase-records/1`; every field is required."""
-    from ..engine.model import phase_memory
-    from ..engine.model import phase_memory as phase_record
-    from .phases import record_report as phase_record_report
-
-    return _build(
-        phase_record_report.PhaseRecordReport,
-        phase_record_report.SCHEMA,
-        (phase_memory, phase_record, phase_record_report),
-    )
-
-
-def build_factory_estimate_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.factory-estimate/1`; every field is required."""
-    from ..analyzers.planning.steps import model
-
-    return _build(model.StepEstimate, model.SCHEMA, (model,))
-
-
-def build_guard_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.guard/1`, a line of `vramscope guard --json`."""
-    from ..analyzers.cluster_state import model
-    from .status import guard, job_over_nodes
-
-    return _build(guard.GuardLine, guard.GUARD_SCHEMA, (finding, model, job_over_nodes, guard))
-
-
-def render_schema(schema: dict[str, Any]) -> str:
-    """Return a schema as the text of its file in `docs/`."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def render_status_schema() -> str:
-    """Return the schema as the text of `docs/status.schema.json`."""
-    return render_schema(build_status_schema())
-
-
-def build_fleet_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `vramscope.fleet/1`, what the fleet screen exports."""
-    from ..analyzers.fleet import model
-    from .status import fleet_export
-
-    return _build(fleet_export.FleetExport, fleet_export.FLEET_SCHEMA, (finding, model, fleet_export))
-
-
-def render_fleet_schema() -> str:
-    """Return the schema as the text of `docs/fleet.schema.json`."""
-    return render_schema(build_fleet_schema())
-
-
-def render_guard_schema() -> str:
-    """Return the schema as the text of `docs/guard.schema.json`."""
-    return render_schema(build_guard_schema())
-
-
-def render_difference_schema() -> str:
-    """Return the schema as the text of `docs/difference.schema.json`."""
-    return render_schema(build_difference_schema())
-
-
-def render_estimate_schema() -> str:
-    """Return the schema as the text of `docs/estimate.schema.json`."""
-    return render_schema(build_estimate_schema())
-
-
-def render_factory_estimate_schema() -> str:
-    """Return the schema as the text of `docs/factory-estimate.schema.json`."""
-    return render_schema(build_factory_estimate_schema())
-
-
-def render_calibration_schema() -> str:
-    """Return the schema as the text of `docs/calibration.schema.json`."""
-    return render_schema(build_calibration_schema())
-
-
-def render_feedback_schema() -> str:
-    """Return the schema as the text of `docs/plan-feedback.schema.json`."""
-    return render_schema(build_feedback_schema())
-
-
-def render_joint_plan_schema() -> str:
-    """Return the schema as the text of `docs/joint-plan.schema.json`."""
-    return render_schema(build_joint_plan_schema())
-
-
-def render_lengths_schema() -> str:
-    """Return the schema as the text of `docs/seqlen.schema.json`."""
-    return render_schema(build_lengths_schema())
-
-
-def render_phases_schema() -> str:
-    """Return the schema as the text of `docs/phases.schema.json`."""
-    return render_schema(build_phases_schema())
-
-
-def render_phase_records_schema() -> str:
-    """Return the schema as the text of `docs/phase-records.schema.json`."""
-    return render_schema(build_phase_records_schema())
-
-
-def render_plan_schema() -> str:
-    """Return the schema as the text of `docs/plan.schema.json`."""
-    return render_schema(build_plan_schema())
-
-
-def render_sweep_schema() -> str:
-    """Return the schema as the text of `docs/sweep.schema.json`."""
-    return render_schema(build_sweep_schema())
-
-
-def _build(root: type[msgspec.Struct], title: str, modules: Sequence[ModuleType]) -> dict[str, Any]:
-    structs = {
-        name: value
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, msgspec.Struct)
-    }
+    title, module, struct = SCHEMAS[name]
+    root = getattr(import_module(f"vramscope.{module}"), struct)
+    structs = {it.__name__: it for it in _list_structs(msgspec.inspect.type_info(root))}
     schema = msgspec.json.schema(root)
     definitions: dict[str, dict[str, Any]] = schema.pop("$defs")
-    for name, definition in definitions.items():
-        _complete(definition, read_field_docs(structs[name]))
+    for defined, definition in definitions.items():
+        _complete(definition, read_field_docs(structs[defined]))
     return {
         "$schema": _DRAFT,
         "title": title,
         "$ref": schema["$ref"],
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def render_schema(name: str) -> str:
+    """Return a schema as the text of its file `docs/NAME.schema.json`."""
+    return json.dumps(build_schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def _list_structs(part: object) -> Iterator[type[msgspec.Struct]]:
+    """Yield the structs that a type is made of, as msgspec describes it."""
+    if isinstance(part, msgspec.inspect.StructType):
+        yield part.cls
+    if isinstance(part, msgspec.Struct):
+        for field in part.__struct_fields__:
+            yield from _list_structs(getattr(part, field))
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _list_structs(one)
 
 
 def _complete(definition: dict[str, Any], docs: dict[str, str]) -> None:
@@ -248,3 +83,93 @@ def _complete(definition: dict[str, Any], docs: dict[str, str]) -> None:
         field_schema.pop("default", None)
         if field in docs:
             field_schema["description"] = docs[field]
+
+
+# The sentences under the fields of a struct, for documents and schemas that are made from it.
+
+
+def read_field_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Return field to the docstring written under it, as one line; fields without one are left out."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(struct)))
+    definition = tree.body[0]
+    docs: dict[str, str] = {}
+    if not isinstance(definition, ast.ClassDef):
+        return docs
+    for field, following in pairwise(definition.body):
+        text = _text_of(following)
+        if text is not None and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            docs[field.target.id] = " ".join(text.split())
+    return docs
+
+
+def _text_of(node: ast.stmt) -> str | None:
+    """Return the text of a statement that is nothing but a string."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return node.value.value if isinstance(node.value.value, str) else None
+    return None
+
+
+# The page `docs/settings.md`: every setting with its documentation, made from the settings themselves.
+
+_HEAD = """\
+# Settings
+
+Every setting can be given in five places. The first that has it wins:
+
+1. a flag: `--theme light`
+2. an environment variable: `VRAMSCOPE_THEME=light`
+3. `vramscope.toml` in the current folder: `theme = "light"`
+4. the user's file, `$XDG_CONFIG_HOME/vramscope/config.toml` (usually `~/.config/vramscope/config.toml`)
+5. the default
+
+`--config FILE` or `VRAMSCOPE_CONFIG=FILE` reads that file in place of 3 and 4. `F12` in the live view saves
+the look and the sorting into the user's file (or into the one `--config` names); comments and order stay as
+they are. A setting that is unknown, or whose value does not fit, is refused with file, line and what was
+expected. `vramscope doctor` lists the settings in use and where each was set.
+
+Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, `"2h"`).
+
+A setting with a dot in its name stands in a table: `alerts.bell` is `bell` under `[alerts]`. In a variable a
+list is words with commas between them. What makes vramscope run a program or send something elsewhere
+(`alerts.command`, `alerts.webhook_url`) is refused in `./vramscope.toml`, which may have come with somebody
+else's repository.
+
+"""
+
+_TAIL = """\
+## Other variables
+
+- `VRAMSCOPE_RUNTIME_DIR`: private folder in which an agent and its viewers meet. Default:
+  `$XDG_RUNTIME_DIR/vramscope`, else `/tmp/vramscope-<uid>`. It must be this user's own and closed to others.
+- `VRAMSCOPE_NODE`: name under which this node is shown. Default: the first label of the host name.
+- `VRAMSCOPE_SSH_COMMAND`: what starts vramscope on the nodes of `--ssh`, where its name alone does not.
+- `VRAMSCOPE_DEBUG`: with any value an internal error prints its traceback; without, it is written to a file.
+- `NO_COLOR`: with any value nothing is printed in colour (see <https://no-color.org>).
+"""
+
+
+def render_settings_page() -> str:
+    """Return the text of `docs/settings.md`."""
+    docs = read_field_docs(Settings)
+    for table, struct in TABLES.items():
+        docs |= {f"{table}.{field}": text for field, text in read_field_docs(struct).items()}
+    defaults = Settings()
+    parts = [_HEAD]
+    for key, field in SETTING_KEYS.items():
+        default = _describe_default(attrgetter(field)(defaults))
+        variable = f"VRAMSCOPE_{key.upper().replace('.', '_')}"
+        parts.append(
+            f"## `{key}`\n\n{docs[field]}\n\n"
+            f"Takes {describe_expectation(key)}. Default: {default}. Variable: `{variable}`.\n\n"
+        )
+    return "".join(parts) + _TAIL
+
+
+def _describe_default(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "`true`" if value else "`false`"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(chr(34) + word + chr(34) for word in value)}]`"
+    return f"`{value:g}`" if isinstance(value, float) else f'`"{value}"`'

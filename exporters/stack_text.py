@@ -8,7 +8,7 @@ from ..analyzers.snapshot_summary import StackGroup
 from ..engine.model.memory_snapshot import Frame
 from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .text_table import count
+from .text import count
 
 MOST_FRAMES = 12
 """Frames of one stack; the outermost of a longer one are left out and counted."""

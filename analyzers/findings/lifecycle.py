@@ -130,7 +130,7 @@ class Crossing:
         self._asked_count = 0
 
 
-# How a finding opens, is restated and closes. Its id is made of its subject and of when it opened, so that two
+# How a finding opens, is restated and closes. Its id is made of its subject and of when it opened: two
 # processes that see the same samples open the same finding.
 
 

@@ -1,12 +1,18 @@
 """A study by length as text: phases by length, peaks of algorithms side by side, laws, what failed."""
 
+import csv
 from collections.abc import Iterator, Sequence
+from io import StringIO
+from itertools import groupby
 
 import msgspec
 
 from ...analyzers.planning.lengths import (
+    MORE_THAN_NONE,
     PHASES,
+    LengthLaw,
     LengthSeries,
+    PhaseLaw,
     make_cost_series,
     make_peak_series,
     make_series,
@@ -14,19 +20,21 @@ from ...analyzers.planning.lengths import (
     say_series,
 )
 from ...analyzers.sentence import count_cells
-from ...engine.model.phase_memory import LengthStudy, PrivacyMode
-from ...engine.text import make_printable
-from ...engine.units import format_bytes
-from ..text_table import INDENT, format_rows, wrap
-from .words import (
-    MODE_WORDS,
-    describe_devices,
-    describe_failure,
-    describe_training,
-    mark_end,
-    name_memory,
-    show_mib,
+from ...engine.model.phase_memory import (
+    FitSearch,
+    FitTrial,
+    LengthPoint,
+    LengthStudy,
+    PhaseDevice,
+    PhaseMemory,
+    PhaseRun,
+    PhaseTraining,
+    PrivacyMode,
 )
+from ...engine.text import make_printable
+from ...engine.units import MIB, format_bytes
+from ..phases.text import OPTIMIZER_WORDS
+from ..text import INDENT, count, format_rows, wrap
 
 _GAP = 2
 _ANY_WIDTH = 10_000
@@ -156,3 +164,368 @@ def _list_failures(study: LengthStudy) -> Iterator[str]:
 
 def _list_notes(notes: Sequence[str], note: str | None) -> tuple[str, ...]:
     return (*notes, *(() if note is None else (note,)))
+
+
+# What a study by length is of, in words that its table, figure and search share.
+
+MODE_WORDS: dict[PrivacyMode, str] = {
+    "hooks": "Opacus hooks",
+    "functorch": "Opacus functorch",
+    "ghost": "Opacus ghost clipping",
+    "none": "no privacy",
+}
+
+
+def name_memory(study: LengthStudy) -> str:
+    """Return what figures are of: on the CPU nothing is allocated, and resident memory stands for it."""
+    kinds = {run.device.kind for run in study.runs}
+    return "resident" if kinds == {"cpu"} else "allocated"
+
+
+def name_model(training: PhaseTraining) -> str:
+    """Return the model as it was asked for."""
+    given = training.factory or training.hugging_face
+    return f"LLaMA {training.model_size}" if given is None else make_printable(given)
+
+
+def describe_training(study: LengthStudy) -> str:
+    """Return what was trained, in one line."""
+    training = study.training
+    modes = " and ".join(MODE_WORDS[mode] for mode in study.privacy_modes)
+    parts = [
+        name_model(training),
+        f"batch of {training.batch_size}",
+        modes,
+        OPTIMIZER_WORDS[training.optimizer],
+        training.precision,
+        *(["checkpointed"] if training.is_checkpointed else []),
+        f"{count(training.num_steps, 'step')} each",
+    ]
+    return ", ".join(parts)
+
+
+def describe_device(device: PhaseDevice) -> str:
+    """Return a device in words; one that is simulated is called so."""
+    name = make_printable(device.name)
+    if device.kind == "simulated" and "simulated" not in name.lower():
+        name += " (simulated)"
+    return f"{name}, without storage" if device.is_fake else name
+
+
+def describe_devices(study: LengthStudy) -> str:
+    """Return all devices that figures are of, each once."""
+    # A run that ended before its first phase may not have come to know the name of its device.
+    runs = [run for run in study.runs if run.phases] or study.runs
+    return "; ".join(dict.fromkeys(describe_device(run.device) for run in runs)) or study.device
+
+
+def describe_end(run: PhaseRun) -> str:
+    """Return how a run ended that did not finish, as the end of a sentence."""
+    place = f" in {run.failed_phase}" if run.failed_phase else ""
+    if run.failed_step is not None and run.training.num_steps > 1:
+        place += f" of step {run.failed_step}"
+    asked = f", {format_bytes(run.requested_bytes)} asked for" if run.requested_bytes is not None else ""
+    error = f": {make_printable(run.error)}" if run.error and run.end == "failed" else ""
+    words = {"out_of_memory": "out of memory", "interrupted": "interrupted", "failed": "failed"}
+    return f"{words.get(run.end, 'finished')}{place}{asked}{error}"
+
+
+def describe_failure(point: LengthPoint) -> str | None:
+    """Return why a point is not whole; None where it is."""
+    if point.run is None:
+        return make_printable(point.refusal or "could not be started")
+    return None if point.run.end == "finished" else describe_end(point.run)
+
+
+def mark_end(point: LengthPoint | None) -> str:
+    """Return in a word how a point ended: `ok`, `OOM`, `—` where it was not reached."""
+    if point is None:
+        return "—"
+    if point.run is None:
+        return "not run"
+    return {"finished": "ok", "out_of_memory": "OOM", "interrupted": "stopped", "failed": "failed"}[
+        point.run.end
+    ]
+
+
+def show_mib(value_bytes: float | None) -> str:
+    """Return bytes as MiB with one decimal, or `—` where unmeasured."""
+    if value_bytes is None:
+        return "—"
+    text = f"{value_bytes / MIB:,.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+# What fits a card as text: the largest sizes that ran, the next that did not, what was tried and assumed.
+
+_UNITS = {"batch size": "sequence", "sequence length": "token"}
+_FIXED = {"batch size": "of {:,} tokens each", "sequence length": "in a batch of {:,}"}
+
+
+def describe_fits(searches: Sequence[FitSearch], width: int) -> str:
+    """Return the text.
+
+    Args:
+        searches: For one card; algorithms and sizes in any order.
+        width: Cells of a line.
+    """
+    return "\n".join(_describe_fit(searches, width)) + "\n"
+
+
+def describe_trial(search: FitSearch, trial: FitTrial) -> str:
+    """Return one size that was tried, in words."""
+    return f"{search.privacy}, {search.varied} {trial.size:,}: {_describe_outcome(trial)}"
+
+
+def _describe_fit(searches: Sequence[FitSearch], width: int) -> Iterator[str]:
+    first = searches[0]
+    label = " (simulated)" if first.is_simulated else ""
+    head = f"What fits {format_bytes(first.capacity_bytes)}{label}: the largest that ran, and the next one"
+    yield from wrap(head, width)
+    for _, group in groupby(sorted(searches, key=lambda it: it.varied), key=lambda it: it.varied):
+        alike = list(group)
+        yield ""
+        yield from wrap(_describe_sizes(alike[0]), width)
+        rows = [_list_cells(search) for search in alike]
+        yield from format_rows([["dp-mode", "largest", "peak reserved", "next"], *rows], "lrrr", width)
+        for search in alike:
+            yield from wrap(_describe_edge(search), width, "  ")
+    yield ""
+    yield f"{count(sum(len(search.trials) for search in searches), 'run')}; ! did not fit"
+    for search in searches:
+        sizes = ", ".join(f"{it.size:,}{'' if it.has_fitted else '!'}" for it in search.trials)
+        yield from wrap(f"{search.privacy}, {search.varied}: {sizes or 'none'}", width, "  ")
+    yield from wrap(_describe_assumptions(first), width)
+
+
+def _describe_sizes(search: FitSearch) -> str:
+    multiples = f", multiples of {search.step:,}" if search.step > 1 else ""
+    return f"{search.varied}, {_FIXED[search.varied].format(search.fixed)}{multiples}"
+
+
+def _list_cells(search: FitSearch) -> list[str]:
+    largest = search.largest
+    refused = search.refused
+    reserved = "—" if largest is None else format_bytes(largest.peak_reserved_bytes)
+    return [
+        search.privacy,
+        "none" if largest is None else count(largest.size, _UNITS[search.varied]),
+        reserved,
+        "—" if refused is None else f"{refused.size:,}",
+    ]
+
+
+def _describe_edge(search: FitSearch) -> str:
+    """Return why the next size did not fit, and why the answer is not certain where it is not."""
+    refused = search.refused
+    told = [] if refused is None else [f"{refused.size:,}: {_describe_outcome(refused)}"]
+    if search.refusal is not None:
+        told.append(f"not settled: {make_printable(search.refusal)}")
+    elif search.largest is not None and search.largest.size == search.limit:
+        told.append(f"larger ones than {search.limit:,} were not considered")
+    return f"{search.privacy}, {'; '.join(told)}" if told else ""
+
+
+def _describe_outcome(trial: FitTrial) -> str:
+    if not trial.has_fitted:
+        return make_printable(trial.reason or "did not run")
+    return f"fits, {format_bytes(trial.peak_reserved_bytes)} reserved"
+
+
+def _describe_assumptions(search: FitSearch) -> str:
+    context = format_bytes(search.context_bytes)
+    if search.is_simulated:
+        return (
+            f"Modelled: {make_printable(search.device)}, the caching allocator, {context} for the CUDA "
+            "context. Not modelled: workspaces of cuBLAS and temporaries inside kernels."
+        )
+    return (
+        f"Measured on {make_printable(search.device)}: peak of reserved memory, and {context} assumed for "
+        "the CUDA context."
+    )
+
+
+# A study by length, and searches for what fits, as one JSON object of `vramscope seqlen --json`.
+
+SCHEMA = "vramscope.seqlen/1"
+
+
+class PredictedBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is predicted of a length at which nothing was measured."""
+
+    seq_length: int
+    predicted_bytes: float
+
+
+class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one algorithm over the lengths."""
+
+    name: str
+    """A phase, `peak allocated`, `peak reserved`, or `more than none`."""
+    values_bytes: tuple[int | None, ...]
+    """By length; null where nothing was measured."""
+    law: LengthLaw | None
+    """Null where points are too few, or the figure follows no single law."""
+    largest_of: tuple[PhaseLaw, ...]
+    """Of a peak: the laws of the phases that are the largest at one length or another."""
+    law_text: str | None
+    """The law, or those, in words."""
+    residual_bytes: float | None
+    """Root of the mean square of what was measured less what the laws say; null without any."""
+    predicted: tuple[PredictedBytes, ...]
+
+
+class PointReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    seq_length: int
+    failure: str | None
+    """Why it did not finish, or could not be started."""
+    run: PhaseRun | None
+    """As `vramscope phases` tells it; null where it could not be started."""
+
+
+class AlgorithmReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One algorithm over all lengths."""
+
+    dp_mode: PrivacyMode
+    points: tuple[PointReport, ...]
+    differences: tuple[SeriesReport, ...]
+    """Change of allocated memory over each phase of the last step."""
+    peaks: tuple[SeriesReport, ...]
+    more_than_none: SeriesReport | None
+    """Peak of allocated memory less that of plain training; null where that was not compared."""
+
+
+class FitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest size that ran within a card."""
+
+    search: FitSearch
+    largest: FitTrial | None
+    """What ran; null where nothing did."""
+    refused: FitTrial | None
+    """The smallest that did not."""
+    is_settled: bool
+    """Whether no size lies between both, or the largest that was to be considered ran."""
+
+
+class LengthReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory by length of sequences, and what fits."""
+
+    schema: str = SCHEMA
+    is_simulated: bool
+    is_interrupted: bool
+    training: PhaseTraining
+    """Length and algorithm in it are those of the first run."""
+    device: str
+    """As it was asked for."""
+    seq_lengths: tuple[int, ...]
+    algorithms: tuple[AlgorithmReport, ...]
+    fits: tuple[FitReport, ...]
+
+
+def report_study(study: LengthStudy, searches: Sequence[FitSearch] = ()) -> LengthReport:
+    """Return the object.
+
+    Args:
+        study: What ran; without points where only a search was asked for.
+        searches: What fits.
+    """
+    costs = {each.privacy: each for each in make_cost_series(study)}
+    modes = study.privacy_modes if study.points else ()
+    return LengthReport(
+        is_simulated=study.is_simulated or any(search.is_simulated for search in searches),
+        is_interrupted=study.is_interrupted,
+        training=study.training,
+        device=study.device,
+        seq_lengths=study.lengths,
+        algorithms=tuple(_report_mode(study, mode, costs.get(mode)) for mode in modes),
+        fits=tuple(
+            FitReport(search=each, largest=each.largest, refused=each.refused, is_settled=each.is_settled)
+            for each in searches
+        ),
+    )
+
+
+def _report_mode(study: LengthStudy, mode: PrivacyMode, cost: LengthSeries | None) -> AlgorithmReport:
+    return AlgorithmReport(
+        dp_mode=mode,
+        points=tuple(
+            PointReport(seq_length=each.seq_length, failure=describe_failure(each), run=each.run)
+            for each in study.points
+            if each.privacy == mode
+        ),
+        differences=tuple(_report_series(each) for each in make_series(study, mode, PHASES)),
+        peaks=tuple(_report_series(each) for each in make_peak_series(study, mode)),
+        more_than_none=None if cost is None else _report_series(cost),
+    )
+
+
+def _report_series(series: LengthSeries) -> SeriesReport:
+    return SeriesReport(
+        name=series.name,
+        values_bytes=series.values_bytes,
+        law=series.law,
+        largest_of=series.largest_of,
+        law_text=None if series.name == MORE_THAN_NONE else say_series(series),
+        residual_bytes=series.residual_bytes,
+        predicted=tuple(
+            PredictedBytes(seq_length=length, predicted_bytes=value)
+            for length, value in series.predicted_bytes.items()
+        ),
+    )
+
+
+# A study by length as CSV: one row for each algorithm, length and phase, in bytes.
+
+COLUMNS = (
+    "dp_mode",
+    "batch_size",
+    "seq_length",
+    "phase",
+    "step",
+    "allocated_difference_bytes",
+    "reserved_difference_bytes",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "end",
+    "is_simulated",
+)
+
+
+def encode_study(study: LengthStudy) -> bytes:
+    """Return the file: each phase as in the last step that had it; an empty cell is unmeasured.
+
+    A point without any phase has one row, without a phase, that says how it ended.
+    """
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for point in study.points:
+        writer.writerows(_list_rows(study, point))
+    return text.getvalue().encode()
+
+
+def _list_rows(study: LengthStudy, point: LengthPoint) -> Iterator[tuple[str | int | None, ...]]:
+    run = point.run
+    end = "not_started" if run is None else run.end
+    head = (point.privacy, study.training.batch_size, point.seq_length)
+    is_simulated = "" if run is None else str(run.device.kind == "simulated").lower()
+    last: dict[str, PhaseMemory] = {} if run is None else {each.phase: each for each in run.phases}
+    if run is None or not last:
+        yield (*head, None, None, None, None, None, None, end, is_simulated)
+        return
+    for name in PHASES:
+        if name in last:
+            phase = last[name]
+            yield (
+                *head,
+                name,
+                phase.step,
+                phase.allocated_difference_bytes,
+                phase.reserved_difference_bytes,
+                phase.peak.allocated_bytes,
+                phase.peak.reserved_bytes,
+                end,
+                is_simulated,
+            )

@@ -1,11 +1,14 @@
 """A training by phase as one JSON object: every rank, what its phases differ by, its peak, advice."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from ...analyzers.planning.phases import AdviceTrial, PhaseAdvice, advise_phases
-from ...engine.model.phase_memory import MemoryLevels, PhaseRun
+from ...engine.model.phase_memory import MemoryLevels, PhaseFile, PhaseMemory, PhaseRecord, PhaseRun
+from ...engine.text import make_printable
+from ...engine.units import MIB
 
 SCHEMA = "vramscope.phases/1"
 
@@ -90,3 +93,220 @@ def _summarize(run: PhaseRun) -> RankSummary:
             for each in run.phases
         ),
     )
+
+
+# What a file of another phase profiler tells, as one JSON object.
+
+RECORD_SCHEMA = "vramscope.phase-records/1"
+
+
+class PhaseRecordReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope phases --read FILE --json` prints of such a file."""
+
+    schema: str = RECORD_SCHEMA
+    file: str
+    records: tuple[PhaseRecord, ...]
+    """One a run, in the order of the file."""
+    notes: tuple[str, ...]
+    """Sentences about what the figures are and what was left out."""
+
+
+def report_phase_records(file: PhaseFile) -> PhaseRecordReport:
+    """Return the report of a file.
+
+    Args:
+        file: What was read.
+    """
+    return PhaseRecordReport(file=file.file, records=file.records, notes=file.notes)
+
+
+# A run by phase in the words of the phase profiler that comes with examples of Opacus, line by line.
+#
+# Its stages are fewer than ours: it computes the loss within the forward call, so that Forward and Loss are
+# one `Forward Pass` here. What it calls MB is MiB. Two kinds of lines are ours, because it has no words for
+# them: that the device is simulated, and that memory ran out.
+
+_STAGES = {"Forward": "Forward Pass", "Loss": "Forward Pass", "Backward": "Backward Pass"}
+_RULE = "=" * 60
+_NO_FIGURES = "(CPU模式 - 内存统计不可用)"
+
+
+def describe_as_original(run: PhaseRun) -> str:
+    """Return the text.
+
+    Args:
+        run: One rank; on the CPU the original's words for a run without figures.
+    """
+    stages = merge_stages(run.phases)
+    lines = [
+        *_describe_head(run),
+        *_describe_steps(run, stages),
+        *_describe_end(run),
+        *_describe_summary(stages, has_figures=_has_figures(run)),
+        *_describe_final(run),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def merge_stages(phases: Sequence[PhaseMemory]) -> tuple[PhaseMemory, ...]:
+    """Return the phases by the original's stages: Forward and the Loss that follows it are one.
+
+    Args:
+        phases: As they were measured, in order.
+    """
+    stages: list[PhaseMemory] = []
+    for phase in phases:
+        name = _STAGES.get(phase.phase, phase.phase)
+        if phase.phase == "Loss" and stages and (stages[-1].phase, stages[-1].step) == (name, phase.step):
+            stages[-1] = _join(stages[-1], phase)
+        else:
+            stages.append(_rename(phase, name))
+    return tuple(stages)
+
+
+def _join(first: PhaseMemory, second: PhaseMemory) -> PhaseMemory:
+    seconds = None
+    if first.seconds is not None and second.seconds is not None:
+        seconds = first.seconds + second.seconds
+    return PhaseMemory(
+        phase=first.phase,
+        step=first.step,
+        before=first.before,
+        after=second.after,
+        peak=MemoryLevels(
+            allocated_bytes=_find_most(first.peak.allocated_bytes, second.peak.allocated_bytes),
+            reserved_bytes=_find_most(first.peak.reserved_bytes, second.peak.reserved_bytes),
+        ),
+        seconds=seconds,
+    )
+
+
+def _rename(phase: PhaseMemory, name: str) -> PhaseMemory:
+    return PhaseMemory(
+        phase=name,
+        step=phase.step,
+        before=phase.before,
+        after=phase.after,
+        peak=phase.peak,
+        seconds=phase.seconds,
+    )
+
+
+def _find_most(first: int | None, second: int | None) -> int | None:
+    """Return the larger one; unknown where one of both is."""
+    return None if first is None or second is None else max(first, second)
+
+
+def _describe_head(run: PhaseRun) -> Iterator[str]:
+    training = run.training
+    sizes = run.model
+    if run.device.kind == "simulated":
+        yield f"模拟设备: {make_printable(run.device.name)} (以下数值为模拟值，非实测)"
+    yield f"使用设备: {'cuda' if _has_figures(run) else 'cpu'}"
+    model = training.model_size or training.factory or training.hugging_face or "—"
+    yield f"模型大小: {make_printable(model)}"
+    yield f"批次大小: {training.batch_size}"
+    yield f"序列长度: {training.seq_length}"
+    yield f"训练步数: {training.num_steps}"
+    yield ""
+    yield "模型配置:"
+    yield f"  词汇表大小: {sizes.get('vocab_size', '—')}"
+    yield f"  隐藏层大小: {sizes.get('hidden_size', '—')}"
+    yield f"  层数: {sizes.get('num_layers', '—')}"
+    yield f"  注意力头数: {sizes.get('num_heads', '—')}"
+
+
+def _describe_steps(run: PhaseRun, stages: Sequence[PhaseMemory]) -> Iterator[str]:
+    steps = run.training.num_steps
+    step = None
+    for stage in stages:
+        if stage.step != step:
+            yield from _describe_loss(run, step)
+            if step is None:
+                yield from ("", f"开始训练 {steps} 步...")
+            step = stage.step
+            yield from ("", f"--- 训练步骤 {step}/{steps} ---")
+        if _has_figures(run):
+            yield from ("", *describe_stage(stage))
+        else:
+            yield from ("", f"=== {stage.phase} Completed ===", _NO_FIGURES)
+    yield from _describe_loss(run, step)
+
+
+def describe_stage(stage: PhaseMemory) -> Iterator[str]:
+    """Yield the lines on one stage: before, after, peak and difference."""
+    yield f"=== {make_printable(stage.phase)} Memory Usage ==="
+    yield f"Before: {_show_levels(stage.before)}"
+    yield f"After:  {_show_levels(stage.after)}"
+    yield f"Peak:   {_show(stage.peak.allocated_bytes)} MB allocated"
+    allocated = _show(stage.allocated_difference_bytes, "+")
+    yield f"Diff:   {allocated} MB allocated, {_show(stage.reserved_difference_bytes, '+')} MB reserved"
+
+
+def _describe_loss(run: PhaseRun, step: int | None) -> Iterator[str]:
+    if step is not None and step <= len(run.losses):
+        loss = run.losses[step - 1]
+        yield "损失: —" if loss is None else f"损失: {loss:.4f}"
+
+
+def _describe_end(run: PhaseRun) -> Iterator[str]:
+    if run.end == "out_of_memory":
+        place = _STAGES.get(run.failed_phase or "", run.failed_phase or "—")
+        asked = "" if run.requested_bytes is None else f", 请求 {_show(run.requested_bytes)} MB"
+        yield from ("", f"CUDA内存不足: {place}{asked}")
+
+
+def _describe_summary(stages: Sequence[PhaseMemory], *, has_figures: bool) -> Iterator[str]:
+    yield ""
+    if has_figures:
+        yield from summarize_stages(
+            SummaryStage(it.phase, it.peak.allocated_bytes, it.allocated_difference_bytes) for it in stages
+        )
+        return
+    yield from (_RULE, "EXECUTION SUMMARY (CPU模式)", _RULE)
+    for number, stage in enumerate(stages, 1):
+        yield f"{number}. {stage.phase}"
+        yield "   已完成 (CPU模式)"
+
+
+class SummaryStage(NamedTuple):
+    """One stage of the summary, in bytes."""
+
+    name: str
+    peak_bytes: int | None
+    difference_bytes: int | None
+    is_peak_exact: bool = True
+    """Else the peak is a lower bound, for which the original has no word."""
+
+
+def summarize_stages(stages: Iterable[SummaryStage]) -> Iterator[str]:
+    """Yield the lines of the original's numbered summary."""
+    yield from (_RULE, "MEMORY USAGE SUMMARY", _RULE)
+    for number, stage in enumerate(stages, 1):
+        yield f"{number}. {make_printable(stage.name)}"
+        yield f"   Peak: {_show(stage.peak_bytes)} MB{'' if stage.is_peak_exact else ' (at least)'}"
+        yield f"   Diff: {_show(stage.difference_bytes, '+')} MB"
+
+
+def _describe_final(run: PhaseRun) -> Iterator[str]:
+    """Yield the final state; its peak is that of the last stage, at each of which the original resets it."""
+    if not _has_figures(run) or not run.phases:
+        return
+    last = run.phases[-1]
+    yield from ("", "最终内存状态:")
+    yield f"  已分配: {_show(last.after.allocated_bytes)} MB"
+    yield f"  已保留: {_show(last.after.reserved_bytes)} MB"
+    yield f"  峰值分配: {_show(last.peak.allocated_bytes)} MB"
+
+
+def _has_figures(run: PhaseRun) -> bool:
+    """Return whether the device has an allocator: the original tells nothing of the CPU's memory."""
+    return run.device.kind != "cpu"
+
+
+def _show_levels(levels: MemoryLevels) -> str:
+    return f"{_show(levels.allocated_bytes)} MB allocated, {_show(levels.reserved_bytes)} MB reserved"
+
+
+def _show(size_bytes: int | None, sign: str = "") -> str:
+    return "—" if size_bytes is None else f"{size_bytes / MIB:{sign}.2f}"

@@ -4,11 +4,20 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ...analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange, advise_phases
-from ...engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun, PhaseTraining
+from ...analyzers.sentence import count_cells
+from ...engine.model.phase_memory import (
+    UNKNOWN,
+    MemoryLevels,
+    PhaseDevice,
+    PhaseFile,
+    PhaseMemory,
+    PhaseRecord,
+    PhaseRun,
+    PhaseTraining,
+)
 from ...engine.text import make_printable
-from ...engine.units import MIB, format_bytes
-from ..text_table import count, format_rows, wrap
-from .table import format_phases, get_level, show_mib
+from ...engine.units import MIB, format_age, format_bytes
+from ..text import count, format_rows, wrap
 
 _CLIPPING = {
     "hooks": "DP-SGD with per-sample gradients by hooks",
@@ -329,3 +338,216 @@ def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
         yield from wrap(
             "--batch-size was tried as it is: virtual steps hold the sum of gradients on top", width
         )
+
+
+# Phases as a table: before, after, peak and change of what is allocated and of what is reserved.
+
+_GAP = "    "
+_Kind = Literal["allocated", "reserved"]
+
+
+def format_phases(
+    phases: Sequence[PhaseMemory], width: int, *, allocated: str = "allocated"
+) -> Iterator[str]:
+    """Yield the lines of the table: of the steps the last one, and where steps differ, least and most.
+
+    What is reserved stands beside what is allocated where both fit, else below.
+
+    Args:
+        phases: In order.
+        width: Cells of a line.
+        allocated: What the first figures are, where it is not what an allocator says.
+    """
+    shown = pick_last(phases)
+    left = format_rows(_list_rows(shown, phases, "allocated", allocated), "lrrrrr", width)
+    if not any(each.after.reserved_bytes is not None or each.peak.reserved_bytes for each in shown):
+        yield from left
+        return
+    right = format_rows(_list_rows(shown, phases, "reserved", "reserved"), "lrrrrr", width)
+    rows = _list_rows(shown, phases, "reserved", "reserved")
+    rows[0][1] = "reserved before"
+    beside = _join(left, format_rows([row[1:5] for row in rows], "rrrr", width))
+    if max(map(count_cells, beside)) <= width:
+        yield from beside
+    else:
+        yield from (*left, "", *right)
+
+
+def show_mib(size_bytes: int | None, *, has_sign: bool = False) -> str:
+    """Return bytes as a number of MiB with two decimals, or `—` where unmeasured."""
+    return "—" if size_bytes is None else f"{size_bytes / MIB:{'+' if has_sign else ''},.2f}"
+
+
+def pick_last(phases: Sequence[PhaseMemory]) -> list[PhaseMemory]:
+    """Return each phase as it was in the last step that had it, in the order in which phases first came."""
+    last: dict[str, PhaseMemory] = {}
+    for phase in phases:
+        last[phase.phase] = phase
+    return list(last.values())
+
+
+def _list_rows(
+    shown: Sequence[PhaseMemory], phases: Sequence[PhaseMemory], kind: _Kind, name: str
+) -> list[list[str]]:
+    ranges = {phase.phase: _find_range(phase.phase, phases, kind) for phase in shown}
+    is_varied = any(low != high for low, high in ranges.values())
+    steps = len({phase.step for phase in phases if phase.step is not None})
+    last = max((phase.step or 0 for phase in shown), default=0)
+    head = [f"{name}, MiB", "before", "after", "peak", "change"]
+    rows = [[*head, f"peak of {count(steps, 'step')}" if is_varied else ""]]
+    for phase in shown:
+        low, high = ranges[phase.phase]
+        label = make_printable(phase.phase)
+        label += f" (step {phase.step})" if phase.step not in {None, last} else ""
+        varied = f"{show_mib(low)} to {show_mib(high)}" if low != high else ""
+        rows.append([label, *_list_figures(phase, kind), varied])
+    return rows
+
+
+def _list_figures(phase: PhaseMemory, kind: _Kind) -> list[str]:
+    is_allocated = kind == "allocated"
+    change = phase.allocated_difference_bytes if is_allocated else phase.reserved_difference_bytes
+    levels = [get_level(each, kind) for each in (phase.before, phase.after, phase.peak)]
+    return [*map(show_mib, levels), show_mib(change, has_sign=True)]
+
+
+def get_level(levels: MemoryLevels, kind: _Kind) -> int | None:
+    """Return what is allocated, or what is reserved."""
+    return levels.allocated_bytes if kind == "allocated" else levels.reserved_bytes
+
+
+def _find_range(name: str, phases: Sequence[PhaseMemory], kind: _Kind) -> tuple[int | None, int | None]:
+    peaks = [
+        peak for phase in phases if phase.phase == name and (peak := get_level(phase.peak, kind)) is not None
+    ]
+    return min(peaks, default=None), max(peaks, default=None)
+
+
+def _join(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    widest = max(map(count_cells, left))
+    return [
+        f"{line}{' ' * (widest - count_cells(line))}{_GAP}{more.removeprefix('  ')}"
+        for line, more in zip(left, right, strict=True)
+    ]
+
+
+# What files of other phase profilers tell, as plain text.
+
+_FORMATS = {
+    "phase profiler log": "output of the phase profiler of Opacus's examples, or in its words",
+    "FSDP profiler": "result of the FSDP profiler of Opacus's examples",
+    "single-GPU profiler": "result of the single-GPU profiler of Opacus's examples",
+    "profiler summary": "summary of a profiler of Opacus's examples",
+}
+
+
+def describe_phase_file(file: PhaseFile, width: int) -> str:
+    """Return the text.
+
+    Args:
+        file: What was read.
+        width: Cells of a line.
+    """
+    return "\n".join(_describe_file(file, width)) + "\n"
+
+
+def _describe_file(file: PhaseFile, width: int) -> Iterator[str]:
+    blocks = [describe_phases(runs, width).splitlines() for runs in file.trainings]
+    if len(file.records) > 1:
+        blocks.append(list(_compare(file.records, width)))
+    # A table of several rows says all of those that have no phases.
+    blocks += [
+        list(_describe_record(record, width))
+        for record in file.records
+        if record.phases or len(file.records) == 1
+    ]
+    blocks.append([line for note in file.notes for line in wrap(make_printable(note), width)])
+    for number, block in enumerate(filter(None, blocks)):
+        yield from ("", *block) if number else block
+
+
+def _compare(records: tuple[PhaseRecord, ...], width: int) -> Iterator[str]:
+    """Yield one row a run: what it was, its peak, and the sums by phase as far as they fit."""
+    stages = list(dict.fromkeys(name for record in records for name in record.breakdown))
+    rows = [["run", "length", "batch", "at once", "LoRA", "peak MiB", "time", *map(make_printable, stages)]]
+    for number, record in enumerate(records, 1):
+        rows.append(
+            [
+                str(number),
+                *map(_show, (record.seq_length, record.batch_size, record.physical_batch_size)),
+                _show_lora(record),
+                show_mib(record.peak.allocated_bytes),
+                "—" if record.duration_s is None else format_age(record.duration_s),
+                *(show_mib(record.breakdown.get(stage)) for stage in stages),
+            ]
+        )
+    sums = "; the profiler's own sums by phase, in MiB" if stages else ""
+    yield from wrap(f"{count(len(records), 'run')}: {_FORMATS[records[0].format]}{sums}", width)
+    yield from format_rows(rows, "r" * len(rows[0]), width)
+
+
+def _describe_record(record: PhaseRecord, width: int) -> Iterator[str]:
+    yield from wrap(_describe_end(record), width)
+    yield from wrap(_describe_run(record), width)
+    steps = {each.step for each in record.phases if each.step is not None}
+    if any({each.before, each.after, each.peak} != {UNKNOWN} for each in record.phases):
+        yield ""
+        if len(steps) > 1:
+            yield f"the last of {len(steps)} steps"
+        yield from format_phases(record.phases, width)
+    elif record.phases:
+        names = ", ".join(make_printable(each.phase) for each in record.phases)
+        yield from wrap(f"without figures, as on the CPU: {names}", width)
+    if record.breakdown:
+        yield ""
+        rows = [[make_printable(name), show_mib(size)] for name, size in record.breakdown.items()]
+        yield from format_rows([["the profiler's own sums", "MiB"], *rows], "lr", width)
+    if record.losses:
+        losses = ", ".join("—" if loss is None else f"{loss:.4f}" for loss in record.losses)
+        yield from ("", *wrap(f"loss by step: {losses}", width))
+
+
+def _describe_end(record: PhaseRecord) -> str:
+    simulated = "simulated: " if record.is_simulated else ""
+    at = next(
+        (each for each in record.phases if each.peak.allocated_bytes == record.peak.allocated_bytes), None
+    )
+    where = "" if at is None else f", in {make_printable(at.phase)}"
+    where += "" if at is None or at.step is None else f" of step {at.step}"
+    peak = record.peak.allocated_bytes
+    text = (
+        f"{simulated}Peak: {show_mib(peak)} MiB allocated{where}." if peak is not None else "No peak is told."
+    )
+    if record.end == "out_of_memory":
+        asked = (
+            "" if record.requested_bytes is None else f": {show_mib(record.requested_bytes)} MiB asked for"
+        )
+        text = f"Out of memory in {make_printable(record.failed_phase or 'an unknown phase')}{asked}. {text}"
+    return text
+
+
+def _describe_run(record: PhaseRecord) -> str:
+    facts = [_FORMATS[record.format]]
+    if record.device is not None:
+        facts.append(f"on {make_printable(record.device)}")
+    if record.model_size is not None:
+        facts.append(f"model {make_printable(record.model_size)}")
+    if record.batch_size is not None or record.seq_length is not None:
+        facts.append(f"batch {_show(record.batch_size)} x {_show(record.seq_length)} tokens")
+    if record.physical_batch_size is not None:
+        facts.append(f"{record.physical_batch_size} at once")
+    if record.is_lora:
+        facts.append(f"LoRA of rank {_show(record.lora_rank)}")
+    if record.duration_s is not None:
+        facts.append(format_age(record.duration_s))
+    return "; ".join(facts)
+
+
+def _show(value: int | None) -> str:
+    return "—" if value is None else f"{value:,}"
+
+
+def _show_lora(record: PhaseRecord) -> str:
+    if record.is_lora is None:
+        return "—"
+    return _show(record.lora_rank) if record.is_lora else "no"

@@ -4,16 +4,128 @@ prometheus_client is an extra of ours: `pip install 'vramscope[prometheus]'`.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
-from ...engine.model import RankSample
-from . import agent_families, device_families, rank_families, risk_families
-from .family import DEVICE_LABELS, RANK_LABELS, Family, Subject, label_text
-from .picture import Picture
+from ...engine.model import (
+    AllocatorReading,
+    Assessment,
+    DeviceSample,
+    Finding,
+    HostSample,
+    HubStatus,
+    ModelStateReading,
+    RankSample,
+    Sample,
+    StepReading,
+)
+from ...engine.model.finding import is_last_word
+from ...engine.viewer.snapshot import Snapshot
+from ..recording.rows import FAMILIES, DeviceRow, RowReader
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+
+# A family of metrics: one kind of figure, of whatever it is read from.
+
+Subject = TypeVar("Subject")
+"""What a figure is of: a device, a process, an agent."""
+
+DEVICE_LABELS = ("node", "device", "uuid")
+"""Those of the series that `vramscope export --prometheus` writes, so that both continue each other."""
+RANK_LABELS = (*DEVICE_LABELS, "rank", "pid")
+
+
+@dataclass(frozen=True)
+class Family(Generic[Subject]):
+    """One kind of figure; what is unmeasured has no series."""
+
+    name: str
+    """Without the `_total` of a counter and the `_info` of an info."""
+    kind: Literal["gauge", "counter", "info"]
+    unit: str
+    """In the singular of OpenMetrics: how the name ends. Empty where there is none."""
+    help: str
+    read: Callable[[Subject], float | None]
+
+
+def label_text(value: object) -> str:
+    """Return the value of a label: empty where it is unknown, and always text that can be encoded."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+# What is told at one scrape: the newest snapshot of an agent, and how old it is.
+
+STALE_INTERVALS = 3.0
+LEAST_STALE_S = 5.0
+"""A sample that is older than this, and than a few intervals, says nothing of the present."""
+TOLD_STATES = ("ok", "unsupported", "lost", "stale")
+"""States of devices that are told; a modelled card whose job has ended is not there any more."""
+
+
+class Picture(NamedTuple):
+    """An agent as it is known at one moment."""
+
+    node: str
+    snapshot: Snapshot
+    age_s: float
+    """Seconds since the newest sample came; of no meaning where there is none."""
+
+    @property
+    def sample(self) -> Sample | None:
+        """The newest sample."""
+        return self.snapshot.sample
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the newest sample is of the present."""
+        sample = self.sample
+        if sample is None or self.snapshot.connection == "lost":
+            return False
+        return self.age_s <= max(STALE_INTERVALS * sample.interval_s, LEAST_STALE_S)
+
+    @property
+    def devices(self) -> tuple[DeviceSample, ...]:
+        """The devices that are told."""
+        found = () if self.sample is None else self.sample.devices
+        return tuple(device for device in found if device.state in TOLD_STATES)
+
+    @property
+    def ranks(self) -> tuple[RankSample, ...]:
+        """Training processes; those that have ended too, whose counters are their last word."""
+        return self.sample.ranks if self.sample is not None and self.is_fresh else ()
+
+    def is_up(self, device: DeviceSample) -> bool:
+        """Return whether a device answers."""
+        return self.is_fresh and device.state in ("ok", "unsupported")
+
+    def age_of(self, device: DeviceSample) -> float | None:
+        """Return the seconds since the memory of a device was read; None where it never was."""
+        return None if device.age_s is None else device.age_s + self.age_s
+
+    def label_device(self, uuid: str | None) -> tuple[str, ...]:
+        """Return the values of `DEVICE_LABELS`; empty ones for what has no device."""
+        devices = () if self.sample is None else self.sample.devices
+        label = next((it.label for it in devices if it.uuid == uuid), None)
+        return label_text(self.node), label_text(label), label_text(uuid)
+
+    def label_rank(self, rank: RankSample) -> tuple[str, ...]:
+        """Return the values of `RANK_LABELS`."""
+        number = None if rank.coordinates is None else rank.coordinates.rank
+        return *self.label_device(rank.device_uuid), label_text(number), label_text(rank.pid)
+
+    def label_assessment(self, assessment: Assessment) -> tuple[str, ...]:
+        """Return the values of `RANK_LABELS`; those of the process are empty where it is of a device."""
+        process = label_text(assessment.rank), label_text(assessment.pid)
+        return *self.label_device(assessment.device_uuid), *process
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings that hold, and errors that ended the last process of a device."""
+        return (it for it in self.snapshot.findings if it.is_open or is_last_word(it))
+
 
 NODE_LABELS = ("node",)
 Row = tuple[tuple[str, ...], float | None]
@@ -45,35 +157,31 @@ def collect(picture: Picture) -> "Iterator[Metric]":
 
 def _collect_agent(picture: Picture) -> "Iterator[Metric]":
     node = (label_text(picture.node),)
-    yield from _read_all(agent_families.AGENT_GAUGES, NODE_LABELS, [(node, picture)])
+    yield from _read_all(AGENT_GAUGES, NODE_LABELS, [(node, picture)])
     hub = picture.snapshot.hub
     sample = picture.sample
     if hub is not None and picture.is_fresh:
-        name = agent_families.INFO_NAME
-        text = agent_families.INFO_HELP
+        name = AGENT_INFO_NAME
+        text = AGENT_INFO_HELP
         yield from _info(name, text, (*NODE_LABELS, "version"), [(*node, label_text(hub.version))])
-        yield from _read_all(agent_families.HUB_FAMILIES, NODE_LABELS, [(node, hub)])
+        yield from _read_all(HUB_FAMILIES, NODE_LABELS, [(node, hub)])
     if sample is not None and sample.host is not None and picture.is_fresh:
-        yield from _read_all(agent_families.HOST_FAMILIES, NODE_LABELS, [(node, sample.host)])
+        yield from _read_all(HOST_FAMILIES, NODE_LABELS, [(node, sample.host)])
 
 
 def _collect_devices(picture: Picture) -> "Iterator[Metric]":
     labelled = [(picture.label_device(it.uuid), it) for it in picture.devices]
     infos = [(*labels, label_text(it.name), it.kind, label_text(it.parent_uuid)) for labels, it in labelled]
-    info_labels = (*DEVICE_LABELS, *device_families.INFO_LABELS)
-    yield from _info(device_families.INFO_NAME, device_families.INFO_HELP, info_labels, infos)
+    info_labels = (*DEVICE_LABELS, *DEVICE_INFO_LABELS)
+    yield from _info(DEVICE_INFO_NAME, DEVICE_INFO_HELP, info_labels, infos)
     ups: list[Row] = [(labels, float(picture.is_up(it))) for labels, it in labelled]
-    yield from _rows(device_families.UP_NAME, "gauge", "", device_families.UP_HELP, DEVICE_LABELS, ups)
+    yield from _rows(UP_NAME, "gauge", "", UP_HELP, DEVICE_LABELS, ups)
     ages: list[Row] = [(labels, picture.age_of(it)) for labels, it in labelled]
-    yield from _rows(
-        device_families.AGE_NAME, "gauge", "seconds", device_families.AGE_HELP, DEVICE_LABELS, ages
-    )
-    rows = device_families.read_rows(picture)
+    yield from _rows(AGE_NAME, "gauge", "seconds", AGE_HELP, DEVICE_LABELS, ages)
+    rows = read_rows(picture)
     answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
-    yield from _read_all(
-        device_families.ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering]
-    )
-    yield from _read_all([device_families.FREE], DEVICE_LABELS, answering)
+    yield from _read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
+    yield from _read_all([FREE], DEVICE_LABELS, answering)
 
 
 def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
@@ -81,35 +189,33 @@ def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
         (picture.label_rank(it), it) for it in picture.ranks
     ]
     present = [(labels, it) for labels, it in everybody if it.state != "ended"]
-    infos = [(*labels, *map(label_text, rank_families.read_info(it))) for labels, it in present]
-    info_labels = (*RANK_LABELS, *rank_families.INFO_LABELS)
-    yield from _info(rank_families.INFO_NAME, rank_families.INFO_HELP, info_labels, infos)
-    yield from _read_all(rank_families.GAUGES, RANK_LABELS, present)
-    yield from _read_all(rank_families.COUNTERS, RANK_LABELS, everybody)
+    infos = [(*labels, *map(label_text, read_info(it))) for labels, it in present]
+    info_labels = (*RANK_LABELS, *RANK_INFO_LABELS)
+    yield from _info(RANK_INFO_NAME, RANK_INFO_HELP, info_labels, infos)
+    yield from _read_all(RANK_GAUGES, RANK_LABELS, present)
+    yield from _read_all(COUNTERS, RANK_LABELS, everybody)
 
 
 def _collect_risks(picture: Picture) -> "Iterator[Metric]":
-    labelled = [(picture.label_assessment(it), it) for it in risk_families.list_assessments(picture)]
+    labelled = [(picture.label_assessment(it), it) for it in list_assessments(picture)]
     levels: list[Row] = [
-        ((*labels, level), float(it.level == level))
-        for labels, it in labelled
-        for level in risk_families.LEVELS
+        ((*labels, level), float(it.level == level)) for labels, it in labelled for level in LEVELS
     ]
-    name = risk_families.LEVEL_NAME
-    text = risk_families.LEVEL_HELP
+    name = LEVEL_NAME
+    text = LEVEL_HELP
     yield from _rows(name, "gauge", "", text, (*RANK_LABELS, "level"), levels)
-    yield from _read_all(risk_families.GAUGES, RANK_LABELS, labelled)
-    for family in risk_families.TIMES:
+    yield from _read_all(RISK_GAUGES, RANK_LABELS, labelled)
+    for family in TIMES:
         times: list[Row] = [
-            (labels, risk_families.find_left_s(picture, it, seconds))
+            (labels, find_left_s(picture, it, seconds))
             for labels, it in labelled
             if (seconds := family.read(it)) is not None
         ]
         yield from _rows(family.name, family.kind, family.unit, family.help, RANK_LABELS, times)
-    name = risk_families.FINDINGS_NAME
-    text = risk_families.FINDINGS_HELP
-    counted: list[Row] = list(risk_families.count_findings(picture).items())
-    yield from _rows(name, "gauge", "", text, (*DEVICE_LABELS, *risk_families.FINDINGS_LABELS), counted)
+    name = FINDINGS_NAME
+    text = FINDINGS_HELP
+    counted: list[Row] = list(count_findings(picture).items())
+    yield from _rows(name, "gauge", "", text, (*DEVICE_LABELS, *FINDINGS_LABELS), counted)
 
 
 def _read_all(
@@ -148,3 +254,295 @@ def _info(
         family.add_metric(values, {})
     if family.samples:
         yield family
+
+
+# What is told of devices: the figures of recordings under the same names, and whether they answer.
+
+ROW_FAMILIES = tuple(Family[DeviceRow](it.name, it.kind, it.unit, it.help, it.read) for it in FAMILIES)
+FREE = Family[DeviceSample](
+    "vramscope_device_free_bytes", "gauge", "bytes", "Device free.", lambda it: it.memory.free_bytes
+)
+UP_NAME = "vramscope_device_up"
+UP_HELP = "Whether the device answers: 0 is lost or stale."
+AGE_NAME = "vramscope_device_age_seconds"
+AGE_HELP = "Seconds since the memory of the device was last read."
+DEVICE_INFO_NAME = "vramscope_device"
+DEVICE_INFO_HELP = (
+    "The device: its name, its kind (`simulated` is a modelled card), its parent where it is MIG."
+)
+DEVICE_INFO_LABELS = ("name", "kind", "parent_uuid")
+
+
+def read_rows(picture: Picture) -> dict[str, DeviceRow]:
+    """Return the figures of the devices that answer, by UUID."""
+    sample = picture.sample
+    if sample is None or not picture.is_fresh:
+        return {}
+    answering = {device.uuid for device in sample.devices if device.state == "ok"}
+    return {row.uuid: row for row in RowReader(has_nodes=False).rows([sample]) if row.uuid in answering}
+
+
+# What is told of each training process that reports through the probe.
+
+_NO_ALLOCATOR = AllocatorReading()
+_NO_STATE = ModelStateReading()
+_NO_STEP = StepReading(0, 0.0)
+
+
+def _of_allocator(read: Callable[[AllocatorReading], float | None]) -> Callable[[RankSample], float | None]:
+    return lambda rank: read(rank.allocator or _NO_ALLOCATOR)
+
+
+def _of_state(read: Callable[[ModelStateReading], float | None]) -> Callable[[RankSample], float | None]:
+    return lambda rank: read(rank.model_state or _NO_STATE)
+
+
+def _of_step(read: Callable[[StepReading], float | None]) -> Callable[[RankSample], float | None]:
+    return lambda rank: read(rank.step or _NO_STEP)
+
+
+def _bytes(name: str, text: str, read: Callable[[RankSample], float | None]) -> Family[RankSample]:
+    return Family(f"vramscope_rank_{name}_bytes", "gauge", "bytes", text, read)
+
+
+RANK_GAUGES = (
+    _bytes("allocated", "Bytes of live tensors.", _of_allocator(lambda it: it.allocated_bytes)),
+    _bytes(
+        "allocated_max",
+        "Most bytes of live tensors within the tick.",
+        _of_allocator(lambda it: it.allocated_max_bytes),
+    ),
+    _bytes(
+        "reserved", "Bytes that the caching allocator holds.", _of_allocator(lambda it: it.reserved_bytes)
+    ),
+    _bytes("requested", "Bytes the program asked for.", _of_allocator(lambda it: it.requested_bytes)),
+    _bytes(
+        "active",
+        "Live bytes, and freed ones that another stream may still use.",
+        _of_allocator(lambda it: it.active_bytes),
+    ),
+    _bytes(
+        "inactive_split",
+        "Free bytes that cannot be given back to the device.",
+        _of_allocator(lambda it: it.inactive_split_bytes),
+    ),
+    _bytes(
+        "capacity",
+        "Most the allocator may reserve, where that was limited below the device.",
+        lambda it: it.capacity_bytes,
+    ),
+    _bytes("parameters", "Parameters.", _of_state(lambda it: it.parameters_bytes)),
+    _bytes("gradients", "Gradients.", _of_state(lambda it: it.gradients_bytes)),
+    _bytes("optimizer", "Optimizer state on the device.", _of_state(lambda it: it.optimizer_bytes)),
+    _bytes("step_floor", "Live bytes at the ends of the newest step.", _of_step(lambda it: it.floor_bytes)),
+    _bytes("step_peak", "Most live bytes within the newest step.", _of_step(lambda it: it.peak_bytes)),
+    _bytes("pinned", "Pinned host memory.", lambda it: it.pinned_bytes),
+    _bytes("resident", "Resident host memory.", lambda it: it.resident_bytes),
+    Family[RankSample](
+        "vramscope_rank_step_duration_seconds",
+        "gauge",
+        "seconds",
+        "Duration of the newest training step.",
+        _of_step(lambda it: it.duration_s),
+    ),
+    Family[RankSample](
+        "vramscope_rank_age_seconds",
+        "gauge",
+        "seconds",
+        "Seconds since its newest reading.",
+        lambda it: it.age_s,
+    ),
+    Family[RankSample](
+        "vramscope_rank_up", "gauge", "", "Whether the process reports.", lambda it: float(it.state == "ok")
+    ),
+)
+"""Of processes that have not ended."""
+COUNTERS = (
+    Family[RankSample](
+        "vramscope_rank_retries",
+        "counter",
+        "",
+        "Times that the device refused memory and the cache was flushed.",
+        _of_allocator(lambda it: it.retries),
+    ),
+    Family[RankSample](
+        "vramscope_rank_ooms",
+        "counter",
+        "",
+        "Out-of-memory errors of the allocator.",
+        _of_allocator(lambda it: it.ooms),
+    ),
+    Family[RankSample](
+        "vramscope_rank_steps",
+        "counter",
+        "",
+        "Training steps that the probe saw end.",
+        lambda it: None if it.step is None else it.step.index,
+    ),
+)
+"""Of processes that have ended too, as long as the agent tells of them: what ends a process comes last."""
+RANK_INFO_NAME = "vramscope_rank"
+RANK_INFO_HELP = "The process: its place in the parallel layout, its run, whether its card is a modelled one."
+RANK_INFO_LABELS = ("world_size", "tp", "pp", "dp", "cp", "ep", "run", "backend", "simulated")
+
+
+def read_info(rank: RankSample) -> tuple[object, ...]:
+    """Return the values of `INFO_LABELS`; None is unknown."""
+    place = rank.coordinates
+    places = (
+        (None,) * 6 if place is None else (place.world_size, place.tp, place.pp, place.dp, place.cp, place.ep)
+    )
+    return *places, rank.job, rank.backend, str(rank.is_simulated).lower()
+
+
+# What is told of conclusions: how near each process is to running out of memory, and the open findings.
+
+LEVELS = ("unknown", "low", "medium", "high", "critical")
+LEVEL_NAME = "vramscope_oom_risk_level"
+LEVEL_HELP = "Risk of running out of memory, estimated: 1 at the level that holds. `unknown` is one of them."
+FINDINGS_NAME = "vramscope_findings"
+FINDINGS_HELP = "Findings that hold, by kind and severity."
+FINDINGS_LABELS = ("kind", "severity")
+
+RISK_GAUGES = (
+    Family[Assessment](
+        "vramscope_oom_probability_ratio",
+        "gauge",
+        "ratio",
+        "Estimated probability of an out-of-memory error within vramscope_oom_horizon_seconds, 0 to 1.",
+        lambda it: it.probability,
+    ),
+    Family[Assessment](
+        "vramscope_oom_horizon_seconds",
+        "gauge",
+        "seconds",
+        "How far vramscope_oom_probability_ratio looks ahead.",
+        lambda it: None if it.probability is None else it.horizon_s,
+    ),
+    Family[Assessment](
+        "vramscope_oom_headroom_bytes",
+        "gauge",
+        "bytes",
+        "What live tensors can really take, less their peak of recent steps; estimated.",
+        lambda it: (
+            None if it.capacity_bytes is None or it.peak_bytes is None else it.capacity_bytes - it.peak_bytes
+        ),
+    ),
+)
+TIMES = (
+    Family[Assessment](
+        "vramscope_oom_in_seconds",
+        "gauge",
+        "seconds",
+        "Estimated seconds until an out-of-memory error, median; absent where none is foreseen.",
+        lambda it: it.oom_in_s,
+    ),
+    Family[Assessment](
+        "vramscope_oom_in_low_seconds",
+        "gauge",
+        "seconds",
+        "Lower end of the 80 % interval of vramscope_oom_in_seconds.",
+        lambda it: it.oom_in_low_s,
+    ),
+    Family[Assessment](
+        "vramscope_oom_in_high_seconds",
+        "gauge",
+        "seconds",
+        "Upper end of the 80 % interval of vramscope_oom_in_seconds.",
+        lambda it: it.oom_in_high_s,
+    ),
+)
+"""Counted from the sample that they rest on; told from now on."""
+
+
+def list_assessments(picture: Picture) -> tuple[Assessment, ...]:
+    """Return what is known of the risk, as long as it is of the present."""
+    return picture.snapshot.assessments if picture.is_fresh else ()
+
+
+def find_left_s(picture: Picture, assessment: Assessment, seconds: float) -> float:
+    """Return what is left, at the scrape, of seconds that were counted from the assessment's sample."""
+    sample = picture.sample
+    passed_s = picture.age_s + (0.0 if sample is None else max(0.0, sample.time_s - assessment.time_s))
+    return max(0.0, seconds - passed_s)
+
+
+def count_findings(picture: Picture) -> Counter[tuple[str, ...]]:
+    """Return how many findings hold, by the values of the labels."""
+    return Counter(
+        (*picture.label_device(it.device_uuid), label_text(it.kind), it.severity) for it in picture.findings()
+    )
+
+
+# What is told of the agent itself and of its host.
+
+AGENT_GAUGES = (
+    Family[Picture](
+        "vramscope_agent_up", "gauge", "", "Whether the agent samples.", lambda it: float(it.is_fresh)
+    ),
+    Family[Picture](
+        "vramscope_agent_sample_age_seconds",
+        "gauge",
+        "seconds",
+        "Seconds since the newest sample of the agent.",
+        lambda it: None if it.sample is None else it.age_s,
+    ),
+)
+HUB_FAMILIES = (
+    Family[HubStatus](
+        "vramscope_agent_start_time_seconds",
+        "gauge",
+        "seconds",
+        "When the agent was started, in seconds since the epoch.",
+        lambda it: it.started_s,
+    ),
+    Family[HubStatus](
+        "vramscope_agent_cpu_ratio",
+        "gauge",
+        "ratio",
+        "Share of one core that the agent and its analyzers took of late.",
+        lambda it: None if it.cpu_percent is None else it.cpu_percent / 100.0,
+    ),
+    Family[HubStatus](
+        "vramscope_agent_resident_bytes",
+        "gauge",
+        "bytes",
+        "Resident memory of the agent.",
+        lambda it: it.rss_bytes,
+    ),
+    Family[HubStatus](
+        "vramscope_agent_viewers", "gauge", "", "Views that follow the agent.", lambda it: it.viewers
+    ),
+    Family[HubStatus](
+        "vramscope_agent_late_ticks",
+        "counter",
+        "",
+        "Ticks that were published more than half an interval late.",
+        lambda it: it.ticks_late,
+    ),
+    Family[HubStatus](
+        "vramscope_agent_worker_restarts",
+        "counter",
+        "",
+        "Times that the process of the analyzers was started again.",
+        lambda it: sum(worker.restarts for worker in it.workers),
+    ),
+)
+HOST_FAMILIES = (
+    Family[HostSample](
+        "vramscope_host_memory_capacity_bytes",
+        "gauge",
+        "bytes",
+        "Memory of the host, or the limit of the cgroup where that is lower.",
+        lambda it: it.total_bytes,
+    ),
+    Family[HostSample](
+        "vramscope_host_memory_used_bytes",
+        "gauge",
+        "bytes",
+        "Memory of the host that is used.",
+        lambda it: it.used_bytes,
+    ),
+)
+AGENT_INFO_NAME = "vramscope_agent"
+AGENT_INFO_HELP = "The agent: its version."

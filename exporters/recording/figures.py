@@ -18,7 +18,7 @@ from ..figures import (
     plot_memory_usage,
     plot_peaks,
 )
-from ..figures.marks import make_marker
+from ..figures.charts import make_marker
 from .rows import DeviceRow
 
 MOST_DEVICES = 256

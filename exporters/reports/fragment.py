@@ -15,7 +15,6 @@ from ...analyzers.fragmentation import (
     level_of,
 )
 from ...engine.units import MIB, format_bytes
-from .device_log import DeviceLog, MemorySource
 from .frame import (
     KINDS,
     Provenance,
@@ -25,8 +24,8 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
+from .log import DeviceLog, MemorySource, RunLog
 from .oom import Nothing
-from .run_log import RunLog
 
 FRAGMENT_SCHEMA: Final = "vramscope.fragment/1"
 METHOD = (

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ...engine.model import Evidence, Severity
-from .run_log import FindingTrail, RunLog
+from .log import FindingTrail, RunLog
 
 InputSource = Literal["agent", "driver", "process", "input"]
 """`agent`: the hub of this node; `driver`: sampled by the process that reports; `process`: the allocator of

@@ -1,12 +1,12 @@
 """The report of `vramscope oom`: the risk of each device, and what it rests on."""
 
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from ...engine.model import Assessment, RiskLevel
 from ...engine.units import MIB
-from .device_log import DeviceLog, MemorySource
 from .frame import (
     KINDS,
     Provenance,
@@ -16,9 +16,232 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
-from .oom_risk import LEVELS, DeviceRisk, judge_device, list_assessments
-from .risk_rule import Thresholds, fit_growth
-from .run_log import RunLog
+from .log import DeviceLog, MemorySource, RunLog, fit_slope, known_points
+
+# The rule on usage alone, for devices without an allocator that tells: how full, and nothing foretold.
+
+SOON_S = 60.0
+"""A device that would be full within this time at its present growth stands higher."""
+FAST_MIB_PER_S = 10.0
+LEAST_SPAN_S = 5.0
+"""Growth over a shorter time decides nothing."""
+_CONFIDENCE = {"critical": 0.9, "high": 0.8, "medium": 0.6, "low": 0.3}
+_RECOMMENDATIONS: dict[RiskLevel, str] = {
+    "critical": "Almost all of the device is taken: free memory, or reduce the batch size",
+    "high": "The device fills within a minute at this rate: reduce the batch size or empty the cache",
+    "medium": "Watch it: much of the device is taken, or what is taken grows fast",
+    "low": "Nothing to do: the device is neither full nor filling",
+    "unknown": "Nothing can be said: the device does not tell its memory",
+}
+
+
+class ThresholdRisk(NamedTuple):
+    """What usage alone says of one device."""
+
+    level: RiskLevel
+    confidence: float | None
+    """Of the rule, rising with the samples seen; it was never calibrated."""
+    growth_mib_per_s: float | None
+    time_to_full_s: float | None
+    """Free bytes over growth: when the device would be full, not when a job would fail."""
+
+    @property
+    def recommendation(self) -> str:
+        """What to do, in one sentence."""
+        return _RECOMMENDATIONS[self.level]
+
+
+class Thresholds(NamedTuple):
+    """Shares of the device's memory at which the rule changes its word, in percent."""
+
+    warning_percent: float = 85.0
+    critical_percent: float = 95.0
+    window: int = 30
+    """Snapshots that the growth is fitted to, and from which on the rule has its full confidence."""
+    is_given: bool = False
+    """Whether the user gave them: then usage above them counts, whatever a forecast says."""
+
+
+def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
+    """Return what usage alone says of a device.
+
+    At the critical threshold critical; at the warning threshold medium, or high where it would be full
+    within a minute; below it medium where it grows by more than 10 MiB/s, else low. The rule is that of the
+    tool whose report this is; growth is the least-squares slope of the window.
+    """
+    last = device.last
+    usage = None if last is None else last.utilization_percent
+    growth = fit_growth(device, thresholds.window)
+    if last is None or usage is None:
+        return ThresholdRisk("unknown", None, growth, None)
+    to_full_s = None
+    if growth is not None and growth > 0 and last.free_bytes is not None:
+        to_full_s = last.free_bytes / (growth * MIB)
+    level, base = _judge(
+        usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
+    )
+    return ThresholdRisk(level, base * min(1.0, device.count / thresholds.window), growth, to_full_s)
+
+
+def fit_growth(device: DeviceLog, window: int) -> float | None:
+    """Return the growth of what is taken over the newest snapshots, in MiB/s; None for fewer than three.
+
+    Args:
+        device: The device.
+        window: Most snapshots to fit.
+    """
+    newest = list(device.snapshots)[-window:]
+    slope = fit_slope(known_points((it.time_s, it.load_bytes) for it in newest))
+    return None if slope is None else slope / MIB
+
+
+def _is_telling(device: DeviceLog, window: int) -> bool:
+    """Return whether growth is more than what every step allocates and frees again.
+
+    Live bytes rise and fall within each step; what the device or the allocator holds does not.
+    """
+    newest = list(device.snapshots)[-window:]
+    return device.utilization_of != "allocated" and newest[-1].time_s - newest[0].time_s >= LEAST_SPAN_S
+
+
+def _judge(
+    usage: float, growth: float | None, to_full_s: float | None, thresholds: Thresholds
+) -> tuple[RiskLevel, float]:
+    if usage >= thresholds.critical_percent:
+        return "critical", _CONFIDENCE["critical"]
+    if usage >= thresholds.warning_percent:
+        is_soon = to_full_s is not None and to_full_s < SOON_S
+        return ("high", _CONFIDENCE["high"]) if is_soon else ("medium", _CONFIDENCE["medium"])
+    if growth is not None and growth > FAST_MIB_PER_S:
+        return "medium", 0.5
+    return "low", _CONFIDENCE["low"]
+
+
+# How near a device is to running out of memory: the forecast where there is one, else the rule on usage.
+
+LEVELS: tuple[RiskLevel, ...] = ("unknown", "low", "medium", "high", "critical")
+_ADVICE: dict[RiskLevel, str] = {
+    "low": "Nothing to do: the forecast sees no error ahead",
+    "medium": "Watch it: an error is possible ahead; have a smaller batch size ready",
+    "high": "Reduce the batch size or free what is kept between steps: an error is likely ahead",
+    "critical": "Act before the next steps: reduce the batch size, free memory, or save a checkpoint",
+    "unknown": "Nothing can be foretold yet",
+}
+
+
+class DeviceRisk(NamedTuple):
+    """The risk of one device, with what it rests on."""
+
+    level: RiskLevel
+    basis: Literal["forecast", "threshold"]
+    reason: str
+    recommendation: str
+    confidence: float | None
+    growth_mib_per_s: float | None
+    forecast: RiskLevel
+    """What the forecast says; `unknown` with device memory alone."""
+    assessment: Assessment | None
+    """The forecast of the process that stands worst; None where nobody forecasts."""
+    threshold: ThresholdRisk
+
+
+def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> DeviceRisk:
+    """Return the risk of one device.
+
+    Args:
+        log: The period.
+        device: The device in it.
+        thresholds: Of the rule that decides where there is no forecast.
+    """
+    threshold = judge_usage(device, thresholds)
+    worst = max(list_assessments(log, device), key=_rank, default=None)
+    is_known = worst is not None and worst.level != "unknown"
+    if worst is None or not is_known or _is_outweighed(worst, threshold, device, thresholds):
+        reason = _explain_absence(device) if worst is None else worst.reason
+        if worst is not None and is_known:
+            reason = (
+                f"its usage is above a threshold that was given; the forecast says {worst.level}: {reason}"
+            )
+        return DeviceRisk(
+            threshold.level,
+            "threshold",
+            reason,
+            threshold.recommendation,
+            threshold.confidence,
+            threshold.growth_mib_per_s,
+            "unknown" if worst is None else worst.level,
+            worst,
+            threshold,
+        )
+    growth = worst.growth_bytes_per_s
+    return DeviceRisk(
+        worst.level,
+        "forecast",
+        worst.reason,
+        _find_advice(log, device) or _ADVICE[worst.level],
+        worst.confidence,
+        threshold.growth_mib_per_s if growth is None else growth / MIB,
+        worst.level,
+        worst,
+        threshold,
+    )
+
+
+def _is_outweighed(
+    worst: Assessment, threshold: ThresholdRisk, device: DeviceLog, thresholds: Thresholds
+) -> bool:
+    """Return whether usage above thresholds that the user gave says more than the forecast."""
+    usage = None if device.last is None else device.last.utilization_percent
+    if not thresholds.is_given or usage is None or usage < thresholds.warning_percent:
+        return False
+    return LEVELS.index(threshold.level) > LEVELS.index(worst.level)
+
+
+def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
+    """Return the forecasts for a device that still hold: those of processes that live, or its own.
+
+    A forecast is published when it changes; its times are told from the newest sample on.
+    """
+    last = log.last
+    living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
+    return [
+        it if last is None else _bring_forward(it, last.time_s)
+        for it in log.assessments_of(device.uuid)
+        if it.pid is None or it.pid in living
+    ]
+
+
+def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
+    passed_s = max(0.0, now_s - assessment.time_s)
+
+    def left(time_s: float | None) -> float | None:
+        return None if time_s is None else max(0.0, time_s - passed_s)
+
+    return msgspec.structs.replace(
+        assessment,
+        time_s=max(now_s, assessment.time_s),
+        oom_in_s=left(assessment.oom_in_s),
+        oom_in_low_s=left(assessment.oom_in_low_s),
+        oom_in_high_s=left(assessment.oom_in_high_s),
+    )
+
+
+def _explain_absence(device: DeviceLog) -> str:
+    if device.memory_source == "device":
+        return "device memory alone foretells no error"
+    return "there is no forecast from the allocator's figures yet"
+
+
+def _rank(assessment: Assessment) -> tuple[int, float]:
+    return LEVELS.index(assessment.level), assessment.probability or 0.0
+
+
+def _find_advice(log: RunLog, device: DeviceLog) -> str | None:
+    """Return what the gravest open forecast for the device advises."""
+    found = [finding for finding in log.findings_of(device.uuid) if finding.kind == "oom" and finding.is_open]
+    worst = max(found, key=lambda finding: LEVELS.index(finding.severity), default=None)
+    return None if worst is None else worst.advice or None
+
 
 OOM_SCHEMA: Final = "vramscope.oom/1"
 METHOD = (

@@ -1,22 +1,26 @@
 """Reports as text for people: a table of the devices, the findings with what to do, what it rests on."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias, Union
 
 from ...analyzers.finding_words import name_kind
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
-from ..severity import GLYPHS
 from ..stack_text import cut_middle
-from ..text_table import count, format_rows, wrap
-from .distributed import DistributedReport
-from .distributed_text import list_cluster_remarks, tabulate_nodes
+from ..text import GLYPHS, count, format_rows, wrap
+from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
+from .log import LEAST_MOMENTS
 from .oom import MemoryTrends, OomReport
 from .profile import ProfileReport
-from .report import Report
-from .trend import LEAST_MOMENTS
+
+# Any report of the suite.
+
+Report: TypeAlias = Union[ProfileReport, OomReport, LeakReport, FragmentReport, DistributedReport]  # noqa: UP007 - an alias
+"""What a verb of the suite prints."""
+
 
 UNKNOWN = "—"
 Rows = list[tuple[str, ...]]

@@ -1,7 +1,7 @@
 """The status object as a table for people: what `vramscope --once` prints."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -9,9 +9,9 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzers.findings.subjects import name_rank
+from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
-from ...analyzers.risk import assess_risks, doubt_silent
+from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,
@@ -19,14 +19,13 @@ from ...engine.model import (
     Finding,
     HostSample,
     NodeStatus,
+    ProcessReading,
     RankSample,
     Sample,
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
-from ...engine.units import format_age, format_bytes
-from ..severity import GLYPHS, STYLES
-from .device_table import build_device_table, count_devices, describe_risk, describe_trouble, describe_unified
-from .process_table import build_process_table, is_untold
+from ...engine.units import format_age, format_bytes, format_gib
+from ..text import GLYPHS, STYLES
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -245,3 +244,217 @@ def _describe_gap(rank: RankSample, device: DeviceSample | None) -> str:
 def _describe_state(rank: RankSample) -> str:
     age = "" if rank.state == "ok" or rank.age_s is None else f" {format_age(rank.age_s)}"
     return f"{rank.state}{age}"
+
+
+# Devices as rows: as many columns as the width has room for.
+
+_DEVICE_COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "risk")
+_DISPENSABLE_DEVICE = ("power", "temp", "gauge", "util", "name", "used", "risk")
+"""Columns in the order in which a narrow terminal does without them."""
+_LEFT_ALIGNED_DEVICE = frozenset({"device", "name", "gauge", "risk"})
+_NOUNS = {"mig": "MIG instance", "trace": "recorded rank", "simulated": "simulated GPU", "cpu": "host"}
+_NAME_MIN_WIDTH = 6
+_GAUGE_MIN_WIDTH = 6
+_GAUGE_MAX_WIDTH = 24
+
+
+def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text], width: int) -> Table:
+    """Return the table of devices, with as many columns as fit; figures are never cut.
+
+    Args:
+        devices: Devices in the order to show them.
+        risks: What `describe_risk` says of each device, by its UUID.
+        width: Columns that the terminal has.
+    """
+    gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
+    rows = [_build_device_cells(device, risks[device.uuid], gauge_width=gauge_width) for device in devices]
+    widths = {name: max(len(name), *(row[name].cell_len for row in rows)) for name in _DEVICE_COLUMNS}
+    columns = _choose_device_columns(widths, width)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        is_name = name == "name"
+        table.add_column(
+            "" if name == "gauge" else name,
+            justify="left" if name in _LEFT_ALIGNED_DEVICE else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=_fit_name(widths, columns, width) if is_name else None,
+        )
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table
+
+
+def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
+    """Return one sentence for each device whose figures are those of the host's memory."""
+    return [
+        f"{name_device(device)}: ranks train on the host's processors; its figures are the host's memory"
+        if device.kind == "cpu"
+        else f"{name_device(device)} shares the host's memory; its figures are the host's (unified)"
+        for device in devices
+        if device.memory.source == "host"
+    ]
+
+
+def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
+    """Return the name of each device whose figures are not of now or cannot be read, and why."""
+    reasons = ((device, _explain_trouble(device)) for device in devices)
+    return [(name_device(device), make_printable(reason)) for device, reason in reasons if reason]
+
+
+def _explain_trouble(device: DeviceSample) -> str | None:
+    if device.state != "ok":
+        return device.reason
+    if device.details_age_s is None:
+        return None
+    age = format_age(device.details_age_s)
+    return f"utilisation, temperature, power and processes were read {age} ago: the driver answers slowly"
+
+
+def count_devices(devices: Sequence[DeviceSample]) -> str:
+    """Return how many devices there are in words: `2 GPUs`, `8 GPUs, 2 MIG instances, 1 lost`."""
+    nouns = [_NOUNS.get(device.kind, "GPU") for device in devices if device.state != "ended"]
+    counts = [
+        f"{nouns.count(noun)} {noun}{'s' if nouns.count(noun) > 1 else ''}" for noun in dict.fromkeys(nouns)
+    ]
+    ended = len(devices) - len(nouns)
+    lost = sum(device.state == "lost" for device in devices)
+    parts = sorted(counts, key=lambda count: "MIG" in count)
+    parts += [f"{number} {state}" for number, state in ((lost, "lost"), (ended, "ended")) if number]
+    return ", ".join(parts) or "no GPU"
+
+
+def _choose_device_columns(widths: dict[str, int], width: int) -> list[str]:
+    columns = list(_DEVICE_COLUMNS)
+    for name in _DISPENSABLE_DEVICE:
+        if _fit_name(widths, columns, width) >= min(_NAME_MIN_WIDTH, widths["name"]):
+            break
+        columns.remove(name)
+    return columns
+
+
+def _fit_name(widths: dict[str, int], columns: Sequence[str], width: int) -> int:
+    """Return the room for names beside the other columns; where they are not shown, all room is theirs."""
+    others = sum(widths[name] + 1 for name in columns if name != "name") - (0 if "name" in columns else 1)
+    room = width - others
+    if "name" not in columns:
+        return _NAME_MIN_WIDTH if room >= 0 else 0
+    return min(widths["name"], room)
+
+
+def _build_device_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -> dict[str, Text]:
+    memory = device.memory
+    share = _share(memory.used_bytes, memory.total_bytes)
+    old = "" if device.details_age_s is None else "dim"
+    return {
+        "device": Text(device.label if device.mig_index is None else f" {device.label}"),
+        "name": Text(make_printable(device.name or "—")),
+        "gauge": _draw_gauge(device, gauge_width),
+        "GiB": Text(f"{format_gib(memory.used_bytes)}/{format_gib(memory.total_bytes)}"),
+        "used": Text("—" if share is None else f"{100 * share:.0f} %"),
+        "util": Text(_figure(device.utilization_percent, "%"), style=old),
+        "temp": Text(_figure(device.temperature_c, "°C"), style=old),
+        "power": Text(_figure(device.power_w, "W"), style=old),
+        "risk": risk,
+    }
+
+
+def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
+    """Return how near a device is to running out of memory, or that its figures are old.
+
+    Args:
+        device: The device.
+        risk: Its risk.
+        now_s: Time of its figures.
+    """
+    if device.state == "lost":
+        return Text("✖ LOST", style="bold red")
+    if device.state == "ended":
+        age = "" if device.age_s is None else f" {format_age(device.age_s)} ago"
+        return Text(f"ended{age}", style="dim")
+    if device.state == "stale":
+        age = "" if device.age_s is None else f" {format_age(device.age_s)}"
+        return Text(f"? stale{age}", style="bold yellow")
+    left_s = risk.time_left_s(now_s)
+    left = "" if left_s is None else f" {format_age(left_s)}"
+    return Text(f"{GLYPHS[risk.level]} {risk.level}{left}", style=STYLES[risk.level])
+
+
+def _draw_gauge(device: DeviceSample, width: int) -> Text:
+    """Draw used memory from 0 to the total, and lighter up to the most that the tick saw."""
+    share = _share(device.memory.used_bytes, device.memory.total_bytes)
+    if share is None:
+        return Text("—".ljust(width))
+    most = _share(device.memory.used_max_bytes, device.memory.total_bytes) or share
+    full = round(share * width)
+    band = max(0, round(most * width) - full)
+    return Text("█" * full + "▒" * band + "░" * (width - full - band))
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else min(1.0, max(0.0, part / whole))
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "—" if value is None else f"{value:.0f} {unit}"
+
+
+# Processes that hold device memory, as rows.
+
+_USER_MIN_WIDTH = 50
+
+
+def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
+    """Return the table of processes, the one with the most device memory first on each device.
+
+    Args:
+        devices: Devices in the order to show them.
+        width: Columns that the terminal has.
+    """
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", width=width)
+    table.add_column("device", no_wrap=True)
+    table.add_column("pid", justify="right", no_wrap=True)
+    has_user = width >= _USER_MIN_WIDTH
+    if has_user:
+        table.add_column("user", no_wrap=True, max_width=12, overflow="ellipsis")
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("command", no_wrap=True, overflow="ellipsis", ratio=1)
+    for device in devices:
+        if is_untold(device):
+            user = ["—"] if has_user else []
+            table.add_row(*map(Text, [device.label, "—", *user, "—", "the driver does not tell"]))
+        for process in sorted(device.processes or (), key=lambda p: -(p.used_bytes or 0)):
+            cells = [device.label, str(process.pid)]
+            if has_user:
+                cells.append(make_printable(process.user or "—"))
+            cells += [format_bytes(process.used_bytes), describe_command(process)]
+            table.add_row(*map(Text, cells))
+    return table
+
+
+def is_untold(device: DeviceSample) -> bool:
+    """Return whether a device that is well does not tell which processes hold its memory."""
+    return device.processes is None and device.state == "ok" and device.kind != "trace"
+
+
+def is_host_pid(process: ProcessReading) -> bool:
+    """Return whether the pid of a process outside our container is the host's.
+
+    The driver tells the host's pid, and nothing of the process can be read under it. A process that reports
+    by itself tells its command and start, and the pid that it has where it runs.
+    """
+    return process.command is None and process.started_s is None
+
+
+def describe_command(process: ProcessReading) -> str:
+    """Return the command of a process, with where it runs if that is not simply here."""
+    command = make_printable(process.command or "—")
+    if process.location == "outside":
+        if is_host_pid(process):
+            return f"host pid {process.pid}, outside this container"
+        return f"{command} (outside this container)"
+    if process.location == "gone":
+        return f"{command} (exited, memory still held)"
+    if process.location == "container":
+        return f"[container {make_printable(process.container or '—')}] {command}"
+    return command

@@ -2,18 +2,110 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...analyzers.planning.sweep import SweepCell
-from ..figures.contrast import Colour
-from ..figures.page_style import FRAME_INK, LINE, TEXTURES, Texture
-from ..figures.style import PAPER
-from .figure_layout import DrawnGrid
+from ...analyzers.planning.sweep import STATES, CellState, Place, SweepCell, SweepGrid
+from ...engine.units import GIB
+from ..figures.page import COLUMN_IN, FRAME_INK, LINE, ORIGINAL_RATIO, TEXT_IN, TEXTURES, SweepLook, Texture
+from ..figures.style import PAPER, Colour
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path
+
+
+# Where the cells of a sweep stand on the page, and how large the page is.
+
+MOST_COLUMNS_IN_A_COLUMN = 8
+"""More columns than these take the whole width of the text."""
+_ROW_IN = 0.29
+_LEAST_PANEL_IN = 0.7
+_MOST_PANEL_IN = 2.4
+_PANEL_FRAME_IN = 0.42
+_KEY_ROW_IN = 0.16
+_TITLE_IN = 0.22
+_AXIS_IN = 0.25
+_SIDES_IN = 0.75
+_LEAST_CELL_IN = 0.3
+_LEAST_LINES_IN = (0.13, 0.25)
+"""Height of a cell from which on it has room for one line, and for two."""
+
+
+class DrawnGrid(NamedTuple):
+    """One cell for each pair of TP and PP."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    cells: dict[Place, SweepCell]
+    hidden: int
+    """How many layouts share a pair with the one that is drawn."""
+
+    def at(self, cell: SweepCell) -> tuple[int, int]:
+        """Return row and column of a cell."""
+        return self.rows.index(cell.tp), self.columns.index(cell.pp)
+
+    def in_state(self, *states: CellState) -> list[SweepCell]:
+        """Return the drawn cells in some states."""
+        return [cell for cell in self.cells.values() if cell.state in states]
+
+
+def choose_cells(grid: SweepGrid) -> DrawnGrid:
+    """Return the cells that are drawn: of several DP the one that ran and held most, else the first."""
+    cells: dict[Place, SweepCell] = {}
+    for cell in grid.cells:
+        known = cells.get(cell.place)
+        if known is None or _weigh(cell) > _weigh(known):
+            cells[cell.place] = cell
+    return DrawnGrid(grid.tps, grid.pps, cells, len(grid.cells) - len(cells))
+
+
+def mark_kind(cell: SweepCell) -> str:
+    """Return the letter behind a value that tells a real run from its simulation."""
+    return "" if cell.kind_word is None else f" {cell.kind_word[0].upper()}"
+
+
+def _weigh(cell: SweepCell) -> tuple[bool, int]:
+    return cell.has_run, cell.actual_bytes or 0
+
+
+def choose_size(drawn: DrawnGrid, look: SweepLook, panels: int, key_rows: int) -> tuple[float, float]:
+    """Return width and height of the page in inches.
+
+    Args:
+        drawn: The cells.
+        look: What the person chose; a size in it is taken as it is.
+        panels: One above the other.
+        key_rows: Lines of the key.
+    """
+    if look.size_in is not None:
+        return look.size_in
+    columns = len(drawn.columns)
+    if look.style == "original":
+        width_in = max(8.0, 1.2 * columns)
+        return width_in, width_in / ORIGINAL_RATIO
+    width_in = COLUMN_IN if columns <= MOST_COLUMNS_IN_A_COLUMN else TEXT_IN
+    panel_in = min(_MOST_PANEL_IN, max(_LEAST_PANEL_IN, _ROW_IN * len(drawn.rows)))
+    return width_in, round(panels * (panel_in + _PANEL_FRAME_IN) + key_rows * _KEY_ROW_IN + 0.06, 3)
+
+
+def count_lines(drawn: DrawnGrid, size_in: tuple[float, float], panels: int, key_rows: int) -> int:
+    """Return how many lines of text the cells have room for: none, one or two.
+
+    Args:
+        drawn: The cells.
+        size_in: Of the page.
+        panels: One above the other.
+        key_rows: Lines of the key.
+    """
+    width_in = (size_in[0] - _SIDES_IN) / len(drawn.columns)
+    left_in = size_in[1] - key_rows * _KEY_ROW_IN - panels * _TITLE_IN - _AXIS_IN
+    height_in = left_in / panels / len(drawn.rows)
+    return 0 if width_in < _LEAST_CELL_IN else sum(height_in >= least_in for least_in in _LEAST_LINES_IN)
+
 
 _INSET = 0.07
 _CORNER = (0.2, 0.36)
@@ -204,3 +296,86 @@ def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, in
                 if near.state == "oom" if is_known else is_blind:
                     lines.append(line)
     return lines
+
+
+# The key of a heat map of a sweep: only what is in the figure.
+
+KeyEntry = tuple[str, str]
+"""What is shown and what it means."""
+
+
+def list_key(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[KeyEntry]:
+    """Return the entries of the key that a figure needs."""
+    entries: list[KeyEntry] = []
+    if best is not None:
+        entries.append(("best", "best: least memory"))
+    if any(cell.is_mispredicted for cell in drawn.cells.values()):
+        capacity = f"{grid.capacity_bytes / GIB:g}"
+        entries.append(("mispredicted", f"ran, predicted ≥ {capacity} GiB"))
+    if find_borders(drawn, is_known=True):
+        entries.append(("known", "border to OOM"))
+    if find_borders(drawn, is_known=False):
+        entries.append(("blind", "border to unknown failures"))
+    if any(cell.kind_word is not None for cell in drawn.cells.values()):
+        entries.append(("kind", "R real, S simulated: what held more"))
+    for state in STATES:
+        cells = drawn.in_state(state)
+        if any(cell.actual_bytes is None for cell in cells):
+            texture = TEXTURES[state]
+            is_blind = state == "failed" and all(cell.cause is None for cell in cells)
+            meaning = "failed, cause unknown" if is_blind else texture.meaning
+            entries.append((state, f"{texture.word}  {meaning}"))
+    return entries
+
+
+def draw_key(page: "Figure", entries: Sequence[KeyEntry], columns: int) -> None:
+    """Draw the key below the panels."""
+    if not entries:
+        return
+    handles = [_make_handle(shown, meaning) for shown, meaning in entries]
+    page.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=columns,
+        handlelength=1.7,
+        handleheight=1.0,
+        handletextpad=0.5,
+        columnspacing=1.0,
+        labelspacing=0.35,
+        borderpad=0.1,
+        borderaxespad=0.2,
+    )
+
+
+def _make_handle(shown: str, meaning: str) -> "Artist":
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if shown == "best":
+        return Patch(facecolor=PAPER, edgecolor=FRAME_INK, linewidth=1.4, label=meaning)
+    if shown == "mispredicted":
+        return Line2D(
+            [], [], linestyle="", marker=_draw_corner(), markersize=6, color=FRAME_INK, label=meaning
+        )
+    if shown == "kind":
+        return Line2D([], [], linestyle="", label=meaning)
+    if shown in {"known", "blind"}:
+        line = Line2D([], [], color=FRAME_INK, linewidth=1.5, label=meaning)
+        if shown == "blind":
+            line.set_linestyle(BORDER_DASHES)
+        return line
+    texture = next(TEXTURES[state] for state in STATES if state == shown)
+    return Patch(
+        facecolor=texture.face,
+        edgecolor=texture.ink if texture.hatch else LINE,
+        linewidth=0.4,
+        hatch=texture.hatch or None,
+        label=meaning,
+    )
+
+
+def _draw_corner() -> "Path":
+    """Return the shape of the corner of a cell."""
+    from matplotlib.path import Path
+
+    return Path([(-0.6, 0.5), (0.5, 0.5), (0.5, -0.6), (-0.6, 0.5)])

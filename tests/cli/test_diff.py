@@ -12,7 +12,7 @@ import pytest
 from tests import REPOSITORY
 from vramscope.analyzers.comparison import RunDifference
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
-from vramscope.exporters.schema import build_difference_schema, render_difference_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 from ..analyzers.comparison.runs import train
 from .running import run
@@ -51,7 +51,7 @@ def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Pat
     assert "  rank 1  step 60   allocated peak  10.0 GiB  13.0 GiB  +3.0 GiB  +30.0\n" in told.stdout
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
     (as_json,) = run("diff", str(series), str(recording), "--json").lines
-    jsonschema.Draft202012Validator(build_difference_schema()).validate(as_json)
+    jsonschema.Draft202012Validator(build_schema("difference")).validate(as_json)
     assert as_json["schema"] == "vramscope.difference/1"
     assert (as_json["first"], as_json["parts"]) == ("rank 1", True)
     assert list(as_json) == list(RunDifference.__struct_fields__)
@@ -80,7 +80,7 @@ def test_a_recording_of_which_nothing_can_be_read_is_refused_with_what_is_damage
 
 
 def test_the_schema_in_the_documentation_is_that_of_the_structs() -> None:
-    assert (REPOSITORY / "docs" / "difference.schema.json").read_text("utf-8") == render_difference_schema()
+    assert (REPOSITORY / "docs" / "difference.schema.json").read_text("utf-8") == render_schema("difference")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from tests import REPOSITORY
-from vramscope.exporters.schema import build_plan_schema, render_plan_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 from .running import run
 from .test_live import terminal
@@ -72,7 +72,7 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(tmp_path: 
     assert " best" not in told.stdout.partition("Nothing fits")[0]
     assert "no file was written" in told.stderr
     (plan,) = run(*words, "--json").lines
-    jsonschema.validate(plan, build_plan_schema())
+    jsonschema.validate(plan, build_schema("plan"))
     assert (plan["recommended_strategy"], plan["recommended_stages"]) == (None, None)
     assert run(*words, "--fail-on", "unfit").code == 3
     refused = run(*words[:3], "--fail-on", "unfit")
@@ -118,8 +118,8 @@ def test_a_thin_margin_is_named() -> None:
 def test_json_is_one_object_with_its_schema() -> None:
     (plan,) = run("plan", "--model", "GPT2", "--stages", "2-3", "--strategy", "all", "--json").lines
     assert plan["schema"] == "vramscope.plan/1"
-    jsonschema.validate(plan, build_plan_schema())
-    assert (DOCS / "plan.schema.json").read_text("utf-8") == render_plan_schema()
+    jsonschema.validate(plan, build_schema("plan"))
+    assert (DOCS / "plan.schema.json").read_text("utf-8") == render_schema("plan")
     assert list(plan["searches"]) == [
         "uniform",
         "balanced_memory",

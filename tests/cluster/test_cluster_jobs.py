@@ -8,7 +8,7 @@ from vramscope.engine.cluster.reports import MOST_RANKS, NodeReport, NodeRoll, c
 from vramscope.engine.errors import WireError
 from vramscope.engine.units import GIB
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
 from vramscope.memory.node_exchange import ClusterJobs, DistributedRole, Meeting, NodeExchange
 from vramscope.memory.node_view import describe_own_node

@@ -29,7 +29,7 @@ from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.settings import AlertSettings
 from vramscope.engine.wire.endpoints import endpoints_of
 from vramscope.engine.wire.messages import WorkerReport, encode
-from vramscope.exporters.schema import build_guard_schema, render_guard_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 from ..clocks import HandClock
 from ..ranks.probe_client import GIB, ProbeClient, make_hello, make_readings
@@ -166,7 +166,7 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_and_a_ho
             grave.probe.send(answer)
             wait_until(lambda: watching.has_told("outcome"), what="the answer")
             wait_until(watching.has_delivered, what="the hook")
-    validator = jsonschema.Draft202012Validator(build_guard_schema())
+    validator = jsonschema.Draft202012Validator(build_schema("guard"))
     for line in watching.lines:
         validator.validate(line)
     assert {line["advice"]["rank"] for line in watching.lines if line["advice"]} == {1}
@@ -206,4 +206,4 @@ def test_hooks_are_those_of_the_settings(
 
 
 def test_the_schema_is_that_of_the_lines() -> None:
-    assert (REPOSITORY / "docs" / "guard.schema.json").read_text("utf-8") == render_guard_schema()
+    assert (REPOSITORY / "docs" / "guard.schema.json").read_text("utf-8") == render_schema("guard")

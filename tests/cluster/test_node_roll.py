@@ -8,7 +8,7 @@ from vramscope.analyzers.balance import find_bottlenecks, judge_scope, measure_b
 from vramscope.engine.cluster.reports import MOST_NODES, NodeDevice, NodeReport, NodeRoll, NodeThreat
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
 from vramscope.memory.node_exchange import ClusterEvents, DistributedRole, Meeting, NodeExchange
 

@@ -13,9 +13,9 @@ from vramscope.analyzers.flight_summary import summarize_flight_record
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.flight_record import FlightRecord
-from vramscope.exporters.inspect.flight_text import describe_flight_record
+from vramscope.exporters.inspect import describe_flight_record
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.sparkline import draw_sparkline
+from vramscope.exporters.text import draw_sparkline
 
 
 def describe(tmp_path: Path, width: int = 80, **fields: Any) -> str:

@@ -12,12 +12,11 @@ from hypothesis import given
 from tests import REPOSITORY
 from vramscope.engine.model import Assessment, HubStatus, NodeStatus, WorkerStatus
 from vramscope.exporters.json_lines import encode_line, write_line
-from vramscope.exporters.schema import build_status_schema, render_status_schema
-from vramscope.exporters.settings_page import render_settings_page
+from vramscope.exporters.schema import build_schema, render_schema, render_settings_page
 
 from .statuses import make_device, make_finding, make_status, statuses
 
-VALIDATOR = jsonschema.Draft202012Validator(build_status_schema())
+VALIDATOR = jsonschema.Draft202012Validator(build_schema("status"))
 
 
 def refuse(constant: str) -> NoReturn:
@@ -79,7 +78,7 @@ def test_the_schema_refuses_what_the_program_never_prints() -> None:
 
 
 def test_every_field_in_the_schema_of_a_device_is_explained() -> None:
-    definitions = build_status_schema()["$defs"]
+    definitions = build_schema("status")["$defs"]
     for name in ("MemoryReading", "ProcessReading"):
         for field, schema in definitions[name]["properties"].items():
             assert "description" in schema or field in {"used_bytes", "source"}, (name, field)
@@ -102,7 +101,7 @@ def test_a_line_is_flushed_when_it_is_written() -> None:
 
 def test_the_schema_in_the_documents_is_the_programs_own() -> None:
     text = (REPOSITORY / "docs/status.schema.json").read_text(encoding="utf-8")
-    assert text == render_status_schema(), "run `python docs/generate.py`"
+    assert text == render_schema("status"), "run `python docs/generate.py`"
 
 
 def test_the_settings_in_the_documents_are_the_programs_own() -> None:

@@ -25,10 +25,8 @@ from vramscope.engine.model import (
 )
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.recording.csv import write_csv
 from vramscope.exporters.recording.figures import FigureRecorder
-from vramscope.exporters.recording.metrics import FAMILIES, write_metrics
-from vramscope.exporters.recording.rows import DeviceRow, RowReader
+from vramscope.exporters.recording.rows import FAMILIES, DeviceRow, RowReader, write_csv, write_metrics
 
 from ..components import missing
 from ..recording.samples import START_S, make_finding, make_sample, write

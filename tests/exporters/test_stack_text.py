@@ -7,7 +7,7 @@ import pytest
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.model.memory_snapshot import Frame
 from vramscope.exporters.stack_text import show_frame
-from vramscope.exporters.text_table import wrap
+from vramscope.exporters.text import wrap
 
 LONG = "/shared/projects/somewhere/" + "deep/" * 20 + "model.py"
 

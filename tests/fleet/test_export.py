@@ -11,7 +11,7 @@ from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from tests.tui.looks import notices
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.exporters.schema import build_fleet_schema, render_fleet_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 
 async def test_the_fleet_is_exported_as_it_is_seen(tmp_path: Path) -> None:
@@ -30,11 +30,11 @@ async def test_the_fleet_is_exported_as_it_is_seen(tmp_path: Path) -> None:
     [grave] = [row for row in rows if row["level"] == "critical"]
     assert (grave["node"], grave["rank"], grave["jobs"], grave["oom_in_s"]) == ("n2", "1", "gpt-485b", "76.0")
     seen = json.loads(filtered.with_suffix(".json").read_text("utf-8"))
-    jsonschema.Draft202012Validator(build_fleet_schema()).validate(seen)
+    jsonschema.Draft202012Validator(build_schema("fleet")).validate(seen)
     assert [device["node"] for device in seen["devices"]] == ["n2", "n1"]
     assert {node["name"]: node["reason"] for node in seen["nodes"]}["n3"] == "the connection is cut"
     assert "n3" in whole.with_suffix(".svg").read_text("utf-8")
 
 
 def test_the_schema_in_the_documents_is_that_of_the_program() -> None:
-    assert (REPOSITORY / "docs" / "fleet.schema.json").read_text("utf-8") == render_fleet_schema()
+    assert (REPOSITORY / "docs" / "fleet.schema.json").read_text("utf-8") == render_schema("fleet")

@@ -47,10 +47,9 @@ from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
-from vramscope.exporters.modules.report import report_module_memory
-from vramscope.exporters.modules.text import describe_module_memory
-from vramscope.exporters.phases.record_report import report_phase_records
-from vramscope.exporters.phases.record_text import describe_phase_file
+from vramscope.exporters.modules.text import describe_module_memory, report_module_memory
+from vramscope.exporters.phases.report import report_phase_records
+from vramscope.exporters.phases.text import describe_phase_file
 from vramscope.planning.clusters import read_cluster
 
 from . import peers

@@ -12,9 +12,8 @@ from vramscope.analyzers.planning.joint import JointPlan
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.galvatron import read_layer_profile
-from vramscope.exporters.plan.joint_report import report_joint_plan
-from vramscope.exporters.plan.joint_table import describe_joint_plan, fold_counts
-from vramscope.exporters.schema import build_joint_plan_schema, render_joint_plan_schema
+from vramscope.exporters.plan.joint import describe_joint_plan, fold_counts, report_joint_plan
+from vramscope.exporters.schema import build_schema, render_schema
 
 DOCS = REPOSITORY / "docs"
 WORDS = (
@@ -40,7 +39,7 @@ def test_json_is_as_the_schema_says_and_files_of_frameworks_are_written(
     assert run([*WORDS, "--json", "-o", str(tmp_path)]) == 0
     printed, said = capfdbinary.readouterr()
     report = json.loads(printed)
-    jsonschema.validate(report, build_joint_plan_schema())
+    jsonschema.validate(report, build_schema("joint-plan"))
     assert report["schema"] == "vramscope.joint-plan/1"
     assert report["is_estimate"] is True
     best = report["configurations"][0]
@@ -52,7 +51,7 @@ def test_json_is_as_the_schema_says_and_files_of_frameworks_are_written(
     assert b"megatron_arguments.txt" in said
     flags = (tmp_path / "megatron_arguments.txt").read_text()
     assert f"--micro-batch-size {best['setup']['micro_batch_size']}" in flags
-    assert (DOCS / "joint-plan.schema.json").read_text("utf-8") == render_joint_plan_schema()
+    assert (DOCS / "joint-plan.schema.json").read_text("utf-8") == render_schema("joint-plan")
 
 
 def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:

@@ -8,11 +8,7 @@ import jsonschema
 import pytest
 
 from tests import REPOSITORY
-from vramscope.exporters.schema import (
-    build_estimate_schema,
-    render_calibration_schema,
-    render_estimate_schema,
-)
+from vramscope.exporters.schema import build_schema, render_schema
 
 from ..cli.running import run
 from .calling import call
@@ -87,7 +83,7 @@ def test_what_would_make_it_fit_does_so_when_it_is_asked_for() -> None:
     assert changed["peak_bytes"] == report["changes"][0]["peak_bytes"]
     assert (changed["does_fit"], changed["changes"]) == (True, None)
     for printed in (report, changed):
-        jsonschema.validate(printed, build_estimate_schema())
+        jsonschema.validate(printed, build_schema("estimate"))
     table = call(*words, columns=120).stdout
     assert "By the same estimate it would fit with --zero 1 (" in table
 
@@ -99,7 +95,10 @@ def test_a_model_that_nothing_helps_is_told_so() -> None:
 
 
 def test_the_schemas_are_those_of_the_program() -> None:
-    for name, text in (("estimate", render_estimate_schema()), ("calibration", render_calibration_schema())):
+    for name, text in (
+        ("estimate", render_schema("estimate")),
+        ("calibration", render_schema("calibration")),
+    ):
         assert (DOCS / f"{name}.schema.json").read_text("utf-8") == text
 
 
@@ -172,7 +171,7 @@ def test_a_card_by_name_says_whether_it_fits_and_3_where_that_is_asked_for() -> 
     assert run(*words, "--capacity", "24GiB").code == 0
     assert run(*words, "--gpu", "h200", "--zero", "1", "--dp", "8", "--fail-on", "unfit").code == 0
     (report,) = run(*words, "--gpu", "rtx-4090", "--json").lines
-    jsonschema.validate(report, build_estimate_schema())
+    jsonschema.validate(report, build_schema("estimate"))
     assert (report["gpu"], report["run"]["setup"]["gpu"]) == ("RTX 4090", "a100")
     assert (report["capacity_bytes"], report["does_fit"]) == (24564 << 20, False)
     refused = run(*words, "--gpu", "rtx 4095")

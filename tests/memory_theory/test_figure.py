@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from vramscope.analyzers.planning.theory import ParallelLayout, TrainingSetup, estimate_stages
 from vramscope.analyzers.planning.theory.configs import TrainingRun
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.exporters.estimates.figure import SHARES, draw_estimate
-from vramscope.exporters.estimates.report import build_estimate
+from vramscope.exporters.estimates import SHARES, build_estimate, draw_estimate
 
 from ..exporters.figures.vision import VISIONS, measure_distance
 from .calling import call

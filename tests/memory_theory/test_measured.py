@@ -12,7 +12,7 @@ from vramscope.analyzers.planning.theory import estimate_stages
 from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.units import GIB, MIB
-from vramscope.exporters.estimates.report import FIT_SHARE
+from vramscope.exporters.estimates import FIT_SHARE
 
 DATA = REPOSITORY.parent / "shared/data"
 

@@ -17,7 +17,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.probe.module_memory.module_watch import ModelSearch
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import RankModules, Snapshot
-from vramscope.exporters.modules.live import has_step
+from vramscope.exporters.modules.text import has_step
 
 BEGIN = LOAD + "probe = load_probe(); probe.start(sys.argv[1], job='job-1', is_explicit=True)\n"
 TRAINING = """

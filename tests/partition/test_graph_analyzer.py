@@ -15,7 +15,7 @@ from vramscope.analyzers.planning.partition import (
     make_plan,
 )
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.plan.model_graph_json import encode_graph
+from vramscope.exporters.plan.partition import encode_graph
 
 ORIGINAL = {
     2: (0.0000, 3119.54, 6.25),

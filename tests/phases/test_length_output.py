@@ -11,12 +11,15 @@ from tests.phases.studies import MIB, make_study
 from tests.structure.tree import ROOT
 from vramscope.engine.model.phase_memory import FitSearch, FitTrial, LengthPoint, LengthStudy
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.lengths.csv import encode_study
-from vramscope.exporters.lengths.fit_text import describe_fits
-from vramscope.exporters.lengths.original import describe_study_as_original
-from vramscope.exporters.lengths.report import LengthReport, report_study
-from vramscope.exporters.lengths.text import describe_study
-from vramscope.exporters.schema import build_lengths_schema, render_lengths_schema
+from vramscope.exporters.lengths.figure import describe_study_as_original
+from vramscope.exporters.lengths.text import (
+    LengthReport,
+    describe_fits,
+    describe_study,
+    encode_study,
+    report_study,
+)
+from vramscope.exporters.schema import build_schema, render_schema
 
 ORIGINAL = """
 ================================================================================
@@ -155,7 +158,7 @@ def study() -> LengthStudy:
 
 def test_the_object_has_runs_laws_predictions_and_what_fits(study: LengthStudy) -> None:
     line = encode_line(report_study(study, [_search()]))
-    jsonschema.validate(msgspec.json.decode(line), build_lengths_schema())
+    jsonschema.validate(msgspec.json.decode(line), build_schema("seqlen"))
     report = msgspec.json.decode(line, type=LengthReport)
     assert report.schema == "vramscope.seqlen/1"
     assert report.is_simulated
@@ -175,4 +178,4 @@ def test_the_object_has_runs_laws_predictions_and_what_fits(study: LengthStudy) 
 
 def test_the_schema_in_the_documentation_is_that_of_the_program() -> None:
     written = (ROOT / "docs" / "seqlen.schema.json").read_text(encoding="utf-8")
-    assert written == render_lengths_schema(), "run `python docs/generate.py`"
+    assert written == render_schema("seqlen"), "run `python docs/generate.py`"

@@ -17,7 +17,7 @@ from vramscope.engine.model.phase_memory import (
     PhaseRun,
     PhaseTraining,
 )
-from vramscope.exporters.phases.original import describe_as_original, merge_stages
+from vramscope.exporters.phases.report import describe_as_original, merge_stages
 
 from .runs import MIB, SETUP, make_run, take_step
 

@@ -16,10 +16,8 @@ from vramscope.engine.files.phases import is_phase_file, read_phase_file
 from vramscope.engine.model.phase_memory import PhaseFile
 from vramscope.engine.units import GIB
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.phases.original import describe_as_original
-from vramscope.exporters.phases.record_report import report_phase_records
-from vramscope.exporters.phases.record_text import describe_phase_file
-from vramscope.exporters.phases.report import report_phases
+from vramscope.exporters.phases.report import describe_as_original, report_phase_records, report_phases
+from vramscope.exporters.phases.text import describe_phase_file
 
 from ..cli.running import run
 from ..readers.test_series_fuzz import check_refusal

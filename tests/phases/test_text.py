@@ -12,7 +12,7 @@ from vramscope.engine.model.phase_memory import MemoryLevels, PhaseDevice, Phase
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.phases.report import PhaseReport, report_phases
 from vramscope.exporters.phases.text import describe_phases
-from vramscope.exporters.schema import build_phases_schema, render_phase_records_schema, render_phases_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 from .runs import MIB, SETUP, levels, make_run, take_step
 
@@ -141,7 +141,7 @@ def test_the_report_has_differences_peak_and_advice_and_keeps_to_its_schema() ->
     import jsonschema
 
     line = encode_line(report_phases(make_two()))
-    jsonschema.validate(msgspec.json.decode(line), build_phases_schema())
+    jsonschema.validate(msgspec.json.decode(line), build_schema("phases"))
     report = msgspec.json.decode(line, type=PhaseReport)
     assert report.is_simulated
     assert [rank.rank for rank in report.ranks] == [0, 1]
@@ -155,6 +155,9 @@ def test_the_report_has_differences_peak_and_advice_and_keeps_to_its_schema() ->
 
 
 def test_the_schemas_in_the_documents_are_those_of_the_program() -> None:
-    for name, text in (("phases", render_phases_schema()), ("phase-records", render_phase_records_schema())):
+    for name, text in (
+        ("phases", render_schema("phases")),
+        ("phase-records", render_schema("phase-records")),
+    ):
         page = (DOCS / f"{name}.schema.json").read_text("utf-8")
         assert page == text, "run `python docs/generate.py`"

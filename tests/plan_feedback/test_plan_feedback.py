@@ -19,7 +19,7 @@ from vramscope.engine.model import (
     Sample,
 )
 from vramscope.engine.recording import RecordingWriter
-from vramscope.exporters.schema import build_feedback_schema, render_feedback_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 PLAN = ["plan", "--model", "gpt-1.5b", "--micro-batches", "8"]
 Peaks = Sequence[float | None]
@@ -78,9 +78,9 @@ def test_each_stage_is_told_beside_its_plan(tmp_path: Path, capsys: pytest.Captu
         assert stage["difference_bytes"] == stage["allocated_bytes"] - stage["planned_bytes"]
         assert stage["factor"] == pytest.approx(stage["allocated_bytes"] / stage["planned_bytes"])
     assert sum(stage["blocks"] for stage in stages) == 48
-    jsonschema.Draft202012Validator(build_feedback_schema()).validate(feedback)
+    jsonschema.Draft202012Validator(build_schema("plan-feedback")).validate(feedback)
     schema = REPOSITORY / "docs" / "plan-feedback.schema.json"
-    assert schema.read_text("utf-8") == render_feedback_schema()
+    assert schema.read_text("utf-8") == render_schema("plan-feedback")
 
 
 def test_layers_move_away_from_the_stage_that_needs_more(

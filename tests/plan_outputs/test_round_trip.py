@@ -17,8 +17,13 @@ from vramscope.analyzers.planning.theory.configs.flags import Flags
 from vramscope.analyzers.planning.theory.configs.megatron import read_layout
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.plan_outputs import encode_outputs
-from vramscope.exporters.plan.outputs import PipelineSplit, take_configuration, take_partition
-from vramscope.exporters.plan.outputs.megatron import write_layout, write_uneven_flags
+from vramscope.exporters.plan.outputs import (
+    PipelineSplit,
+    take_configuration,
+    take_partition,
+    write_layout,
+    write_uneven_flags,
+)
 
 
 def make_split(blocks: list[int], pieces: int = 1) -> PipelineSplit:

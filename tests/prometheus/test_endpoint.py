@@ -21,9 +21,14 @@ from tests.waiting import wait_until
 from vramscope.engine.cluster.addresses import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus import server as server_module
-from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
-from vramscope.exporters.prometheus.endpoint import make_tls_context, read_endpoint_options, read_web_config
-from vramscope.exporters.prometheus.passwords import Passwords
+from vramscope.exporters.prometheus.endpoint import (
+    ListenAddress,
+    Passwords,
+    make_tls_context,
+    parse_listen_address,
+    read_endpoint_options,
+    read_web_config,
+)
 from vramscope.exporters.prometheus.server import MOST_CONNECTIONS, MetricsServer
 
 ANYWHERE = ListenAddress("127.0.0.1", 0)

@@ -8,7 +8,7 @@ from tests.tui.canned import NODE, make_device, make_finding, make_sample, make_
 from tests.tui.canned_ranks import make_allocator, make_simulated
 from vramscope.engine.model import MemoryReading
 from vramscope.engine.units import GIB
-from vramscope.exporters.recording.metrics import FAMILIES
+from vramscope.exporters.recording.rows import FAMILIES
 
 
 def test_figures_have_the_names_of_recordings_and_the_labels_of_their_device() -> None:

@@ -14,7 +14,7 @@ from vramscope.engine.files.base.series_record import MOST_BYTES
 from vramscope.engine.files.framework.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
 from vramscope.engine.files.memory_file import read_memory_file, read_oom_file, recognize_memory_file
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.status.memory_file import describe_memory_file
+from vramscope.exporters.inspect import describe_memory_file
 
 from .series_files import play, write_lines
 

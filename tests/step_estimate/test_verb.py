@@ -9,7 +9,7 @@ import pytest
 from tests import REPOSITORY
 from tests.memory_theory.calling import call
 from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
-from vramscope.exporters.schema import build_factory_estimate_schema, render_factory_estimate_schema
+from vramscope.exporters.schema import build_schema, render_schema
 
 from .tracing import HERE, warm  # noqa: F401 - a fixture
 
@@ -25,8 +25,8 @@ def test_the_object_is_of_its_schema_and_the_snapshot_holds_the_peak(
     outcome = call("estimate", "--factory", "trainings:plain", "--json", "--snapshot", str(path))
     assert outcome.code == 0, outcome.stderr
     found = json.loads(outcome.stdout)
-    jsonschema.validate(found, build_factory_estimate_schema())
-    assert (DOCS / "factory-estimate.schema.json").read_text() == render_factory_estimate_schema()
+    jsonschema.validate(found, build_schema("factory-estimate"))
+    assert (DOCS / "factory-estimate.schema.json").read_text() == render_schema("factory-estimate")
     snapshot = read_memory_snapshot(path)
     assert snapshot.simulated is not None
     requested = [size for size in snapshot.blocks.requested_bytes if size > 0]

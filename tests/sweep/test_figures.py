@@ -20,9 +20,7 @@ from vramscope.analyzers.planning.sweep import SweepCell, SweepGrid, make_grid
 from vramscope.analyzers.planning.sweep.model import CellState
 from vramscope.engine.files.sweep import read_sweep
 from vramscope.engine.units import GIB
-from vramscope.exporters.figures.contrast import measure_contrast
-from vramscope.exporters.figures.page import hold_settings
-from vramscope.exporters.figures.page_style import (
+from vramscope.exporters.figures.page import (
     COLUMN_IN,
     ERROR_MAP,
     LEAST_TEXT_PT,
@@ -34,10 +32,11 @@ from vramscope.exporters.figures.page_style import (
     TEXTURES,
     SweepLook,
     SweepStyle,
+    hold_settings,
 )
+from vramscope.exporters.figures.style import measure_contrast
 from vramscope.exporters.sweep.figure import draw_sweep
-from vramscope.exporters.sweep.figure_cells import find_borders, merge
-from vramscope.exporters.sweep.figure_layout import choose_cells
+from vramscope.exporters.sweep.figure_cells import choose_cells, find_borders, merge
 
 from .original import write_original
 

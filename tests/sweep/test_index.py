@@ -13,9 +13,9 @@ from vramscope.analyzers.planning.sweep.index import INDEX_COLUMNS, SweepIndex, 
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.sweep import read_sweep
-from vramscope.exporters.schema import build_sweep_schema, render_sweep_schema
-from vramscope.exporters.sweep.figure_multiples import draw_multiples, name_panels
-from vramscope.exporters.sweep.index_text import describe_index
+from vramscope.exporters.schema import build_schema, render_schema
+from vramscope.exporters.sweep.figure import draw_multiples, name_panels
+from vramscope.exporters.sweep.text import describe_index
 from vramscope.sweeps.indexing import index_sweeps, name_folders
 
 from .original import LOG_NAME, name_trace, trace_text, write_original
@@ -138,8 +138,8 @@ def test_json_follows_its_schema_which_stands_in_the_documents(
     assert run(["sweep", str(tree), "--json", "--filter", "model=485B"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     report = json.loads(line)
-    assert (REPOSITORY / "docs" / "sweep.schema.json").read_text("utf-8") == render_sweep_schema()
-    definitions = build_sweep_schema()["$defs"]
+    assert (REPOSITORY / "docs" / "sweep.schema.json").read_text("utf-8") == render_schema("sweep")
+    definitions = build_schema("sweep")["$defs"]
     assert list(report) == definitions["IndexReport"]["required"]
     (sweep,) = report["sweeps"]
     assert list(sweep) == definitions["SweepReport"]["required"]

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.cli.live import find_by_words
-from vramscope.exporters.figures.contrast import measure_contrast
+from vramscope.exporters.figures.style import measure_contrast
 from vramscope.sweeps.indexing import index_sweeps
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.live.screen import LiveScreen

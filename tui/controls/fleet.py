@@ -146,7 +146,7 @@ class FleetControl:
         if self.screen is None or not self.is_open:
             return None
         from ...exporters.json_lines import encode_line
-        from ...exporters.status.fleet_export import write_fleet_table
+        from ...exporters.status.document import write_fleet_table
 
         fleet = self.screen.describe()
         return {".csv": write_fleet_table(fleet.devices), ".json": encode_line(fleet)}

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 
 from ...analyzers.comparison import FIGURE_WORDS, Comparison, Figure
 from ...engine.settings import Settings
-from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
+from ...exporters.diff import describe_difference, describe_rest, order_subjects
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..inspect.inspected import REPORT_WIDTH

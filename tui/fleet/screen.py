@@ -24,7 +24,7 @@ from ...analyzers.fleet.model import (
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
-from ...exporters.status.fleet_export import FleetExport
+from ...exporters.status.document import FleetExport
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..live.lost_lines import LostLines

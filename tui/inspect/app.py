@@ -14,9 +14,8 @@ from ...engine.model.flight_record import OF_TEXT, FlightRecord
 from ...engine.model.sample import SegmentMap
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
-from ...exporters.inspect.flight_text import describe_flight_record
+from ...exporters.inspect import describe_flight_record, summarize_flight
 from ...exporters.stack_text import render_frames
-from ...exporters.status.memory_file import summarize_flight
 from ..frame import keys
 from ..screens.file_view import FileView, show_file
 from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedAdvice, InspectedDevice

@@ -16,9 +16,7 @@ from ...engine.model.memory_snapshot import MemorySnapshot
 from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
-from ...exporters.inspect.snapshot_text import describe_advice, describe_summary
-from ...exporters.inspect.trace_text import describe_failures
-from ...exporters.status.memory_file import summarize_devices
+from ...exporters.inspect import describe_advice, describe_failures, describe_summary, summarize_devices
 from ..draw.numbers import moment_text
 from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedAdvice, InspectedDevice
 

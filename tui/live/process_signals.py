@@ -8,7 +8,7 @@ import msgspec
 import psutil
 
 from ...engine.model import ProcessReading
-from ...exporters.status.process_table import is_host_pid
+from ...exporters.status.table import is_host_pid
 
 SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
     (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),

@@ -69,8 +69,8 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
 
 
 def _export_difference(shown: ExportedDifference, folder: Path) -> None:
-    from ...exporters.modules.difference import write_difference_table
-    from ...exporters.modules.figure_difference import draw_difference_icicle
+    from ...exporters.modules.figure import draw_difference_icicle
+    from ...exporters.modules.text import write_difference_table
 
     table = write_difference_table(shown.tree, shown.basis)
     write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)

@@ -8,7 +8,7 @@ from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_age
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot
-from ...exporters.modules.live import name_process, say_waiting
+from ...exporters.modules.text import name_process, say_waiting
 from .profiled import Profiled
 
 ASK_AGAIN_S = 10.0

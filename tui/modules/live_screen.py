@@ -6,7 +6,7 @@ from ...analyzers.breakdown import make_breakdown
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import Snapshot
-from ...exporters.modules.live import COST
+from ...exporters.modules.text import COST
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..widgets.one_line import Piece

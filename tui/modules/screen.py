@@ -16,9 +16,14 @@ from ...analyzers.breakdown import (
 )
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.settings import Settings
-from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
-from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
+from ...exporters.modules.text import (
+    DEFAULT_DEPTH,
+    NamedProfile,
+    caption_difference,
+    describe_difference,
+    describe_module_memory,
+)
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.background import do_beside

@@ -9,8 +9,12 @@ from ...analyzers.planning.graph import MIB
 from ...analyzers.planning.theory import MemoryPart
 from ...analyzers.sentence import Sentence
 from ...engine.units import format_bytes
-from ...exporters.plan.joint_report import JointConfigurationReport, JointPlanReport, JointStageReport
-from ...exporters.plan.joint_table import list_configurations
+from ...exporters.plan.joint import (
+    JointConfigurationReport,
+    JointPlanReport,
+    JointStageReport,
+    list_configurations,
+)
 from .planned import (
     Candidate,
     KindBytes,

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from ...exporters.sweep.figure_cells import find_borders
-from ...exporters.sweep.figure_layout import DrawnGrid
+from ...exporters.sweep.figure_cells import DrawnGrid, find_borders
 from ..draw.glyphs import Glyphs
 
 Edge = tuple[int, int]

@@ -23,8 +23,8 @@ def export_one(screen: Screen[None], sweep: IndexedSweep) -> None:
     """Write the heat map of a sweep: PDF, SVG, PNG, CSV and the text that stands for it."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page_style import SweepLook
-        from ...exporters.sweep.files import write_heat_map
+        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.page import write_heat_map
 
         return write_heat_map(sweep.grid, sweep.findings, base, SweepLook())[1]
 
@@ -35,8 +35,8 @@ def export_several(screen: Screen[None], sweeps: Sequence[IndexedSweep]) -> None
     """Write several sweeps as small multiples."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page_style import SweepLook
-        from ...exporters.sweep.files import write_multiples
+        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.page import write_multiples
 
         return write_multiples(sweeps, base, SweepLook())
 

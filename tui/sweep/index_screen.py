@@ -19,7 +19,7 @@ from ...analyzers.planning.sweep.index import (
 )
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
-from ...exporters.sweep.index_text import describe_index
+from ...exporters.sweep.text import describe_index
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW

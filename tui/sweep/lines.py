@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.model import find_best
-from ...exporters.sweep.figure_layout import DrawnGrid, choose_cells
+from ...exporters.sweep.figure_cells import DrawnGrid, choose_cells
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
 from .borders import Borders, draw_edge, draw_joint, trace_borders

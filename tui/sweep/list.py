@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...analyzers.planning.sweep.index import IndexedSweep
-from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, row_of
+from ...exporters.sweep.text import ALIGNMENT, HEADINGS, row_of
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..frame import keys

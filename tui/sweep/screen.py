@@ -9,8 +9,7 @@ from textual.containers import Container, Vertical
 
 from ...analyzers.planning.sweep import Place, SweepCell
 from ...analyzers.planning.sweep.index import IndexedSweep, judge_sweep
-from ...exporters.sweep.index_text import describe_sweep
-from ...exporters.sweep.text import describe_figure
+from ...exporters.sweep.text import describe_figure, describe_sweep
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW

@@ -6,8 +6,7 @@ from ...analyzers.planning.sweep import CellState, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.files.base.input_file import show_name
 from ...engine.units import GIB
-from ...exporters.sweep.index_text import cut_name
-from ...exporters.sweep.text import name_iteration
+from ...exporters.sweep.text import cut_name, name_iteration
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span
 from ..widgets.device_fields import wrap_words

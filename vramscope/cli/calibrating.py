@@ -14,7 +14,7 @@ from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.case_table import CaseTable, read_case_table
 from vramscope.engine.units import MIB
-from vramscope.exporters.reports.writing import encode_report
+from vramscope.exporters.json_lines import encode_report
 
 from .frame.diagnostics import complain
 

@@ -23,7 +23,7 @@ from .frame.configuration import read_settings
 from .frame.parser_flags import choose_fit_code
 
 if TYPE_CHECKING:
-    from vramscope.exporters.estimates.report import EstimateReport
+    from vramscope.exporters.estimates import EstimateReport
 
 FLAGS = {
     "tp": "tensor-model-parallel-size",
@@ -74,7 +74,7 @@ def print_estimate(arguments: Namespace) -> int:
         arguments.figure.check()
     report = _estimate(arguments, run)
     if arguments.figure is not None:
-        from vramscope.exporters.estimates.figure import draw_estimate
+        from vramscope.exporters.estimates import draw_estimate
 
         for path in arguments.figure.list_files("estimate"):
             draw_estimate(report, path)
@@ -83,7 +83,7 @@ def print_estimate(arguments: Namespace) -> int:
 
         write_line(report, sys.stdout.buffer)
         return choose_fit_code(arguments, does_fit=report.does_fit)
-    from vramscope.exporters.estimates.text import describe_estimate
+    from vramscope.exporters.estimates import describe_estimate
 
     from .frame.printing import choose_style, emit
 
@@ -106,7 +106,7 @@ def _check_output(arguments: Namespace) -> None:
 
 
 def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
-    from vramscope.exporters.estimates.report import build_estimate
+    from vramscope.exporters.estimates import build_estimate
 
     from .calibrating import read_calibration
 

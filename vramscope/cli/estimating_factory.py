@@ -97,7 +97,7 @@ def _print(estimate: StepEstimate, arguments: Namespace) -> None:
 
         write_line(estimate, sys.stdout.buffer)
         return
-    from vramscope.exporters.estimates.step_text import describe_step_estimate
+    from vramscope.exporters.estimates import describe_step_estimate
 
     from .frame.printing import choose_style, emit
 

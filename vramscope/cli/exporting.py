@@ -125,7 +125,7 @@ class _Source:
 
 def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
     if kind == "csv":
-        from vramscope.exporters.recording.csv import write_csv
+        from vramscope.exporters.recording.rows import write_csv
 
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         write_csv(source.rows.rows(source.samples()), text)
@@ -133,15 +133,15 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         text.detach()
     elif kind == "jsonl":
         from vramscope.exporters.json_lines import encode_line
-        from vramscope.exporters.recording.status import read_statuses
+        from vramscope.exporters.recording.rows import read_statuses
 
         stream.writelines(map(encode_line, read_statuses(source.recording, source.samples())))
     elif kind == "prometheus":
-        from vramscope.exporters.recording.metrics import write_metrics
+        from vramscope.exporters.recording.rows import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
     else:
-        from vramscope.exporters.recording.parquet import write_parquet
+        from vramscope.exporters.recording.rows import write_parquet
 
         write_parquet(source.rows.rows(source.samples()), stream)
 

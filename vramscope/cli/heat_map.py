@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vramscope.analyzers.planning.sweep import SweepGrid
 from vramscope.engine.settings import Settings
-from vramscope.exporters.figures.page_style import SweepLook
+from vramscope.exporters.figures.page import SweepLook
 from vramscope.exporters.sweep.report import report_sweep
 from vramscope.exporters.sweep.text import describe_findings, describe_hidden, describe_skipped
 from vramscope.sweeps.loading import LoadedSweep, load_sweep
@@ -82,7 +82,7 @@ def _prepare(variants: Sequence[Variant]) -> list[Variant]:
     """Return the figures with the folder of each at hand, before anything is read."""
     if not variants:
         return []
-    from vramscope.exporters.sweep.files import prepare_output
+    from vramscope.exporters.sweep.page import prepare_output
 
     return [
         variant if variant.file is not None else variant._replace(base=prepare_output(variant.base))
@@ -93,7 +93,7 @@ def _prepare(variants: Sequence[Variant]) -> list[Variant]:
 def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
     if not variants:
         return []
-    from vramscope.exporters.sweep.files import write_heat_map
+    from vramscope.exporters.sweep.page import write_heat_map
 
     files: list[Path] = []
     with ProgressLine(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:

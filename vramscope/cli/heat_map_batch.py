@@ -23,7 +23,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.input_file import decode_text, read_input_file, show_path, show_text
 from vramscope.engine.files.base.toml_text import parse_toml
 from vramscope.engine.text import suggest
-from vramscope.exporters.figures.page_style import COLUMN_IN, DPI, SweepLook, SweepStyle
+from vramscope.exporters.figures.page import COLUMN_IN, DPI, SweepLook, SweepStyle
 
 from .heat_map import HeatMapJob, Variant
 
@@ -84,7 +84,7 @@ def read_batch(path: Path) -> HeatMapJob:
 
 
 def _make_variant(folder: Path, table: BatchTable, name: str, variant: VariantTable) -> Variant:
-    from vramscope.exporters.sweep.files import choose_base
+    from vramscope.exporters.sweep.page import choose_base
 
     base = choose_base(folder / table.output)
     style: SweepStyle = variant.style or table.style or "usenix"

@@ -20,7 +20,7 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
         UsageError: It does not tell of the device.
     """
     from vramscope.engine.files.memory_file import read_memory_file
-    from vramscope.exporters.status.memory_file import describe_memory_file
+    from vramscope.exporters.inspect import describe_memory_file
 
     from .frame.printing import choose_style, emit
 
@@ -42,8 +42,8 @@ def print_json(path: Path, *, top: int, device: int | None) -> None:
         UsageError: It does not tell of the device.
     """
     from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.exporters.inspect import summarize_memory_file
     from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.status.memory_file import summarize_memory_file
 
     summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
     write_line(summary, sys.stdout.buffer)

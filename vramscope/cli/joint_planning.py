@@ -12,7 +12,7 @@ from vramscope.analyzers.planning.joint import JointPlan
 from vramscope.analyzers.planning.joint.space import RECOMPUTES
 from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.engine.errors import NothingFitsError, UsageError
-from vramscope.exporters.plan.joint_report import report_joint_plan
+from vramscope.exporters.plan.joint import report_joint_plan
 from vramscope.planning.joint import plan_cluster
 
 from .frame.configuration import read_settings
@@ -74,7 +74,7 @@ def plan_jointly_and_print(arguments: Namespace) -> int:
 
         write_line(report, sys.stdout.buffer)
         return 0
-    from vramscope.exporters.plan.joint_table import describe_joint_plan
+    from vramscope.exporters.plan.joint import describe_joint_plan
 
     from .frame.printing import choose_style, emit
 
@@ -100,7 +100,7 @@ def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
 
         write_line(NothingFitsReport(reason=str(error)), sys.stdout.buffer)
     else:
-        from vramscope.exporters.text_table import wrap
+        from vramscope.exporters.text import wrap
 
         from .frame.printing import choose_style, emit
 

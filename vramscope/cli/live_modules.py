@@ -8,7 +8,7 @@ from vramscope.engine.model import RankSample
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import RankModules
-from vramscope.exporters.modules.live import COST, has_step, name_process
+from vramscope.exporters.modules.text import COST, has_step, name_process
 
 from .frame.diagnostics import complain
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
-from vramscope.exporters.modules.difference import (
+from vramscope.exporters.modules.text import (
     NamedProfile,
     caption_difference,
     describe_difference,
@@ -77,7 +77,7 @@ def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = No
     """
     from vramscope.analyzers.breakdown import compare_profiles
     from vramscope.engine.files.base.output_file import write_files
-    from vramscope.exporters.modules.figure_difference import draw_difference_icicle
+    from vramscope.exporters.modules.figure import draw_difference_icicle
 
     written: list[Path] = []
     for first, second in pairs:

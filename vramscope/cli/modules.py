@@ -43,7 +43,7 @@ def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth:
 def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:
     """Print one JSON object a rank."""
     from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.modules.report import report_module_memory
+    from vramscope.exporters.modules.text import report_module_memory
 
     for name, memory in profiles:
         write_line(report_module_memory(memory, name), sys.stdout.buffer)

@@ -68,7 +68,7 @@ def _describe(paths: Sequence[Path], settings: Settings) -> str:
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.phases import read_phase_file
     from vramscope.engine.text import make_ascii
-    from vramscope.exporters.phases.record_text import describe_phase_file
+    from vramscope.exporters.phases.text import describe_phase_file
 
     style = choose_style(settings)
     heads = [f"{show_path(path)}\n" if len(paths) > 1 else "" for path in paths]
@@ -80,8 +80,7 @@ def _describe(paths: Sequence[Path], settings: Settings) -> str:
 def _encode(paths: Sequence[Path]) -> bytes:
     from vramscope.engine.files.phases import read_phase_file
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.phases.record_report import report_phase_records
-    from vramscope.exporters.phases.report import report_phases
+    from vramscope.exporters.phases.report import report_phase_records, report_phases
 
     lines = []
     for file in [read_phase_file(path) for path in paths]:
@@ -93,7 +92,7 @@ def _encode(paths: Sequence[Path]) -> bytes:
 def _describe_as_original(paths: Sequence[Path]) -> str:
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.phases import read_phase_file
-    from vramscope.exporters.phases.original import describe_as_original
+    from vramscope.exporters.phases.report import describe_as_original
 
     texts = []
     for path in paths:

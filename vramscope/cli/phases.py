@@ -139,8 +139,7 @@ def _describe(
 ) -> str | bytes:
     from vramscope.engine.text import make_ascii
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.phases.original import describe_as_original
-    from vramscope.exporters.phases.report import report_phases
+    from vramscope.exporters.phases.report import describe_as_original, report_phases
     from vramscope.exporters.phases.text import describe_phases
 
     if form == "json":

@@ -52,7 +52,7 @@ def print_feedback(arguments: Namespace) -> int:
 
         write_line(feedback, sys.stdout.buffer)
         return _choose_code(feedback, arguments)
-    from vramscope.exporters.plan.feedback_text import describe_feedback
+    from vramscope.exporters.plan.partition import describe_feedback
 
     from .frame.configuration import read_settings
     from .frame.printing import choose_style, emit

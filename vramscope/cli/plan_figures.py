@@ -46,8 +46,8 @@ def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
 
 
 def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
-    from vramscope.exporters.figures.saving import save_figure
-    from vramscope.exporters.plan.figure_stages import draw_stages
+    from vramscope.exporters.figures.page import save_figure
+    from vramscope.exporters.plan.figure import draw_stages
 
     request = planned.request
     analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
@@ -58,8 +58,8 @@ def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
 
 
 def _draw_graph(planned: Planned, target: FigureTarget) -> Iterator[Path]:
-    from vramscope.exporters.figures.saving import save_figure
-    from vramscope.exporters.plan.figure_graph import draw_graph
+    from vramscope.exporters.figures.page import save_figure
+    from vramscope.exporters.plan.figure import draw_graph
 
     page = draw_graph(planned.graph)
     for path in target.list_files("graph"):

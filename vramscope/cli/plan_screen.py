@@ -8,7 +8,7 @@ from pathlib import Path
 from vramscope.analyzers.planning.partition import GraphAnalyzer
 from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.engine.settings import Settings
-from vramscope.exporters.plan.partition_table import describe_plan
+from vramscope.exporters.plan.partition import describe_plan
 from vramscope.tui.inspect.inspected import REPORT_WIDTH
 from vramscope.tui.plan.planned import JobDefaults, Planned
 from vramscope.tui.plan.planned_partition import present_plan
@@ -86,8 +86,7 @@ def present_joint(arguments: Namespace) -> Planned:
     """
     from vramscope.engine.files.base.output_file import write_whole
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.plan.joint_report import report_joint_plan
-    from vramscope.exporters.plan.joint_table import describe_joint_plan
+    from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
     from vramscope.tui.plan.planned_joint import present_joint_plan
 
     from .joint_planning import make_joint_plan, write_outputs

@@ -141,9 +141,12 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
         OutputFileError: The folder or a file cannot be written.
     """
     from vramscope.engine.files.base.output_file import write_files
-    from vramscope.exporters.plan.model_graph_json import encode_graph
-    from vramscope.exporters.plan.partition_json import encode_partition, encode_pipeline_config
-    from vramscope.exporters.plan.partition_report import describe_strategies
+    from vramscope.exporters.plan.partition import (
+        describe_strategies,
+        encode_graph,
+        encode_partition,
+        encode_pipeline_config,
+    )
 
     graph = planned.graph
     plan = planned.plan

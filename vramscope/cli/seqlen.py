@@ -24,7 +24,7 @@ from vramscope.engine.model.phase_memory import (
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
-from vramscope.exporters.lengths.figure_style import LengthLook
+from vramscope.exporters.lengths.figure import LengthLook
 from vramscope.phases.checking import check_training, count_ranks
 from vramscope.phases.fitting import FitTask, search_fit
 from vramscope.phases.lengths import run_lengths, run_without_storage
@@ -284,7 +284,7 @@ def _find_known(study: LengthStudy, mode: PrivacyMode) -> dict[int, PhaseRun]:
 
 
 def _tell_trial(search: FitSearch) -> None:
-    from vramscope.exporters.lengths.fit_text import describe_trial
+    from vramscope.exporters.lengths.text import describe_trial
 
     complain(describe_trial(search, search.trials[-1]), program=PROGRAM)
 
@@ -309,8 +309,8 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
         OutputFileError: One of them cannot be written.
     """
     if request.figure is not None and study.runs:
-        from vramscope.exporters.figures.saving import save_figure
-        from vramscope.exporters.lengths.figure_panels import draw_lengths
+        from vramscope.exporters.figures.page import save_figure
+        from vramscope.exporters.lengths.figure import draw_lengths
 
         page = draw_lengths(study, request.look)
         for path in request.figure.list_files("sequence_lengths"):
@@ -318,7 +318,7 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
             complain(f"wrote {path}", program=PROGRAM)
     if request.csv is not None:
         from vramscope.engine.files.base.output_file import write_whole
-        from vramscope.exporters.lengths.csv import encode_study
+        from vramscope.exporters.lengths.text import encode_study
 
         write_whole(encode_study(study), request.csv)
         complain(f"wrote {request.csv}", program=PROGRAM)
@@ -329,7 +329,7 @@ def _print(
 ) -> None:
     if request.form == "json":
         from vramscope.exporters.json_lines import write_line
-        from vramscope.exporters.lengths.report import report_study
+        from vramscope.exporters.lengths.text import report_study
 
         write_line(report_study(study, searches), sys.stdout.buffer)
         return
@@ -344,9 +344,8 @@ def _print(
 def _describe(
     request: LengthRequest, study: LengthStudy, searches: Sequence[FitSearch], width: int
 ) -> Iterator[str]:
-    from vramscope.exporters.lengths.fit_text import describe_fits
-    from vramscope.exporters.lengths.original import describe_study_as_original
-    from vramscope.exporters.lengths.text import describe_study
+    from vramscope.exporters.lengths.figure import describe_study_as_original
+    from vramscope.exporters.lengths.text import describe_fits, describe_study
 
     if study.lengths:
         yield (

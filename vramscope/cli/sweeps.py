@@ -75,7 +75,7 @@ def print_sweeps(
     files = () if base is None and file is None else _draw(wanted, base or Path(), file)
     if is_json:
         from vramscope.exporters.json_lines import write_line
-        from vramscope.exporters.sweep.index_report import report_index
+        from vramscope.exporters.sweep.report import report_index
 
         report = report_index(
             wanted.chosen, job.max_memory_gib, found=wanted.found, files=tuple(map(str, files))
@@ -96,20 +96,20 @@ def _do_fit(wanted: WantedSweeps) -> bool | None:
 
 
 def _prepare(output: Path) -> Path:
-    from vramscope.exporters.sweep.files import prepare_output
+    from vramscope.exporters.sweep.page import prepare_output
 
     return prepare_output(output)
 
 
 def _draw(wanted: WantedSweeps, base: Path, file: Path | None) -> tuple[Path, ...]:
-    from vramscope.exporters.figures.page_style import SweepLook
-    from vramscope.exporters.sweep.files import write_multiples
+    from vramscope.exporters.figures.page import SweepLook
+    from vramscope.exporters.sweep.page import write_multiples
 
     return write_multiples(wanted.chosen.sweeps, base, SweepLook(), file=file)
 
 
 def _print_table(wanted: WantedSweeps, settings: Settings) -> None:
-    from vramscope.exporters.sweep.index_text import describe_index
+    from vramscope.exporters.sweep.text import describe_index
 
     from .frame.printing import choose_style, emit
 

@@ -11,7 +11,6 @@ from vramscope.analyzers.fragmentation import FragmentationAnalyzer as Analyzer
 from vramscope.analyzers.fragmentation.track import describe_points
 from vramscope.engine.model import SegmentMap
 from vramscope.engine.units import MIB
-from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.fragment import (
     FragmentationFigures,
     FragmentMetrics,
@@ -20,6 +19,7 @@ from vramscope.exporters.reports.fragment import (
     find_worst,
 )
 from vramscope.exporters.reports.frame import KINDS, describe_findings
+from vramscope.exporters.reports.log import DeviceLog
 
 from .monitor import MemoryMonitor, publish
 from .plotting import plot_device

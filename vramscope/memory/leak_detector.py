@@ -22,9 +22,9 @@ from vramscope.exporters.reports.leak import (
     Tracking,
     build_leak,
     describe_seen_growth,
+    measure_growth,
     summarize_leaks,
 )
-from vramscope.exporters.reports.leak_growth import measure_growth
 
 from .monitor import MemoryMonitor, publish
 

@@ -13,10 +13,9 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.text import fit_to_reader, make_printable
-from vramscope.exporters.reports.device_log import DeviceLog
+from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.reports.writing import encode_report
+from vramscope.exporters.reports.log import DeviceLog, RunLog
 
 from .process_stream import ProcessStream
 from .selection import Selection

@@ -32,8 +32,8 @@ from vramscope.exporters.reports.distributed import (
     recommend,
 )
 from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings, stamp
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.status.job_over_nodes import JobOverNodes, describe_job
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.status.guard import JobOverNodes, describe_job
 
 from .node_view import describe_own_node
 

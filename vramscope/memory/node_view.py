@@ -12,7 +12,7 @@ from vramscope.engine.cluster.reports import (
     NodeThreat,
 )
 from vramscope.engine.model import AllocatorReading, DeviceSample, RankCoordinates, RankSample
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import RunLog
 
 THREATS = ("oom", "oom_met")
 """Kinds of findings that are told: an error is foreseen, or was met."""

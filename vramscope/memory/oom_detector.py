@@ -15,11 +15,8 @@ from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import AllocatorReading, DeviceSample, Finding, MemoryReading, RiskLevel, Sample
 from vramscope.engine.units import MIB
-from vramscope.exporters.reports.device_log import DeviceLog, Snapshot
-from vramscope.exporters.reports.oom import build_oom, describe_trend
-from vramscope.exporters.reports.oom_risk import DeviceRisk, judge_device
-from vramscope.exporters.reports.risk_rule import Thresholds
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import DeviceLog, RunLog, Snapshot
+from vramscope.exporters.reports.oom import DeviceRisk, Thresholds, build_oom, describe_trend, judge_device
 
 from .conclusions import Conclusions
 from .monitor import MemoryMonitor, publish

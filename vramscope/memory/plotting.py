@@ -8,7 +8,7 @@ from typing import Literal
 
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.files.base.output_file import write_whole
-from vramscope.exporters.reports.device_log import Snapshot
+from vramscope.exporters.reports.log import Snapshot
 
 Format = Literal["png", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "pdf")

@@ -11,10 +11,9 @@ from vramscope.engine.model import HeadroomEstimate
 from vramscope.engine.model.phase_memory import MemoryLevels, PhaseMemory
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading
-from vramscope.exporters.phases.original import SummaryStage, describe_stage, summarize_stages
-from vramscope.exporters.reports.device_log import DeviceLog
-from vramscope.exporters.reports.profile import ProfilePhase, build_profile
-from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export
+from vramscope.exporters.phases.report import SummaryStage, describe_stage, summarize_stages
+from vramscope.exporters.reports.log import DeviceLog
+from vramscope.exporters.reports.profile import ProcessInfo, ProfilePhase, build_export, build_profile
 
 from .monitor import MemoryMonitor, publish
 from .own_process import find_reader

@@ -7,7 +7,7 @@ import msgspec
 
 from vramscope.engine.model import SEVERITIES, Analyzer, DeviceSample, Finding, Sample
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS, RunLog
+from vramscope.exporters.reports.log import MAX_SNAPSHOTS, RunLog
 
 from .conclusions import Conclusions
 from .selection import Selection

@@ -12,7 +12,7 @@ from vramscope.analyzers.planning.lengths import PeakKind, PeakLaws, fit_peaks
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import FitSearch, FitSize, FitTrial, PhaseRun, PhaseTraining
 from vramscope.engine.units import format_bytes
-from vramscope.exporters.lengths.words import describe_device, describe_end
+from vramscope.exporters.lengths.text import describe_device, describe_end
 
 from .lengths import RunOne, run_one
 

@@ -2,7 +2,7 @@
 
 from vramscope.analyzers.planning import partition
 from vramscope.analyzers.planning.partition import Bottleneck, PartitionResult, make_plan
-from vramscope.exporters.plan.partition_report import describe_strategies
+from vramscope.exporters.plan.partition import describe_strategies
 
 
 class GraphAnalyzer(partition.GraphAnalyzer):

@@ -17,7 +17,7 @@ from vramscope.analyzers.planning.graph.graph import LayerNode, LayerType
 from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config
-from vramscope.exporters.plan.model_graph_json import encode_graph
+from vramscope.exporters.plan.partition import encode_graph
 
 from .model_file import find_model_file, make_name
 

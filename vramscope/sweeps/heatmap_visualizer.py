@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.figures.page_style import DPI, SWEEP_STYLES, SweepLook, SweepStyle
+from vramscope.exporters.figures.page import DPI, SWEEP_STYLES, SweepLook, SweepStyle
 from vramscope.exporters.sweep.report import HeatMapReport, report_sweep
 
 from .loading import LoadedSweep, load_sweep
@@ -63,7 +63,7 @@ class MemoryHeatmapVisualizer:
                 f"max_memory {max_memory}, dpi {dpi}, figsize {figsize}: expected numbers above zero"
             )
         from vramscope.exporters.sweep.figure import draw_sweep
-        from vramscope.exporters.sweep.files import prepare_output, write_heat_map
+        from vramscope.exporters.sweep.page import prepare_output, write_heat_map
 
         look = SweepLook(style, figsize, dpi)
         base = None if output_path is None else prepare_output(Path(output_path))

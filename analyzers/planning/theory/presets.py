@@ -226,13 +226,10 @@ def find_preset(name: str) -> ModelShape:
     Raises:
         UsageError: No such name; the text has the nearest one.
     """
-    import difflib
-
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]
-    nearest = difflib.get_close_matches(key, PRESETS, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(PRESETS)}; or give a file"
+    hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}; or give a file")
     raise UsageError(f"no model is called {name!r}; {hint}")
 
 

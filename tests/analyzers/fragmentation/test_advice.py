@@ -8,7 +8,7 @@ from vramscope.analyzers.fragmentation.advice import SettingsAdvice, advise_sett
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.units import GIB, MIB
-from vramscope.exporters.status.memory_file import describe_memory_file
+from vramscope.exporters.inspect import describe_memory_file
 
 from .jobs import Job, vary
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.exporters.figures import Curve, CurveRecorder
-from vramscope.exporters.figures.curve import MOST_COLUMNS
+from vramscope.exporters.figures.model import MOST_COLUMNS
 
 values = st.one_of(st.none(), st.integers(0, 2**40).map(float))
 

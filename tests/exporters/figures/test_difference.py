@@ -7,8 +7,8 @@ import pytest
 from tests.analyzers.comparison.runs import summarize, train
 from vramscope.analyzers.comparison import Comparison, compare_runs
 from vramscope.engine.errors import OutputFileError
-from vramscope.exporters.diff import figure as difference
-from vramscope.exporters.diff.figure import draw_difference
+from vramscope.exporters import diff
+from vramscope.exporters.diff import draw_difference
 
 
 def compare(*, ranks: tuple[int, ...] = (0, 1)) -> Comparison:
@@ -21,7 +21,7 @@ def test_both_runs_their_difference_and_the_step_are_drawn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     drawn = []
-    monkeypatch.setattr(difference, "save_file", lambda page, *rest: drawn.append(page))
+    monkeypatch.setattr(diff, "save_file", lambda page, *rest: drawn.append(page))
     draw_difference(compare(), tmp_path / "d.pdf")
     above, below = drawn[0].axes
     assert above.get_title(loc="left") == "rank 1: allocated peak of A, a.vscope, and B, b.vscope"

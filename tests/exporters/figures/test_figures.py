@@ -23,18 +23,15 @@ from vramscope.exporters.figures import (
     HeatMap,
     Marker,
     Peaks,
-    fragmentation,
-    heat_map,
+    charts,
     make_heat_map,
-    memory_usage,
-    peaks,
     plot_fragmentation,
     plot_heatmap,
     plot_memory_usage,
     plot_peaks,
 )
-from vramscope.exporters.figures.curve import Curve
-from vramscope.exporters.figures.marks import make_room
+from vramscope.exporters.figures.charts import make_room
+from vramscope.exporters.figures.model import Curve
 from vramscope.exporters.figures.style import DOTS_PER_INCH, WIDTH_IN
 
 if TYPE_CHECKING:
@@ -110,8 +107,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> "list[Figure]":
         drawn.append(page)
         return []
 
-    for module in (memory_usage, fragmentation, heat_map, peaks):
-        monkeypatch.setattr(module, "save_page", keep)
+    monkeypatch.setattr(charts, "save_page", keep)
     return drawn
 
 

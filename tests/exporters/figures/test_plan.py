@@ -7,8 +7,7 @@ import pytest
 from vramscope import GraphAnalyzer, create_gpt_model_graph
 from vramscope.analyzers.planning.partition import Device, Strategy, make_plan
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.plan.figure_graph import draw_graph, fold_layers
-from vramscope.exporters.plan.figure_stages import draw_stages
+from vramscope.exporters.plan.figure import draw_graph, draw_stages, fold_layers
 
 
 def test_the_stages_are_drawn_alike_every_time_under_the_capacity() -> None:

@@ -4,8 +4,16 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from vramscope.exporters.figures.contrast import choose_ink, measure_contrast
-from vramscope.exporters.figures.style import HEAT_MAP, INK, LINES, MARKS, PAPER, UNMEASURED_INK
+from vramscope.exporters.figures.style import (
+    HEAT_MAP,
+    INK,
+    LINES,
+    MARKS,
+    PAPER,
+    UNMEASURED_INK,
+    choose_ink,
+    measure_contrast,
+)
 
 from .vision import VISIONS, measure_distance, parse_colour, to_lab
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.exporters.figures.time_axis import find_span, make_time_axis
+from vramscope.exporters.figures.model import find_span, make_time_axis
 
 AT_TEN = 1750674600.0
 """2025-06-23 10:30:00 UTC."""

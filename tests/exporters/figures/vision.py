@@ -1,6 +1,6 @@
 """How far apart two colours are, seen with any kind of colour vision."""
 
-from vramscope.exporters.figures.contrast import Colour
+from vramscope.exporters.figures.style import Colour
 
 Matrix = tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]
 

@@ -15,7 +15,7 @@ from vramscope.engine.model import (
     Severity,
 )
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import RunLog
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = 80 * GIB

@@ -8,11 +8,10 @@ import pytest
 
 from vramscope.analyzers.fragmentation import AllocationPattern, FragmentationAnalyzer
 from vramscope.engine.model import AllocatorReading, RankSample, Sample, Segment, SegmentMap
-from vramscope.exporters.reports.device_log import AllocationCounts
+from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.fragment import FragmentationFigures, build_fragment
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import AllocationCounts, RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, TOTAL, make_device, make_log, make_sample
 from .shapes import check_shape

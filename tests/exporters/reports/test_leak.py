@@ -8,10 +8,10 @@ import pytest
 
 from vramscope.analyzers.findings.evidence import GROWN, RATE, SOURCE
 from vramscope.engine.model import Evidence, Finding, RankSample
+from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.leak import LeakRule, TrackedSource, Tracking, build_leak
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, make_device, make_finding, make_log, make_sample
 from .shapes import check_shape

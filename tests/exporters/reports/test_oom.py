@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from vramscope.engine.model import RankSample
-from vramscope.exporters.reports.oom import build_oom
-from vramscope.exporters.reports.risk_rule import Thresholds
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.reports.writing import encode_report
+from vramscope.exporters.json_lines import encode_report
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.reports.oom import Thresholds, build_oom
 
 from .logs import DRIVER, GIB, MIB, make_assessment, make_device, make_finding, make_log, make_sample
 from .shapes import check_shape

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from vramscope.exporters.json_lines import encode_report
+from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.profile import build_profile
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, INPUT, TOTAL, make_device, make_finding, make_log, make_sample
 from .shapes import check_shape

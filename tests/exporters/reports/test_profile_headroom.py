@@ -3,9 +3,9 @@
 import msgspec
 
 from vramscope.engine.model import Assessment, HeadroomEstimate
+from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.text import describe_report
-from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, make_device, make_log, make_sample
 

@@ -7,10 +7,10 @@ import pytest
 
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.model import PhaseReading, RankCoordinates, RankSample
+from vramscope.exporters.json_lines import encode_report
+from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.profile import build_profile
-from vramscope.exporters.reports.run_log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, make_device, make_log, make_sample
 

@@ -5,10 +5,9 @@ import pytest
 from vramscope.analyzers.sentence import count_cells
 from vramscope.exporters.reports.fragment import build_fragment
 from vramscope.exporters.reports.leak import LeakRule, Tracking, build_leak
-from vramscope.exporters.reports.oom import build_oom
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.reports.oom import Thresholds, build_oom
 from vramscope.exporters.reports.profile import build_profile
-from vramscope.exporters.reports.risk_rule import Thresholds
-from vramscope.exporters.reports.run_log import RunLog
 from vramscope.exporters.reports.text import describe_report
 
 from .logs import DRIVER, GIB, INPUT, make_device, make_finding, make_log, make_sample

@@ -12,9 +12,8 @@ from vramscope.engine.errors import OutputFileError
 from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.model import Evidence
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.reports.profile import build_profile
-from vramscope.exporters.reports.snapshot_export import build_export
-from vramscope.exporters.reports.writing import encode_report, write_report
+from vramscope.exporters.json_lines import encode_report, write_report
+from vramscope.exporters.reports.profile import build_export, build_profile
 
 from .logs import DRIVER, GIB, make_device, make_finding, make_log, make_sample
 

@@ -135,7 +135,7 @@ def choose_style(settings: "Settings") -> "TableStyle":
 
 def choose_width() -> int:
     """Return the columns of the terminal, or COLUMNS; in a pipe 80 for sentences and no limit for tables."""
-    from vramscope.exporters.text_table import PipeWidth
+    from vramscope.exporters.text import PipeWidth
 
     columns = shutil.get_terminal_size(fallback=(0, 0)).columns
     if columns:

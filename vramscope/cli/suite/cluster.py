@@ -7,9 +7,9 @@ from vramscope.engine.errors import DriverNotLoadedError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.units import format_age
 from vramscope.engine.viewer.node_source import DRIVER_SILENT
-from vramscope.exporters.reports.report import Report
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.text_table import count
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.reports.text import Report
+from vramscope.exporters.text import count
 from vramscope.memory.node_exchange import DistributedRole, NodeExchange
 from vramscope.memory.spare_stream import SpareStream
 from vramscope.memory.watch import Watch

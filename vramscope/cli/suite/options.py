@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vramscope.engine.model import Severity
-from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS
+from vramscope.exporters.reports.log import MAX_SNAPSHOTS
 from vramscope.memory.selection import Selection
 
 from ..frame.figure_flag import FigureTarget

@@ -15,10 +15,8 @@ from vramscope.exporters.figures import (
     plot_heatmap,
     plot_memory_usage,
 )
-from vramscope.exporters.figures.marks import make_marker
-from vramscope.exporters.reports.device_log import Snapshot
-from vramscope.exporters.reports.fragmentation_share import measure_fragmentation
-from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.figures.charts import make_marker
+from vramscope.exporters.reports.log import RunLog, Snapshot, measure_fragmentation
 
 from ..frame.figure_flag import FigureTarget
 

@@ -20,12 +20,11 @@ from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
 from vramscope.engine.units import format_age, format_gib
 from vramscope.engine.viewer.node_source import DRIVER_SILENT
-from vramscope.exporters.reports.device_log import DeviceLog
+from vramscope.exporters.json_lines import encode_report, write_report
 from vramscope.exporters.reports.leak import LeakReport
+from vramscope.exporters.reports.log import DeviceLog, RunLog
 from vramscope.exporters.reports.oom import OomReport
-from vramscope.exporters.reports.report import Report
-from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.reports.writing import encode_report, write_report
+from vramscope.exporters.reports.text import Report
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Companion, Watch
 

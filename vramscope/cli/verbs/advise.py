@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
         HubUnreachableError: There is no agent, or it does not answer.
     """
     from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.status.advice import describe_advice, word_advice
+    from vramscope.exporters.status.document import describe_advice, word_advice
 
     from ..advising import advise_elsewhere, advise_here
 

@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
             lambda tell: compare_files(arguments.a, arguments.b, tell), settings=settings
         )
     if figure is not None and comparison is not None:
-        from vramscope.exporters.diff.figure import draw_difference
+        from vramscope.exporters.diff import draw_difference
 
         for path in figure.list_files("difference"):
             draw_difference(comparison, path)
@@ -113,7 +113,7 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
 
         write_line(comparison.difference, sys.stdout.buffer)
         return
-    from vramscope.exporters.diff.text import describe_difference
+    from vramscope.exporters.diff import describe_difference
 
     from ..frame.printing import choose_style, emit
 

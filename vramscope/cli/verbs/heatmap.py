@@ -118,7 +118,7 @@ def _read_batch(arguments: Namespace) -> "HeatMapJob":
 
 
 def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
-    from vramscope.exporters.figures.page_style import SweepLook
+    from vramscope.exporters.figures.page import SweepLook
 
     from ..heat_map import HeatMapJob, Variant
 

@@ -10,9 +10,9 @@ from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, r
 
 if TYPE_CHECKING:
     from vramscope.engine.model import Analyzer
-    from vramscope.exporters.reports.report import Report
-    from vramscope.exporters.reports.risk_rule import Thresholds
-    from vramscope.exporters.reports.run_log import RunLog
+    from vramscope.exporters.reports.log import RunLog
+    from vramscope.exporters.reports.oom import Thresholds
+    from vramscope.exporters.reports.text import Report
     from vramscope.memory.watch import Watch
 
 SUMMARY = "watch memory for a while and report the risk of running out of it, with what it rests on"
@@ -87,7 +87,7 @@ def _read_thresholds(arguments: Namespace) -> "Thresholds":
     Raises:
         UsageError: A number is out of range, or the critical share is below the other.
     """
-    from vramscope.exporters.reports.risk_rule import Thresholds
+    from vramscope.exporters.reports.oom import Thresholds
 
     warning = Thresholds().warning_percent
     critical = Thresholds().critical_percent

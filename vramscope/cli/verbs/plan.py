@@ -220,7 +220,7 @@ def _print(plan: "Plan", arguments: Namespace) -> None:
 
         write_line(plan, sys.stdout.buffer)
         return
-    from vramscope.exporters.plan.partition_table import describe_plan
+    from vramscope.exporters.plan.partition import describe_plan
 
     from ..frame.configuration import read_settings
     from ..frame.printing import choose_style, emit

@@ -7,8 +7,8 @@ from ..frame.registry import SubParsers
 from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
 
 if TYPE_CHECKING:
-    from vramscope.exporters.reports.report import Report
-    from vramscope.exporters.reports.run_log import RunLog
+    from vramscope.exporters.reports.log import RunLog
+    from vramscope.exporters.reports.text import Report
     from vramscope.memory.watch import Watch
 
 SUMMARY = "watch memory for a while and report current, peak and average use of each device"

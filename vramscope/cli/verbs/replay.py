@@ -150,7 +150,7 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
 
 
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
-    from vramscope.exporters.inspect.trace_comparison_text import format_comparison
+    from vramscope.exporters.inspect import format_comparison
 
     from ..frame.printing import choose_style, emit
 

@@ -1,1 +1,0 @@
-"""The difference of two runs written: text and figure."""

@@ -1,0 +1,486 @@
+"""Estimates of memory before a run as text, JSON and a figure."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ..analyzers.planning.steps import CapacityCheck, Share, StepEstimate
+from ..analyzers.planning.theory import MemoryPart, RankMemory
+from ..analyzers.planning.theory.calibration import Calibration
+from ..analyzers.planning.theory.configs import TrainingRun
+from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
+from ..analyzers.sentence import count_cells
+from ..engine.units import GIB, format_bytes, format_gib
+from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
+from .text import count, format_rows, wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# An estimate as an object of `vramscope estimate --json`.
+
+SCHEMA = "vramscope.estimate/1"
+
+
+class MomentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment of a step."""
+
+    name: str
+    """`between steps`, `backward`, `loss`, or with sharded gradients `reduction`."""
+    total_bytes: int
+    parts: tuple[MemoryPart, ...]
+
+
+class StageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank of one pipeline stage holds."""
+
+    stage: int
+    layers: tuple[int, ...]
+    """Layers it holds, from 0."""
+    parameters: int
+    in_flight: int
+    """Most pieces of forward work held at once."""
+    allocated_bytes: int
+    """Allocated between steps."""
+    peak_bytes: int
+    peak_moment: str
+    moments: tuple[MomentReport, ...]
+
+
+class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of a training run, stage by stage."""
+
+    schema: str = SCHEMA
+    theory: str = "vramscope"
+    run: TrainingRun
+    world_size: int
+    fullest_stage: int
+    """The stage with the greatest peak."""
+    allocated_bytes: int
+    """Of the fullest stage, between steps."""
+    peak_bytes: int
+    calibration: Calibration | None = None
+    """What the two figures above are shifted by; stages and parts are as the theory says."""
+    gpu: str | None = None
+    """The card that was named; `run.setup.gpu` is the one whose workspaces the theory takes for it."""
+    capacity_bytes: int | None = None
+    """Capacity it is held against: what was given, else what the card has."""
+    does_fit: bool | None = None
+    """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
+    changes: tuple[FittingChange, ...] | None = None
+    """Where it does not fit: the smallest changes with which it would, each by itself; else null."""
+    stages: tuple[StageReport, ...]
+
+
+FIT_SHARE = 0.9
+"""Share of the capacity up to which a job is called fitting: contexts, NCCL and gaps take their part too."""
+
+
+def build_estimate(
+    run: TrainingRun,
+    stages: Sequence[RankMemory],
+    capacity_bytes: int | None = None,
+    calibration: Calibration | None = None,
+) -> EstimateReport:
+    """Return an estimate as an object, shifted where a calibration is given."""
+    fullest = max(stages, key=lambda memory: memory.peak_bytes)
+    allocated = fullest.allocated_bytes
+    peak = fullest.peak_bytes
+    if calibration is not None:
+        allocated, peak = calibration.shift(allocated, peak)
+    fits = None if capacity_bytes is None else peak <= FIT_SHARE * capacity_bytes
+    changes = None
+    if fits is False and capacity_bytes is not None:
+        changes = find_fitting_changes(
+            run, FIT_SHARE * capacity_bytes, lambda tried: _measure_peak(tried, calibration)
+        )
+    return EstimateReport(
+        run=run,
+        world_size=run.layout.world_size,
+        fullest_stage=fullest.stage,
+        allocated_bytes=allocated,
+        peak_bytes=peak,
+        calibration=calibration,
+        capacity_bytes=capacity_bytes,
+        does_fit=fits,
+        changes=changes,
+        stages=tuple(_report_stage(memory) for memory in stages),
+    )
+
+
+def _measure_peak(stages: Sequence[RankMemory], calibration: Calibration | None) -> int:
+    fullest = max(stages, key=lambda memory: memory.peak_bytes)
+    if calibration is None:
+        return fullest.peak_bytes
+    return calibration.shift(fullest.allocated_bytes, fullest.peak_bytes)[1]
+
+
+def _report_stage(memory: RankMemory) -> StageReport:
+    return StageReport(
+        stage=memory.stage,
+        layers=memory.layers,
+        parameters=memory.parameters,
+        in_flight=memory.in_flight,
+        allocated_bytes=memory.allocated_bytes,
+        peak_bytes=memory.peak_bytes,
+        peak_moment=memory.peak.name,
+        moments=tuple(
+            MomentReport(name=moment.name, total_bytes=moment.total_bytes, parts=moment.parts)
+            for moment in memory.moments
+        ),
+    )
+
+
+# An estimate as plain text: one line a stage, and what the fullest stage holds when it holds most.
+
+_LEAST_SHARE = 0.001
+"""Parts smaller than this share of the peak are summed up in one row."""
+
+
+def describe_estimate(report: EstimateReport, width: int) -> str:
+    """Return the text.
+
+    Args:
+        report: The estimate.
+        width: Cells of a line.
+    """
+    return "\n".join(_describe(report, width)) + "\n"
+
+
+def _describe(report: EstimateReport, width: int) -> Iterator[str]:
+    yield from wrap(_describe_verdict(report), width)
+    yield from wrap(_describe_run(report), width)
+    yield from wrap(_describe_changes(report), width) if report.changes is not None else ()
+    yield ""
+    head = ["stage", "layers", "parameters", "in flight", "between steps GiB", "peak GiB", "at"]
+    rows = [head, *(_describe_stage(stage) for stage in report.stages)]
+    yield from format_rows(rows, "rrrrrrl", width)
+    yield ""
+    fullest = report.stages[[stage.stage for stage in report.stages].index(report.fullest_stage)]
+    yield f"stage {fullest.stage} at its peak ({fullest.peak_moment}):"
+    yield from format_rows(_list_parts(fullest), "lrrl", width)
+
+
+def _describe_verdict(report: EstimateReport) -> str:
+    text = f"{report.run.name}: an estimated peak of {format_bytes(report.peak_bytes)} allocated on a rank"
+    if report.calibration is not None:
+        runs = count(report.calibration.runs, "run")
+        text += f" (calibrated by {report.calibration.source}, {runs}; stages and parts as the theory says)"
+    if report.capacity_bytes is None:
+        return text + "."
+    capacity = format_bytes(report.capacity_bytes)
+    if report.does_fit:
+        return f"{text}: fits into {capacity}."
+    if report.peak_bytes <= report.capacity_bytes:
+        return f"{text}: more than {FIT_SHARE:.0%} of {capacity}; too close to be sure."
+    return f"{text}: does not fit into {capacity}."
+
+
+def _describe_changes(report: EstimateReport) -> str:
+    if not report.changes:
+        return (
+            "Nothing that was tried makes it fit: up to three changes of ZeRO stage, recompute, micro-batch, "
+            f"TP and PP, on up to {MOST_RANKS} times the ranks."
+        )
+    ways = [
+        f"{' '.join(change.flags)} ({format_bytes(change.peak_bytes)}"
+        + (f" on {count(change.world_size, 'rank')})" if change.world_size != report.world_size else ")")
+        for change in report.changes
+    ]
+    return f"By the same estimate it would fit with {', or with '.join(ways)}."
+
+
+def _describe_run(report: EstimateReport) -> str:
+    layout = report.run.layout
+    setup = report.run.setup
+    degrees = f"TP {layout.tensor} PP {layout.pipeline} DP {layout.data}"
+    degrees += f" CP {layout.context}" if layout.context > 1 else ""
+    degrees += f" EP {layout.expert}" if layout.expert > 1 else ""
+    degrees += f" x {layout.virtual_stages} pieces" if layout.virtual_stages > 1 else ""
+    degrees += " with sequence parallelism" if layout.is_sequence_parallel else ""
+    batches = "1 micro-batch" if setup.micro_batches == 1 else f"{setup.micro_batches} micro-batches"
+    batch = f"{batches} of {setup.micro_batch_size} x {setup.seq_length} tokens"
+    return (
+        f"{count(report.world_size, 'rank')}, {degrees}; ZeRO {setup.zero_stage}; {batch}; "
+        f"recompute {setup.recompute}; {setup.attention} attention; {report.gpu or setup.gpu.upper()}."
+    )
+
+
+def _describe_stage(stage: StageReport) -> list[str]:
+    layers = f"{stage.layers[0]}-{stage.layers[-1]}" if stage.layers else "—"
+    is_whole = not stage.layers or stage.layers[-1] - stage.layers[0] + 1 == len(stage.layers)
+    return [
+        str(stage.stage),
+        layers if is_whole else f"{len(stage.layers)}",
+        f"{stage.parameters:,}",
+        str(stage.in_flight),
+        format_gib(stage.allocated_bytes, 2),
+        format_gib(stage.peak_bytes, 2),
+        stage.peak_moment,
+    ]
+
+
+def _list_parts(stage: StageReport) -> list[list[str]]:
+    moment = next(moment for moment in stage.moments if moment.name == stage.peak_moment)
+    least = _LEAST_SHARE * moment.total_bytes
+    large = sorted(
+        (part for part in moment.parts if part.size_bytes >= least), key=lambda part: -part.size_bytes
+    )
+    rest = moment.total_bytes - sum(part.size_bytes for part in large)
+    rows = [(part.name, part.size_bytes, part.group) for part in large]
+    rows += [("smaller parts", rest, "")] if rest else []
+    return [
+        [name, format_bytes(size), f"{size / moment.total_bytes:.1%}", group] for name, size, group in rows
+    ]
+
+
+# The estimate of a training step as plain text: the peak, its moment, what is live then, whether it fits.
+
+MOST_ROWS = 12
+
+
+def describe_step_estimate(estimate: StepEstimate, width: int) -> str:
+    """Return the text.
+
+    Args:
+        estimate: What was estimated.
+        width: Cells of a line.
+    """
+    return "\n".join(_describe_step(estimate, width)) + "\n"
+
+
+def _describe_step(estimate: StepEstimate, width: int) -> Iterator[str]:
+    yield from wrap(_describe_peak(estimate), width)
+    yield from wrap(_describe_moment(estimate), width)
+    for sentence in _describe_method(estimate):
+        yield from wrap(sentence, width)
+    if estimate.capacity is not None:
+        yield from wrap(_describe_capacity(estimate.capacity, estimate), width)
+    yield ""
+    rows = [["phase", "most live", "in"]]
+    rows += [[each.phase, format_bytes(each.live_bytes), each.module or "—"] for each in estimate.phases]
+    yield from format_rows(rows, "lrl", width)
+    for title, shares in (("kind", estimate.kinds), ("module", estimate.modules)):
+        yield ""
+        yield from format_rows(_list_shares(f"{title} at the peak", shares, estimate), "lrr", width)
+    yield ""
+    yield "lines with the most at the peak, innermost first:"
+    yield from _list_lines(estimate, width)
+
+
+def _describe_peak(estimate: StepEstimate) -> str:
+    settings = f" ({estimate.allocator_settings})" if estimate.allocator_settings else ""
+    text = (
+        f"{estimate.factory}{_describe_depth(estimate)}: {estimate.label}: a step allocates "
+        f"{format_bytes(estimate.allocated_peak_bytes)} at its peak, and PyTorch reserves "
+        f"{format_bytes(estimate.reserved_peak_bytes)}{settings}"
+    )
+    if estimate.expandable_reserved_bytes is not None:
+        text += f"; {format_bytes(estimate.expandable_reserved_bytes)} with expandable_segments:True"
+    return text + "."
+
+
+def _describe_depth(estimate: StepEstimate) -> str:
+    return f", {estimate.layers} layers" if estimate.layers is not None else ""
+
+
+def _describe_moment(estimate: StepEstimate) -> str:
+    where = f" in {estimate.peak_module}" if estimate.peak_module else ""
+    return (
+        f"The peak is in the {estimate.peak_phase} phase{where}, with "
+        f"{format_bytes(estimate.live_peak_bytes)} in live tensors."
+    )
+
+
+def _describe_method(estimate: StepEstimate) -> Iterator[str]:
+    if estimate.traced_layers:
+        depths = ", ".join(str(depth) for depth in estimate.traced_layers)
+        yield f"Extrapolated from models of {depths} layers; --full traces the whole depth."
+    check = estimate.check
+    if check is not None:
+        live = _compare(check.predicted_live_bytes, check.traced_live_bytes)
+        reserved = _compare(check.predicted_reserved_bytes, check.traced_reserved_bytes)
+        yield (
+            f"Checked at {check.layers} layers, from the shallower ones: live {live}, reserved {reserved}; "
+            "take the reserved peak as no surer than that, give or take a segment of 20 MiB."
+        )
+    if estimate.fallback is not None:
+        yield f"Made with real tensors on this host, as it cannot be faked: {estimate.fallback}"
+
+
+def _compare(predicted: int, traced: int) -> str:
+    return "exact" if predicted == traced else f"{(predicted - traced) / traced:+.1%}"
+
+
+def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
+    context = format_bytes(check.context_bytes)
+    card = f"{format_bytes(check.capacity_bytes)}, {context} of it for the CUDA context"
+    if check.does_fit is None:
+        least = estimate.allocated_peak_bytes
+        enough = check.enough_bytes
+        return (
+            f"Whether it fits into {card}, is too close to tell from shallow models: beside the context it "
+            f"needs at least {format_bytes(least)}, and {format_bytes(enough)} would do. --full tells."
+        )
+    if check.reserved_peak_bytes is None:
+        return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, by the extrapolated figures."
+    reserved = format_bytes(check.reserved_peak_bytes)
+    if check.does_fit:
+        again = f" after giving back its cache {_times(check.retries or 0)}" if check.retries else ""
+        return f"It fits into {card}: reserved {reserved}{again}."
+    frames = check.failed_frames
+    line = f", {frames[0][0]}:{frames[0][1]}" if frames else ""
+    module = f" of {check.failed_module}" if check.failed_module else ""
+    return (
+        f"It does not fit into {card}: out of memory in the {check.failed_phase} phase{module}{line}, asking "
+        f"for {format_bytes(check.failed_bytes)}."
+    )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _list_shares(title: str, shares: Sequence[Share], estimate: StepEstimate) -> list[list[str]]:
+    total = estimate.live_peak_bytes
+    large = [share for share in shares[:MOST_ROWS] if share.size_bytes >= _LEAST_SHARE * total]
+    rows = [(share.name, share.size_bytes) for share in large]
+    rest = total - sum(size for _, size in rows)
+    rows += [("smaller ones", rest)] if rest else []
+    return [
+        [title, "bytes", "share"],
+        *([name, format_bytes(size), f"{size / total:.1%}"] for name, size in rows),
+    ]
+
+
+def _list_lines(estimate: StepEstimate, width: int) -> Iterator[str]:
+    for share in estimate.stacks[:MOST_ROWS]:
+        if share.size_bytes < _LEAST_SHARE * estimate.live_peak_bytes:
+            return
+        part = f"{share.size_bytes / estimate.live_peak_bytes:.1%}"
+        line = f"  {format_bytes(share.size_bytes):>8}  {part:>6}"
+        for file, number, name in share.frames:
+            place = f"  {PurePath(file).name}:{number} {name}"
+            if count_cells(line + place) > width:
+                break
+            line += place
+        yield line if share.frames else f"{line}  outside your own code"
+
+
+# Figure of an estimate: a bar for each pipeline stage, of what it holds at its peak.
+
+_BAR_IN = 0.34
+_FRAME_IN = 1.35
+_MOST_IN = 9.0
+
+
+class StackedShare(NamedTuple):
+    """One shade of a bar."""
+
+    label: str
+    colour: str
+    hatch: str
+    names: tuple[str, ...]
+    """Groups and parts that it sums up."""
+
+
+SHARES = (
+    StackedShare("weights", "#0072b2", "", ("weights", "fp8 copies")),
+    StackedShare("gradients", "#7fb8d8", "///", ("gradients", "gradient copies")),
+    StackedShare("optimizer", "#404040", "", ("master weights", "optimizer")),
+    StackedShare("activations", "#e69f00", "", ("activations",)),
+    StackedShare("logits and loss", "#f6d9a0", "...", ("loss",)),
+    StackedShare("buffers and libraries", "#b3b3b3", "\\\\\\", ("communication", "libraries", "rounding")),
+)
+"""In the order of the bar; shades differ in lightness or hatching too, not in colour alone."""
+
+
+def draw_estimate(report: EstimateReport, path: Path) -> None:
+    """Draw every stage at its peak, and the capacity where one is given.
+
+    Args:
+        report: The estimate.
+        path: The file, whose name ends in `.pdf`, `.png` or `.svg`.
+
+    Raises:
+        OutputFileError: The folder is missing or cannot be written to.
+    """
+    height_in = min(_MOST_IN, _FRAME_IN + _BAR_IN * len(report.stages))
+    with open_page(height_in) as page:
+        axes = page.add_subplot()
+        subtitle = f"{count(report.world_size, 'rank')}; at most {format_bytes(report.peak_bytes)} on a rank"
+        if report.calibration is not None:
+            subtitle += f", calibrated by {report.calibration.source}; bars as the theory says"
+        title = f"{report.run.name}: estimated memory of each pipeline stage at its peak"
+        title_axes(axes, show_text(title), show_text(subtitle))
+        _draw_bars(axes, report.stages)
+        _draw_capacity(axes, report)
+        _frame(axes, report.stages)
+        page.legend(loc="outside lower center", ncols=4)
+        save_file(page, path)
+
+
+def _draw_bars(axes: "Axes", stages: Sequence[StageReport]) -> None:
+    ends = [0.0] * len(stages)
+    for share in SHARES:
+        sizes = [_sum_share(stage, share) / GIB for stage in stages]
+        axes.barh(
+            range(len(stages)),
+            sizes,
+            left=ends,
+            height=0.72,
+            color=share.colour,
+            hatch=share.hatch,
+            edgecolor=PAPER,
+            linewidth=0.5,
+            label=share.label,
+        )
+        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
+    for place, (stage, end) in enumerate(zip(stages, ends, strict=True)):
+        axes.annotate(
+            f"{end:.1f}  {stage.peak_moment}",
+            (end, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            color=INK,
+        )
+
+
+def _sum_share(stage: StageReport, share: StackedShare) -> int:
+    moment = next(moment for moment in stage.moments if moment.name == stage.peak_moment)
+    return sum(
+        part.size_bytes for part in moment.parts if part.name in share.names or part.group in share.names
+    )
+
+
+def _draw_capacity(axes: "Axes", report: EstimateReport) -> None:
+    if report.capacity_bytes is None:
+        return
+    from matplotlib.patheffects import Normal, Stroke
+
+    style = LINES["capacity"]
+    # The line is as dark as one of the shades; light edges keep it apart from that.
+    edge = Stroke(linewidth=style.width_pt + 2, foreground=PAPER)
+    axes.axvline(
+        report.capacity_bytes / GIB,
+        color=style.colour,
+        linestyle=style.dashes,
+        linewidth=style.width_pt,
+        path_effects=[edge, Normal()],
+        label=f"capacity, {format_bytes(report.capacity_bytes)}",
+    )
+
+
+def _frame(axes: "Axes", stages: Sequence[StageReport]) -> None:
+    axes.set_yticks(range(len(stages)), [f"stage {stage.stage}" for stage in stages])
+    axes.set_ylim(len(stages) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.margins(x=0.16)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("GiB")

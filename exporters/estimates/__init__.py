@@ -1,1 +1,0 @@
-"""Estimates written: text, JSON, figures."""

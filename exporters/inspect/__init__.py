@@ -1,1 +1,0 @@
-"""Memory snapshots and flight records written as text."""

@@ -1,0 +1,117 @@
+"""What all plain text shares: rows in columns, sentences in lines, sparklines, how grave a risk is."""
+
+from collections.abc import Iterator, Sequence
+
+from ..analyzers.sentence import count_cells
+from ..engine.model import RiskLevel
+from ..engine.text import make_printable
+
+# Rows in aligned columns and sentences in lines, as plain text of a given width in cells.
+
+INDENT = "  "
+
+
+class PipeWidth(int):
+    """Cells of a line of prose where no terminal is; tables there are as wide as their cells."""
+
+
+def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
+    """Return rows as lines, two cells apart, without blanks at the end; cells are made printable.
+
+    Args:
+        rows: Cells as they shall stand.
+        alignment: `l` or `r` for each column.
+        width: Cells of a line; the last columns are left out where they do not fit a terminal.
+    """
+    if not rows:
+        return []
+    rows = [[make_printable(cell) for cell in row] for row in rows]
+    widths = [max(count_cells(row[column]) for row in rows) for column in range(len(alignment))]
+    is_narrow = not isinstance(width, PipeWidth)
+    while is_narrow and len(widths) > 1 and sum(widths) + len(INDENT) * len(widths) > width:
+        widths.pop()
+    return [INDENT + _format_row(row, widths, alignment) for row in rows]
+
+
+def _format_row(row: Sequence[str], widths: Sequence[int], alignment: str) -> str:
+    cells = []
+    for cell, width, side in zip(row, widths, alignment, strict=False):
+        blanks = " " * (width - count_cells(cell))
+        cells.append(blanks + cell if side == "r" else cell + blanks)
+    return "  ".join(cells).rstrip()
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s where it is not one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a sentence, made printable, in lines of a width; those after the first are indented by two more.
+
+    A word that only a line without those two holds has one of its own; a wider one is broken.
+    """
+    lines: list[str] = []
+    line = indent
+    for word in make_printable(text).split():
+        for part in _break_word(word, width - len(indent)):
+            blank = " " if line.strip() else ""
+            if blank and count_cells(f"{line} {part}") > width:
+                lines.append(line)
+                is_wide = count_cells(indent + INDENT + part) > width
+                line = indent if is_wide else indent + INDENT
+                blank = ""
+            line += blank + part
+    return [*lines, line] if line.strip() else lines
+
+
+def _break_word(word: str, width: int) -> Iterator[str]:
+    while count_cells(word) > width:
+        end = max(1, next(at for at in range(len(word) + 1) if count_cells(word[: at + 1]) > width))
+        yield word[:end]
+        word = word[end:]
+    yield word
+
+
+# A small graph in one line of text, on a scale that starts at 0 and is said beside it.
+
+_BARS = " ▁▂▃▄▅▆▇█"
+UNMEASURED_MARK = "·"
+
+
+def draw_sparkline(values: Sequence[float | None], top: float, width: int) -> str:
+    """Return values as bars of eighths, the most of each part; None as a dot.
+
+    Args:
+        values: Evenly spaced, oldest first.
+        top: What a full bar stands for.
+        width: Cells at most; values are joined where there are more.
+    """
+    cells = max(1, min(width, len(values)))
+    parts = [values[len(values) * cell // cells : len(values) * (cell + 1) // cells] for cell in range(cells)]
+    return "".join(_draw_bar([value for value in part if value is not None], top) for part in parts)
+
+
+def _draw_bar(values: Sequence[float], top: float) -> str:
+    if not values:
+        return UNMEASURED_MARK
+    most = max(values)
+    if most <= 0 or top <= 0:
+        return _BARS[0]
+    # A little is shown as the least bar, not as nothing.
+    return _BARS[max(1, min(len(_BARS) - 1, round((len(_BARS) - 1) * most / top)))]
+
+
+# Severity in print: a glyph and a style, so that colour is never the only carrier of meaning.
+
+GLYPHS: dict[RiskLevel, str] = {"unknown": "?", "low": "·", "medium": "▲", "high": "◆", "critical": "✖"}
+"""One character for each level of risk."""
+
+STYLES: dict[RiskLevel, str] = {
+    "unknown": "bold",
+    "low": "green",
+    "medium": "yellow",
+    "high": "bold yellow",
+    "critical": "bold red",
+}
+"""Rich styles that light and dark terminals both show."""
