@@ -20,6 +20,10 @@ ABSENT_TICKS = 3.0
 """Ticks after which a subject that is no longer there is forgotten, and its finding closed."""
 
 
+def _make_track(_: SubjectKey) -> FragmentationTrack:
+    return FragmentationTrack()
+
+
 class FragmentationAnalyzer:
     """Open one finding per allocator whose fragmentation costs, update it, close it when there is room."""
 
@@ -27,7 +31,7 @@ class FragmentationAnalyzer:
 
     def __init__(self) -> None:
         self._clocks = NodeClocks()
-        self._tracks: Tracks[SubjectKey, FragmentationTrack] = Tracks(lambda _: FragmentationTrack())
+        self._tracks = Tracks(_make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""

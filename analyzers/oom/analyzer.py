@@ -381,13 +381,17 @@ def grade_assessment(forecast: Forecast) -> RiskLevel:
     return severity
 
 
+def _make_track(_: SubjectKey) -> OomTrack:
+    return OomTrack()
+
+
 class OomAnalyzer:
     """Open one finding per subject when an error is foreseen; say of each how near it is."""
 
     name = KIND
 
     def __init__(self) -> None:
-        self._tracks: Tracks[SubjectKey, OomTrack] = Tracks(lambda _: OomTrack())
+        self._tracks = Tracks(_make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
