@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 from ..errors import InputFileError
 from .base.input_file import SMALL_TEXT_BYTES
 from .base.packed_file import CHUNK_BYTES, PackedFile
-from .base.series_record import SeriesFormat
 from .base.toml_text import parse_toml
 from .case_table import MODEL_COLUMNS
 from .flight_record import PATTERN as FLIGHT_PATTERN
@@ -25,7 +24,7 @@ from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
 from .module_memory.finding import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file
 from .run_config import read_run_config
-from .series.format import recognize_series
+from .series.format import FORMATS, recognize_series
 from .sweep.folders import find_folders
 from .sweep.logs import LIST_NAMES
 
@@ -67,27 +66,6 @@ class FileKind(NamedTuple):
         return f"{self.words}, which `vramscope {usage}` does not read; give {self.how} to {listed}"
 
 
-_SERIES_WORDS: Mapping[SeriesFormat, str] = {
-    "series CSV": "a series of memory over time (CSV)",
-    "nvidia-smi log": "a log of nvidia-smi",
-    "memory trace": "a memory trace",
-    "recording": "a recording",
-    "status stream": "what `vramscope --json` printed",
-    "snapshot export": "exported snapshots of `vramscope profile` or Tiny-Torch",
-    "memory snapshot": "a memory snapshot of PyTorch",
-    "profiler trace": "a trace of torch.profiler",
-    "memory timeline": "a memory timeline of torch.profiler",
-    "InternLM log": "the memory.log of a profile by module",
-    "memory report": "a report of Tiny-Torch",
-    "stormlog telemetry": "telemetry of stormlog",
-    "framework log": "a log of a training framework",
-}
-_SERIES_MORE: Mapping[SeriesFormat, tuple[str, ...]] = {
-    "recording": ("export",),
-    "memory snapshot": ("inspect",),
-    "InternLM log": ("modules", "inspect"),
-}
-"""Verbs beyond `SERIES` that read these too."""
 _OURS: Mapping[str, FileKind] = {
     "profile": FileKind("a report of `vramscope profile`", SERIES),
     "oom": FileKind("a report of `vramscope oom`", SERIES),
@@ -211,7 +189,7 @@ def _is_series(path: Path, head: bytes) -> FileKind | None:
         return FileKind("a database that is no recording")
     if found == "framework log" and not tells_time(head.decode("utf-8", "replace")):
         return None
-    return FileKind(_SERIES_WORDS[found], SERIES + _SERIES_MORE.get(found, ()))
+    return FileKind(FORMATS[found].words, SERIES + FORMATS[found].more)
 
 
 def is_recording(path: Path) -> bool:

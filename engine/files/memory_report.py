@@ -19,10 +19,9 @@ from .base.packed_file import read_packed_file
 from .base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -80,48 +79,36 @@ class _Report(msgspec.Struct):
 _DEVICE_DECODER = msgspec.json.Decoder(_Device)
 
 
-class MemoryReport:
-    """Reads the records of one report, once.
-
-    Raises:
-        InputFileError: The file cannot be read, or is no report.
-    """
+class MemoryReport(SeriesReader):
+    """Reads the records of one report, once."""
 
     format: SeriesFormat = "memory report"
-    read_share = 1.0
-    """A report is read whole."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._left_out = LeftOut(show_path(path))
-        self._devices = SeriesDevices()
+        super().__init__(path)
         try:
             self._report = msgspec.json.decode(read_packed_file(path, SIZE_LIMIT_BYTES), type=_Report)
             self._time_s = _read_time(self._report.timestamp)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError, OverflowError) as error:
             raise InputFileError(f"{show_path(path)}: {lower_first(str(error))}; {_EXPECTATION}") from error
         self._records = list(self._read())
-        self.has_allocator = any(record.allocated_bytes is not None for record in self._records)
-        """Whether any figure is of the allocator."""
+
+    @property
+    def has_allocator(self) -> bool:
+        return any(record.allocated_bytes is not None for record in self._records)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out."""
         meaning = "one sample a report, of its end; a peak is that of the whole time that was watched"
         source = "allocated is device used in this format; figures of fragmentation are left out"
         return (meaning, *(() if self.has_allocator else (source,)), *self._left_out.notes())
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         return (
             f"{show_path(self._path)}: no reading of a device in it; {self._left_out.first or _EXPECTATION}"
         )
 
-    def close(self) -> None:
-        """Stop before the end: nothing is held open."""
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield a record for each device."""
         yield from self._records
 
     def _read(self) -> Iterator[SeriesRecord]:

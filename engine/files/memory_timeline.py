@@ -22,10 +22,10 @@ from .base.packed_file import CUT_NOTE, PackedFile
 from .base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
 )
 from .snapshot_series import LevelTicks
@@ -129,20 +129,16 @@ _ACTIONS = range(1, 5)
 _NOT_TOLD = "the file does not tell which device it is of: it stands as device 0"
 
 
-class MemoryTimeline:
+class MemoryTimeline(SeriesReader):
     """Reads the records of one timeline, once.
 
     Args:
         path: The file, plain or gzip.
         interval_s: Length of a tick; None for one that suits its length.
         on_read: Called with the share that was read; what it raises ends the reading.
-
-    Raises:
-        InputFileError: The file cannot be read.
     """
 
     format: SeriesFormat = "memory timeline"
-    has_allocator = True
 
     def __init__(
         self,
@@ -150,20 +146,13 @@ class MemoryTimeline:
         interval_s: float | None = None,
         on_read: Callable[[float], None] | None = None,
     ) -> None:
-        self._path = path
         self._file = PackedFile(path, on_read)
+        super().__init__(path, self._file)
         self._ticks = LevelTicks(interval_s)
-        self._left_out = LeftOut(show_path(path))
         self._peak: tuple[int, tuple[int, ...]] = (-1, (0,) * len(CATEGORIES))
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._file.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out; complete after the last record."""
         peak, parts = self._peak
         named = [(size, name) for size, name in zip(parts, CATEGORIES, strict=True) if size > 0]
         told = ", ".join(f"{format_bytes(size)} {name}" for size, name in sorted(named, reverse=True))
@@ -176,19 +165,9 @@ class MemoryTimeline:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         return f"{show_path(self._path)}: no level in it; {self._left_out.first or _EXPECTATION}"
 
-    def close(self) -> None:
-        """Stop before the end."""
-        self._file.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in order of time, once the file was read to its end.
-
-        Raises:
-            InputFileError: It is damaged, or no such timeline.
-        """
         lists = read_inner_lists(self._file, self._path, _EXPECTATION)
         with closing(self):
             first = next(lists, None)

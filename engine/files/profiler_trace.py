@@ -24,11 +24,10 @@ from .base.packed_file import CUT_NOTE, PackedFile
 from .base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
 )
 from .framework.oom_text import OomNotes
@@ -106,20 +105,16 @@ _NONE_FOUND = "no [memory] event in it; expected a trace of torch.profiler with 
 _DECODER = json.JSONDecoder()
 
 
-class ProfilerTrace:
+class ProfilerTrace(SeriesReader):
     """Reads the records of one trace, once.
 
     Args:
         path: The file, plain or gzip.
         interval_s: Length of a tick; None for one that suits its length.
         on_read: Called with the share that was read; what it raises ends the reading.
-
-    Raises:
-        InputFileError: The file cannot be read.
     """
 
     format: SeriesFormat = "profiler trace"
-    has_allocator = True
 
     def __init__(
         self,
@@ -127,24 +122,16 @@ class ProfilerTrace:
         interval_s: float | None = None,
         on_read: Callable[[float], None] | None = None,
     ) -> None:
-        self._path = path
         self._file = PackedFile(path, on_read)
+        super().__init__(path, self._file)
         self._interval_s = interval_s
         self._head = TraceHead()
-        self._devices = SeriesDevices()
         self._levels: dict[str, tuple[SeriesDevice, LevelTicks]] = {}
-        self._left_out = LeftOut(show_path(path))
         self._of_processor = self._strays = 0
         self._ooms = OomNotes()
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._file.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out; complete after the last record."""
         count = self._of_processor
         return (
             *((f"events of memory of the host were left out: {count:,}",) if count else ()),
@@ -155,22 +142,12 @@ class ProfilerTrace:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         why = self._left_out.first or _NONE_FOUND
         if self._of_processor and not self._left_out.count:
             why = f"all {self._of_processor:,} events of memory are of the host; expected some of a GPU"
         return f"{show_path(self._path)}: {why}"
 
-    def close(self) -> None:
-        """Stop before the end."""
-        self._file.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records of all devices in order of time, once the file was read to its end.
-
-        Raises:
-            InputFileError: The compression is damaged.
-        """
         with closing(self):
             for place, event in _find_events(self._file, self._head):
                 self._left_out.seen += 1

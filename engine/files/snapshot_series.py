@@ -24,7 +24,14 @@ from ..model.memory_snapshot import (
 )
 from ..units import format_bytes
 from .base.input_file import show_path
-from .base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut, SeriesDevice, SeriesFormat, SeriesRecord
+from .base.series_record import (
+    MOST_BYTES,
+    MOST_SECONDS,
+    SeriesDevice,
+    SeriesFormat,
+    SeriesReader,
+    SeriesRecord,
+)
 from .framework.oom_text import OomNotes
 from .memory_snapshot import read_memory_snapshot
 
@@ -197,22 +204,16 @@ _NO_HISTORY = (
 _NO_TIMES = "events without times: they stand in their order, 1 ms from each to the next"
 
 
-class SnapshotSeries:
+class SnapshotSeries(SeriesReader):
     """Reads the records of one snapshot, once.
 
     Args:
         path: A pickle of `torch.cuda.memory._dump_snapshot`, plain or gzip.
         interval_s: Length of a tick; None for one that suits its length.
         on_read: Called with the share that was read; what it raises ends the reading.
-
-    Raises:
-        InputFileError: The file cannot be read or is no snapshot.
     """
 
     format: SeriesFormat = "memory snapshot"
-    has_allocator = True
-    read_share = 1.0
-    """A snapshot is read whole before it plays."""
 
     def __init__(
         self,
@@ -220,7 +221,7 @@ class SnapshotSeries:
         interval_s: float | None = None,
         on_read: Callable[[float], None] | None = None,
     ) -> None:
-        self._path = path
+        super().__init__(path)
         self._interval_s = interval_s
         try:
             self._snapshot = read_memory_snapshot(path)
@@ -229,13 +230,11 @@ class SnapshotSeries:
             if on_read is not None:
                 on_read(1.0)
         self._has_times = all(min(trace.time_us, default=0) >= 0 for trace in self._snapshot.traces)
-        self._left_out = LeftOut(show_path(path))
         self._ooms = OomNotes()
         self._starts: list[str] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the trace covers and what was left out; complete after the last record."""
         return (
             *(() if self._snapshot.traces else (_NO_HISTORY,)),
             *(() if self._has_times else (_NO_TIMES,)),
@@ -246,15 +245,10 @@ class SnapshotSeries:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         why = self._left_out.first or "neither segments nor events in it; nothing was allocated"
         return f"{show_path(self._path)}: {why}"
 
-    def close(self) -> None:
-        """Stop before the end: nothing is held open."""
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records of all devices in order of time."""
         known = {trace.device for trace in self._snapshot.traces}
         series = [self._read(it) for it in self._snapshot.traces if it.device < MOST_DEVICES_OF_PROCESS]
         taken_s = 0.0

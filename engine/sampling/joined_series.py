@@ -11,7 +11,7 @@ from ..errors import InputFileError
 from ..files.base.input_file import show_path
 from ..files.base.series_record import SeriesFormat
 from ..model import DeviceSample, Sample
-from .series_source import SampleSource
+from .series_player import FileSource
 
 _NODE_FORMATS: frozenset[SeriesFormat] = frozenset({"status stream", "recording"})
 """Formats that say of which node they are: their samples stay as they are."""
@@ -36,7 +36,7 @@ class JoinedSeries:
         InputFileError: Some count from 1970 on and some from a start of their own.
     """
 
-    def __init__(self, sources: Sequence[tuple[str, SampleSource]], node: str) -> None:
+    def __init__(self, sources: Sequence[tuple[str, FileSource]], node: str) -> None:
         self._names = [name for name, _ in sources]
         self._sources = [source for _, source in sources]
         self.clock = _check_clock(self._sources)
@@ -82,7 +82,7 @@ class _JoinedTick:
 
     def __init__(
         self,
-        sources: Sequence[SampleSource],
+        sources: Sequence[FileSource],
         names: Sequence[str],
         node: str,
         clock: Literal["wall", "trace"],
@@ -171,11 +171,11 @@ class _JoinedTick:
         return uuid, index
 
 
-def _number(number: int, source: SampleSource) -> Iterator[tuple[int, Sample]]:
+def _number(number: int, source: FileSource) -> Iterator[tuple[int, Sample]]:
     return ((number, sample) for sample in source.samples())
 
 
-def _check_clock(sources: Sequence[SampleSource]) -> Literal["wall", "trace"]:
+def _check_clock(sources: Sequence[FileSource]) -> Literal["wall", "trace"]:
     first = sources[0]
     for other in sources:
         if other.clock != first.clock:

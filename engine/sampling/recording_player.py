@@ -1,4 +1,4 @@
-"""Plays recordings (`*.vscope`) and exported status lines, at any pace."""
+"""Samples of recordings (`*.vscope`) and of exported status lines."""
 
 import math
 from collections.abc import Iterator
@@ -9,16 +9,14 @@ from typing import Literal
 
 import msgspec
 
-from ..clock import Clock, SystemClock
-from ..errors import InputFileError, UsageError
+from ..errors import InputFileError
 from ..files.base.input_file import show_path
 from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesFormat
 from ..files.series.status_lines import KeptStatus, StatusLines
 from ..model import DeviceSample, Sample
 from ..recording import Recording
 from ..units import format_bytes
-from .series_player import LONE_INTERVAL_S
-from .trace_player import IDLE_S, TAKE_LIMIT
+from .series_player import LONE_INTERVAL_S, FileSource
 
 REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
 """Kinds of devices that a driver knows; others were modelled."""
@@ -64,12 +62,7 @@ class PlayedDevices:
         return msgspec.structs.replace(device, memory=memory)
 
 
-LONE_SAMPLE_INTERVAL_S = 1.0
-"""Length of a tick of a recording whose only sample does not tell it."""
-MOST_SPEED = 10_000.0
-
-
-class RecordingPlayer:
+class RecordingPlayer(FileSource):
     """Yields the samples of the first node of a recording, or of all; findings are to be found again.
 
     Samples are numbered anew: those of a recording begin at 1 again where its agent was restarted. A sample
@@ -77,15 +70,12 @@ class RecordingPlayer:
 
     Args:
         path: The file.
-        speed: Seconds of the recording per second of the clock.
         capacity_bytes: Capacity of devices of which none was recorded.
-        interval_s: Length of one tick in seconds of the recording, where the recorded one shall not count.
-        clock: Whose monotonic seconds drive the playing.
-        has_all_nodes: Whether the samples of all nodes are played, in the order in which they were recorded.
+        interval_s: Length of one tick where the recorded one shall not count.
+        has_all_nodes: Whether the samples of all nodes are yielded, in the order in which they were recorded.
 
     Raises:
         InputFileError: It is no recording, damaged beyond reading, or holds no samples.
-        UsageError: The speed makes no sense.
     """
 
     format: SeriesFormat = "recording"
@@ -94,16 +84,10 @@ class RecordingPlayer:
         self,
         path: Path,
         *,
-        speed: float = 1.0,
         capacity_bytes: int | None = None,
         interval_s: float | None = None,
-        clock: Clock | None = None,
         has_all_nodes: bool = False,
     ) -> None:
-        if not (math.isfinite(speed) and 0.001 <= speed <= MOST_SPEED):
-            raise UsageError(
-                f"speed {speed:g} is out of range; expected 0.001 to 10,000 times as fast as measured"
-            )
         self.path = path
         self.recording = Recording(path)
         self._has_all_nodes = has_all_nodes
@@ -113,15 +97,9 @@ class RecordingPlayer:
         except BaseException:
             self.recording.close()
             raise
-        self._speed = speed
-        self.interval_s /= speed
-        self._clock = clock or SystemClock()
-        self._started_s: float | None = None
-        self._is_stopped = False
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out; complete after the last sample."""
         others = self._others
         late = self._late
         nodes = "1 other node" if others == 1 else f"{others:,} other nodes"
@@ -135,58 +113,22 @@ class RecordingPlayer:
 
     @property
     def read_share(self) -> float:
-        """Share of the recording that was played so far, from 0 to 1."""
         if self._next is None:
             return 1.0
         length_s = self._end_s - self._start_s
         return min(1.0, max(0.0, (self._next.time_s - self._start_s) / length_s)) if length_s > 0 else 0.0
 
-    @property
-    def is_ended(self) -> bool:
-        """Whether the last sample was taken."""
-        return self._next is None
-
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples that are left, without waiting until they are due."""
         while self._next is not None:
             yield self._take_next(self._next)
 
-    play_at_once = samples
-
-    def start(self) -> None:
-        """Begin to play; the first sample is due at once."""
-        if self._started_s is None:
-            self._started_s = self._clock.monotonic_s()
-
-    def wait_s(self) -> float:
-        """Return the seconds until the next sample is due; 0 when one is."""
-        if self._started_s is None or self._is_stopped or self._next is None:
-            return IDLE_S
-        due_s = self._started_s + (self._next.time_s - self._start_s) / self._speed
-        return max(0.0, due_s - self._clock.monotonic_s())
-
-    def take(self) -> list[Sample]:
-        """Return the samples that are due, oldest first and at most `TAKE_LIMIT`; none after the end."""
-        samples: list[Sample] = []
-        while self._next is not None and len(samples) < TAKE_LIMIT and self.wait_s() <= 0:
-            samples.append(self._take_next(self._next))
-        return samples
-
-    def stop(self) -> None:
-        """End; nothing is due any more."""
-        self._is_stopped = True
-        self.close()
-
     def close(self) -> None:
-        """Stop before the end."""
         self.recording.close()
 
     def label(self, uuid: str) -> str:
-        """Return a device as people call it."""
         return self._devices.label(uuid)
 
     def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
         return self._devices.real_uuid(uuid)
 
     def _begin(self, capacity_bytes: int | None, interval_s: float | None) -> None:
@@ -207,9 +149,8 @@ class RecordingPlayer:
         self.clock: Literal["wall", "trace"] = "wall" if self._start_s >= WALL_CLOCK_FROM_S else "trace"
         recorded_s = self._next.interval_s
         self._given_interval_s = interval_s
-        known_s = recorded_s if math.isfinite(recorded_s) and recorded_s > 0 else LONE_SAMPLE_INTERVAL_S
+        known_s = recorded_s if math.isfinite(recorded_s) and recorded_s > 0 else LONE_INTERVAL_S
         self.interval_s = known_s if interval_s is None else interval_s
-        """Nominal length of one tick in seconds of the clock."""
 
     def _take_next(self, sample: Sample) -> Sample:
         """Return a sample as it is played, and look at the one after it: there may be none."""
@@ -236,13 +177,14 @@ HEAD_STATUSES = 64
 """Statuses at the beginning from which the length of a tick is told."""
 
 
-class StatusPlayer:
+class StatusPlayer(FileSource):
     """Yields the samples of the first node of a kept stream, each as it was; findings are to be found again.
 
     Args:
         path: The file.
         capacity_bytes: Capacity of devices whose status does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
+        has_all_nodes: Whether the samples of all nodes are yielded, and not of the first alone.
 
     Raises:
         InputFileError: The file cannot be read, or there is no status in it that can be used.
@@ -250,7 +192,14 @@ class StatusPlayer:
 
     format: SeriesFormat = "status stream"
 
-    def __init__(self, path: Path, *, capacity_bytes: int | None, interval_s: float | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        capacity_bytes: int | None,
+        interval_s: float | None,
+        has_all_nodes: bool = False,
+    ) -> None:
         self.path = path
         self._lines = StatusLines(path)
         self._statuses = self._lines.statuses()
@@ -260,8 +209,7 @@ class StatusPlayer:
             raise InputFileError(self._lines.explain_absence())
         first = self._head[0]
         self.node = first.node
-        self.has_all_nodes = False
-        """Whether the samples of all nodes are yielded, and not of the first alone."""
+        self._has_all_nodes = has_all_nodes
         self.clock: Literal["wall", "trace"] = "wall" if first.time >= WALL_CLOCK_FROM_S else "trace"
         self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
         self._devices = PlayedDevices(capacity_bytes)
@@ -270,7 +218,6 @@ class StatusPlayer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out; complete after the last sample."""
         late = self._late_count
         other = self._other_count
         return (
@@ -282,27 +229,18 @@ class StatusPlayer:
 
     @property
     def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
         return self._lines.read_share
 
     def close(self) -> None:
-        """Stop before the end."""
         self._lines.close()
 
     def label(self, uuid: str) -> str:
-        """Return a device as people call it."""
         return self._devices.label(uuid)
 
     def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
         return self._devices.real_uuid(uuid)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time; to be called once.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on, or of a newer version.
-        """
         head = self._head
         self._head = []
         held: Sample | None = None
@@ -316,7 +254,7 @@ class StatusPlayer:
     def _in_order(self, statuses: Iterator[KeptStatus]) -> Iterator[KeptStatus]:
         newest_s: dict[str, float] = {}
         for status in statuses:
-            if status.node != self.node and not self.has_all_nodes:
+            if status.node != self.node and not self._has_all_nodes:
                 self._other_count += 1
             elif status.time <= newest_s.get(status.node, -math.inf):
                 self._late_count += 1

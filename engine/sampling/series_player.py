@@ -1,6 +1,7 @@
 """Turns the records of a series into samples, as fast as they can be read and in constant memory."""
 
 import math
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,13 @@ from typing import Literal
 
 from ..errors import InputFileError
 from ..files.base.input_file import show_name
-from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesDevice, SeriesReader, SeriesRecord
+from ..files.base.series_record import (
+    WALL_CLOCK_FROM_S,
+    SeriesDevice,
+    SeriesFormat,
+    SeriesReader,
+    SeriesRecord,
+)
 from ..model import AllocatorReading, DeviceSample, MemoryReading, Sample
 from ..units import format_bytes
 
@@ -23,7 +30,50 @@ LONE_INTERVAL_S = 1.0
 _LEAST_INTERVAL_S = 1e-6
 
 
-class SeriesPlayer:
+class FileSource(ABC):
+    """Samples of one input, from its first to its last, without waiting."""
+
+    path: Path
+    format: SeriesFormat
+    node: str
+    """Name of the node that the samples are of."""
+    clock: Literal["wall", "trace"]
+    """`wall` where times are seconds since the epoch, `trace` where they are the input's own."""
+    interval_s: float
+    """Nominal length of one tick in seconds."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what limits the figures; complete after the last sample."""
+
+    @property
+    @abstractmethod
+    def read_share(self) -> float:
+        """Share of the input that was read so far, from 0 to 1."""
+
+    @abstractmethod
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples in order of time; to be called once.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on.
+        """
+
+    @abstractmethod
+    def label(self, uuid: str) -> str:
+        """Return a device as the input writes it, or as people call it."""
+
+    @abstractmethod
+    def real_uuid(self, uuid: str) -> str | None:
+        """Return the UUID of a device where the input tells it, None where it was made up."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop before the end."""
+
+
+class SeriesPlayer(FileSource):
     """Yields the samples of one input; records of several devices at about one time are one sample.
 
     Args:
@@ -64,32 +114,22 @@ class SeriesPlayer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out, repeated or reinterpreted; complete after the last sample."""
         return (*self._reader.notes, *self._order.notes, *self._track.notes)
 
     @property
     def read_share(self) -> float:
-        """Share of the input that was read so far, from 0 to 1."""
         return self._reader.read_share
 
     def close(self) -> None:
-        """Stop before the end."""
         self._reader.close()
 
     def label(self, uuid: str) -> str:
-        """Return a device as the input writes it."""
         return self._track.devices[uuid].label
 
     def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device where the input tells it, None where it was made up."""
         return uuid if self._track.devices[uuid].is_uuid_real else None
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time, without waiting; to be called once.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         tick = self._tick
         track = self._track
         held = None

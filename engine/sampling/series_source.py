@@ -3,79 +3,22 @@
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from ..errors import UsageError
-from ..files.base.series_record import SeriesFormat, SeriesReader
-from ..files.framework.internlm_log import InternlmLog
-from ..files.framework.log import FrameworkLog
-from ..files.memory_report import MemoryReport
-from ..files.memory_timeline import MemoryTimeline
+from ..files.base.series_record import SeriesFormat
 from ..files.memory_trace.run import TraceFiles
-from ..files.profiler_trace import ProfilerTrace
-from ..files.series.format import recognize_series
-from ..files.series.nvidia_smi import NvidiaSmiLog
-from ..files.series.open import SeriesFile
-from ..files.series.snapshot_export import SnapshotExport
-from ..files.series.stormlog_telemetry import StormlogTelemetry
+from ..files.series.format import FORMATS, recognize_series
 from ..model import Sample
 from .recording_player import StatusPlayer
-from .series_player import SeriesPlayer
+from .series_player import FileSource, SeriesPlayer
 from .trace_player import LEAST_TICK_S, TracePlayer
 from .trace_ticks import ROUNDING, TraceRunTicks
 
 _LONGEST_INTERVAL_S = 86400.0
-_READERS: dict[SeriesFormat, Callable[[Path], SeriesReader]] = {
-    "series CSV": SeriesFile,
-    "nvidia-smi log": NvidiaSmiLog,
-    "framework log": FrameworkLog,
-    "snapshot export": SnapshotExport,
-    "InternLM log": InternlmLog,
-    "memory report": MemoryReport,
-    "stormlog telemetry": StormlogTelemetry,
-}
 
 
-class SampleSource(Protocol):
-    """Samples of one input, from its first to its last, without waiting."""
-
-    path: Path
-    format: SeriesFormat
-    node: str
-    """Name of the node that the samples are of."""
-    clock: Literal["wall", "trace"]
-    """`wall` where times are seconds since the epoch, `trace` where they are the input's own."""
-    interval_s: float
-    """Nominal length of one tick in seconds."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about what limits the figures; complete after the last sample."""
-        ...
-
-    @property
-    def read_share(self) -> float:
-        """Share of the input that was read so far, from 0 to 1."""
-        ...
-
-    def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time; to be called once."""
-        ...
-
-    def label(self, uuid: str) -> str:
-        """Return a device as the input writes it."""
-        ...
-
-    def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device where the input tells it, None where it was made up."""
-        ...
-
-    def close(self) -> None:
-        """Stop before the end."""
-        ...
-
-
-class TraceSource:
+class TraceSource(FileSource):
     """The samples of a run of memory traces."""
 
     format: SeriesFormat = "memory trace"
@@ -95,19 +38,22 @@ class TraceSource:
             path, interval_s=self.interval_s, capacity_bytes=capacity_bytes, on_read=on_read
         )
         self.node = self._player.node
-        self.notes: tuple[str, ...] = (*self._player.notes, *_describe_folding(self._player.run))
-        self.read_share = 1.0
-        """Traces are read before they play."""
         self._labels: dict[str, str] = {}
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self._player.notes, *_describe_folding(self._player.run))
+
+    @property
+    def read_share(self) -> float:
+        return 1.0  # traces are read before they play
+
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time; to be called once."""
         for sample in self._player.play_at_once():
             self._labels.update((device.uuid, device.label) for device in sample.devices)
             yield sample
 
     def label(self, uuid: str) -> str:
-        """Return a device as the input writes it: the number of its rank."""
         return self._labels[uuid]
 
     def real_uuid(self, uuid: str) -> None:
@@ -138,7 +84,8 @@ def open_series(
     capacity_bytes: int | None = None,
     interval_s: float | None = None,
     on_read: Callable[[float], None] | None = None,
-) -> SampleSource:
+    has_all_nodes: bool = False,
+) -> FileSource:
     """Open a file of any format that is played as a series; which one it is, its content says.
 
     Args:
@@ -147,6 +94,7 @@ def open_series(
         interval_s: Length of one tick, where it shall not be told from the times.
         on_read: Called with the share that was read, where much is read before the first sample; what it
             raises ends the reading.
+        has_all_nodes: Of several nodes in it, yield the samples of all, and not of the first alone.
 
     Raises:
         InputFileError: It cannot be read, is none of these, or holds no record that can be used.
@@ -161,25 +109,16 @@ def open_series(
     if kind == "recording":
         from .recording_player import RecordingPlayer  # loads SQLite
 
-        return RecordingPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
-    if kind == "status stream":
-        return StatusPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
-    reader = _open_reader(kind, path, interval_s, on_read)
+        return RecordingPlayer(
+            path, capacity_bytes=capacity_bytes, interval_s=interval_s, has_all_nodes=has_all_nodes
+        )
+    open_reader = FORMATS[kind].open
+    if open_reader is None:
+        return StatusPlayer(
+            path, capacity_bytes=capacity_bytes, interval_s=interval_s, has_all_nodes=has_all_nodes
+        )
+    reader = open_reader(path, interval_s, on_read)
     return SeriesPlayer(reader, path, capacity_bytes=capacity_bytes, interval_s=interval_s)
-
-
-def _open_reader(
-    kind: SeriesFormat, path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
-) -> SeriesReader:
-    if kind in _READERS:
-        return _READERS[kind](path)
-    if kind == "memory snapshot":
-        from ..files.snapshot_series import SnapshotSeries  # loads the decoder
-
-        return SnapshotSeries(path, interval_s, on_read)
-    if kind == "profiler trace":
-        return ProfilerTrace(path, interval_s, on_read)
-    return MemoryTimeline(path, interval_s, on_read)
 
 
 def _check_settings(capacity_bytes: int | None, interval_s: float | None) -> None:

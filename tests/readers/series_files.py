@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vramscope.engine.model import Sample
-from vramscope.engine.sampling.series_source import SampleSource, open_series
+from vramscope.engine.sampling.series_player import FileSource
+from vramscope.engine.sampling.series_source import open_series
 
 HEADER = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step"
 LOG_HEADER = "timestamp, index, memory.used [MiB], memory.total [MiB]"
@@ -16,7 +17,7 @@ def write_lines(path: Path, *lines: str, end: str = "\n") -> Path:
     return path
 
 
-def play(path: Path) -> tuple[SampleSource, list[Sample]]:
+def play(path: Path) -> tuple[FileSource, list[Sample]]:
     """Return a source and all its samples."""
     source = open_series(path)
     return source, list(source.samples())

@@ -1,14 +1,12 @@
-"""A recording plays as any other input does: recognized by its content, in order, at its own pace."""
+"""A recording plays as any other input does: recognized by its content, in order."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.clocks import HandClock
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError
 from vramscope.engine.recording import RecordingWriter
-from vramscope.engine.sampling.recording_player import RecordingPlayer
 from vramscope.engine.sampling.series_source import open_series
 
 from ..recording.samples import GIB, IDENTITY, make_sample, write
@@ -33,23 +31,6 @@ def test_a_recording_is_an_input_by_its_content_and_comes_back_as_it_was(path: P
     ]
     assert (source.read_share, source.notes) == (1.0, ())
     assert (source.label("GPU-1"), source.real_uuid("GPU-1")) == ("1", "GPU-1")
-
-
-def test_a_recording_plays_at_its_pace_times_the_speed(path: Path) -> None:
-    clock = HandClock()
-    player = RecordingPlayer(path, speed=2.0, clock=clock)
-    assert player.interval_s == 0.5
-    player.start()
-    assert [sample.seq for sample in player.take()] == [0]
-    assert player.take() == []
-    assert 0.4 < player.wait_s() < 0.6
-    clock.now_s = 2.01
-    assert [sample.seq for sample in player.take()] == [1, 2, 3, 4]
-    assert not player.is_ended
-    clock.now_s = 60.0
-    assert [sample.seq for sample in player.take()] == [5, 6, 7, 8, 9]
-    assert player.is_ended
-    player.stop()
 
 
 def test_a_clock_that_was_set_back_and_other_nodes_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -94,8 +75,6 @@ def test_what_cannot_be_played_is_refused_in_one_line(path: Path, tmp_path: Path
     write(tmp_path / "empty", [])
     with pytest.raises(InputFileError, match="no samples in it; expected at least one to play"):
         open_series(tmp_path / "empty")
-    with pytest.raises(UsageError, match="speed 0 is out of range"):
-        RecordingPlayer(path, speed=0.0)
     (tmp_path / "cut").write_bytes(path.read_bytes()[:300])
     with pytest.raises(InputFileError, match="cut: "):
         open_series(tmp_path / "cut")

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,12 +13,11 @@ from vramscope.engine.files.base.input_file import show_name, show_path
 from vramscope.engine.files.base.output_file import check_writable, place_output
 from vramscope.engine.files.memory_trace.reading import parse_trace_name
 from vramscope.engine.files.memory_trace.run import FILE_PATTERN, TraceFiles, group_trace_files
-from vramscope.engine.files.series.format import is_database
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.joined_series import JoinedSeries
-from vramscope.engine.sampling.recording_player import StatusPlayer
-from vramscope.engine.sampling.series_source import SampleSource, open_series
+from vramscope.engine.sampling.series_player import FileSource
+from vramscope.engine.sampling.series_source import open_series
 from vramscope.engine.units import format_bytes
 
 from .frame.diagnostics import complain
@@ -96,7 +95,7 @@ class Importer:
                 self._tell(sources, (*joined.notes, *_describe_left_out(writer.left_out)))
 
     @contextmanager
-    def _open(self, path: Path | TraceFiles, interruption: Interruption) -> "Iterator[SampleSource]":
+    def _open(self, path: Path | TraceFiles, interruption: Interruption) -> "Iterator[FileSource]":
         progress = ProgressLine(self._told_by)
 
         def follow(share: float) -> None:
@@ -105,7 +104,13 @@ class Importer:
             progress.show_share(share)
 
         try:
-            source = self._open_source(path, follow)
+            source = open_series(
+                path,
+                capacity_bytes=self._capacity_bytes,
+                interval_s=self._interval_s,
+                on_read=follow,
+                has_all_nodes=True,
+            )
         finally:
             progress.clear()
         try:
@@ -113,24 +118,10 @@ class Importer:
         finally:
             source.close()
 
-    def _open_source(self, path: Path | TraceFiles, on_read: Callable[[float], None]) -> SampleSource:
-        capacity_bytes = self._capacity_bytes
-        interval_s = self._interval_s
-        if isinstance(path, Path) and path.is_file() and is_database(path):
-            from vramscope.engine.sampling.recording_player import RecordingPlayer
-
-            return RecordingPlayer(
-                path, capacity_bytes=capacity_bytes, interval_s=interval_s, has_all_nodes=True
-            )
-        source = open_series(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)
-        if isinstance(source, StatusPlayer):
-            source.has_all_nodes = True
-        return source
-
     def _copy(
         self,
         joined: JoinedSeries,
-        single: SampleSource | None,
+        single: FileSource | None,
         writer: RecordingWriter,
         interruption: Interruption,
     ) -> None:
@@ -151,7 +142,7 @@ class Importer:
         if number is not None:
             self._is_simulation_seen[number] |= _is_simulated(sample)
 
-    def _describe(self, sources: Sequence[SampleSource], notes: Sequence[str]) -> list[ImportedFile]:
+    def _describe(self, sources: Sequence[FileSource], notes: Sequence[str]) -> list[ImportedFile]:
         """Return what the recording keeps of its files; what concerns all of them stands with the first."""
         described = []
         for number, (path, source) in enumerate(zip(self._paths, sources, strict=True)):
@@ -163,7 +154,7 @@ class Importer:
             described.append(ImportedFile(show_path(path), source.format, source.clock, is_simulated, own))
         return described
 
-    def _tell(self, sources: Sequence[SampleSource], notes: Sequence[str]) -> None:
+    def _tell(self, sources: Sequence[FileSource], notes: Sequence[str]) -> None:
         """Say on stderr what was left out, and what there is now."""
         sentences = [
             f"{show_path(path)}: {note}"
@@ -181,11 +172,11 @@ class Importer:
         complain(f"{counts}; {size} in {show_path(self._output)}", program=PROGRAM)
 
 
-def _number(source: SampleSource) -> Iterator[tuple[int, Sample]]:
+def _number(source: FileSource) -> Iterator[tuple[int, Sample]]:
     return ((0, sample) for sample in source.samples())
 
 
-def _identify(source: "SampleSource | JoinedSeries") -> RecordingIdentity:
+def _identify(source: "FileSource | JoinedSeries") -> RecordingIdentity:
     return RecordingIdentity(
         source.node, time.time(), __version__, interval_s=source.interval_s, series=os.urandom(8).hex()
     )
@@ -199,7 +190,7 @@ def _is_simulated(sample: Sample) -> bool:
     return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
-def _tell_simulation(path: Path, source: SampleSource) -> bool | None:
+def _tell_simulation(path: Path, source: FileSource) -> bool | None:
     """Return whether figures are of a simulation; None where the format does not tell."""
     if source.format in ("nvidia-smi log", "InternLM log"):
         return source.format == "InternLM log"

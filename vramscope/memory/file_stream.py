@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.sampling.series_source import SampleSource, open_series
+from vramscope.engine.sampling.series_player import FileSource
+from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.reports.frame import Provenance
 
 BATCH = 256
@@ -26,7 +27,7 @@ class FileStream:
 
     def __init__(self, path: Path, *, capacity_bytes: int | None = None) -> None:
         self._path = path
-        self._series: SampleSource = open_series(path, capacity_bytes=capacity_bytes)
+        self._series: FileSource = open_series(path, capacity_bytes=capacity_bytes)
         self._samples: Iterator[Sample] = self._series.samples()
         self._is_ended = False
 

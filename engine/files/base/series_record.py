@@ -1,6 +1,7 @@
 """What readers of series have in common: records of devices over time, and the count of what was left out."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
@@ -81,39 +82,6 @@ class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
     ooms: int | None = None
     """Out-of-memory errors so far."""
     rank: RankCoordinates | None = None
-
-
-class SeriesReader(Protocol):
-    """Reads the records of one file, once and in the order of the file."""
-
-    format: SeriesFormat
-
-    @property
-    def has_allocator(self) -> bool:
-        """Whether the input has figures of the allocator at all."""
-        ...
-
-    def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records; what cannot be used is counted in `notes`."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out or reinterpreted; complete after the last record."""
-        ...
-
-    @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        ...
-
-    def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
-        ...
-
-    def close(self) -> None:
-        """Stop before the end."""
-        ...
 
 
 class RecordError(ValueError):
@@ -280,3 +248,70 @@ class SeriesDevices:
         while self._free_index in self._taken:
             self._free_index += 1
         return self._free_index
+
+
+class _Opened(Protocol):
+    @property
+    def read_share(self) -> float: ...
+
+    def close(self) -> None: ...
+
+
+class FileReader:
+    """What the readers of one file have in common: where it is, how far it was read, and what was left out.
+
+    Args:
+        path: The file.
+        opened: What it is read through; None where it is read whole at once.
+    """
+
+    def __init__(self, path: Path, opened: _Opened | None = None) -> None:
+        self._path = path
+        self._opened = opened
+        self._left_out = LeftOut(show_path(path))
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return 1.0 if self._opened is None else self._opened.read_share
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        return self._left_out.explain_absence(self._path)
+
+    def close(self) -> None:
+        """Stop before the end."""
+        if self._opened is not None:
+            self._opened.close()
+
+
+class SeriesReader(FileReader, ABC):
+    """Reads the records of one file, once and in the order of the file.
+
+    Raises:
+        InputFileError: The file cannot be read, or is not of the format.
+    """
+
+    format: SeriesFormat
+
+    def __init__(self, path: Path, opened: _Opened | None = None) -> None:
+        super().__init__(path, opened)
+        self._devices = SeriesDevices()
+
+    @property
+    def has_allocator(self) -> bool:
+        """Whether the input has figures of the allocator at all."""
+        return True
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was left out or reinterpreted; complete after the last record."""
+
+    @abstractmethod
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records; what cannot be used is counted in `notes`.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on.
+        """

@@ -16,10 +16,10 @@ from ..base.packed_file import CUT_NOTE, LineFile
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -40,23 +40,18 @@ COMPUTED_NOTE = (
 )
 
 
-class InternlmLog:
+class InternlmLog(SeriesReader):
     """Reads the records of one log, once.
 
     Args:
         path: The file; the folder `rank0_dp0_tp0` that it lies in tells its rank.
-
-    Raises:
-        InputFileError: The file cannot be read.
     """
 
     format: SeriesFormat = "InternLM log"
-    has_allocator = True
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path)
-        self._left_out = LeftOut(show_path(path))
+        super().__init__(path, self._lines)
         self._state: _State | None = None
         self._largest = (-1, "")
         self._rank = read_rank(path)
@@ -65,13 +60,7 @@ class InternlmLog:
         self._device = SeriesDevice(f"index-{number}", number, label, kind="simulated")
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out; complete after the last record."""
         size, parts = self._largest
         return (
             COMPUTED_NOTE,
@@ -81,19 +70,9 @@ class InternlmLog:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         return f"{show_path(self._path)}: no state in it can be used; {self._left_out.first or _EXPECTED}"
 
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         for number, line in self._lines.numbered_lines():
             yield from self._take(number, line.strip())
         yield from self._end_state()

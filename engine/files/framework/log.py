@@ -16,11 +16,10 @@ from ..base.input_file import show_path
 from ..base.packed_file import LineFile
 from ..base.series_record import (
     MOST_BYTES,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -264,34 +263,21 @@ def tells_time(text: str) -> bool:
     return _DATE.search(text) is not None or _AMERICAN_DATE.search(text) is not None
 
 
-class FrameworkLog:
-    """Reads the records of one log, once.
-
-    Raises:
-        InputFileError: The file cannot be read.
-    """
+class FrameworkLog(SeriesReader):
+    """Reads the records of one log, once."""
 
     format: SeriesFormat = "framework log"
-    has_allocator = True
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path, longest_line=1 << 20)
-        self._devices = SeriesDevices()
-        self._left_out = LeftOut(show_path(path))
+        super().__init__(path, self._lines)
         self._time_s: float | None = None
         self._facts = FrameworkFacts()
         self._ooms = LogOoms()
         self._oom_counts: dict[str, int] = {}
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out; complete after the last record."""
         return (
             "times are those of the newest date at or above each line of memory, in local time",
             *self._ooms.notes,
@@ -300,22 +286,12 @@ class FrameworkLog:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         first = self._left_out.first or _EXPECTED
         hint = f"; the error at line {self._ooms.first_line:,} is explained by: vramscope inspect FILE"
         told = hint if self._ooms.count else ""
         return f"{show_path(self._path)}: no line of memory in it can be used; {first}{told}"
 
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         for number, line in self._lines.numbered_lines():
             if len(line) > _SHORTEST_LINE:
                 yield from self._parse(number, line)

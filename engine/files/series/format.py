@@ -1,20 +1,21 @@
-"""Which format a series is in: its content says, not its name."""
+"""The formats of series, in one list; which one a file is in, its content says and not its name."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ...errors import InputFileError
 from ...units import TIB
 from ..base.input_file import open_input_file, show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import RecordError, SeriesFormat, show_cell
-from ..framework.internlm_log import BEGIN
-from ..framework.log import HEAD_LINES, is_framework_log
-from .nvidia_smi import guess_log_header, parse_log_header
-from .open import is_skipped, parse_series_header
+from ..base.series_record import RecordError, SeriesFormat, SeriesReader, show_cell
+from ..framework.internlm_log import BEGIN, InternlmLog
+from ..framework.log import HEAD_LINES, FrameworkLog, is_framework_log
+from .nvidia_smi import NvidiaSmiLog, guess_log_header, parse_log_header
+from .open import SeriesFile, is_skipped, parse_series_header
 from .status_lines import find_status_schema
-from .stormlog_telemetry import is_stormlog_telemetry
+from .stormlog_telemetry import StormlogTelemetry, is_stormlog_telemetry
 
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
@@ -38,6 +39,78 @@ _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _LISTS = re.compile(r"\s*\[\s*\[\s*[-\d\]]")
 _BINARY = ("\ufffd", "\0")
 """What the first character of a pickle becomes, read as text; and what no text has."""
+
+
+OpenReader = Callable[[Path, float | None, Callable[[float], None] | None], SeriesReader]
+"""Called with the path, the length of a tick where one was asked for, and a listener to the share read."""
+
+
+class SeriesKind(NamedTuple):
+    """One format."""
+
+    words: str
+    """What a person calls a file of it, with the article."""
+    open: OpenReader | None = None
+    """None for what is played by a player of its own: traces, recordings, status lines."""
+    more: tuple[str, ...] = ()
+    """Verbs that read it beyond those that play a series."""
+
+
+def _open_snapshot_export(path: Path, *_: object) -> SeriesReader:
+    from .snapshot_export import SnapshotExport
+
+    return SnapshotExport(path)
+
+
+def _open_memory_report(path: Path, *_: object) -> SeriesReader:
+    from ..memory_report import MemoryReport
+
+    return MemoryReport(path)
+
+
+def _open_snapshot(
+    path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
+) -> SeriesReader:
+    from ..snapshot_series import SnapshotSeries  # loads the decoder
+
+    return SnapshotSeries(path, interval_s, on_read)
+
+
+def _open_profiler_trace(
+    path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
+) -> SeriesReader:
+    from ..profiler_trace import ProfilerTrace
+
+    return ProfilerTrace(path, interval_s, on_read)
+
+
+def _open_timeline(
+    path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
+) -> SeriesReader:
+    from ..memory_timeline import MemoryTimeline
+
+    return MemoryTimeline(path, interval_s, on_read)
+
+
+FORMATS: Mapping[SeriesFormat, SeriesKind] = {
+    "series CSV": SeriesKind("a series of memory over time (CSV)", lambda path, *_: SeriesFile(path)),
+    "nvidia-smi log": SeriesKind("a log of nvidia-smi", lambda path, *_: NvidiaSmiLog(path)),
+    "memory trace": SeriesKind("a memory trace"),
+    "recording": SeriesKind("a recording", more=("export",)),
+    "status stream": SeriesKind("what `vramscope --json` printed"),
+    "snapshot export": SeriesKind(
+        "exported snapshots of `vramscope profile` or Tiny-Torch", _open_snapshot_export
+    ),
+    "memory snapshot": SeriesKind("a memory snapshot of PyTorch", _open_snapshot, ("inspect",)),
+    "profiler trace": SeriesKind("a trace of torch.profiler", _open_profiler_trace),
+    "memory timeline": SeriesKind("a memory timeline of torch.profiler", _open_timeline),
+    "InternLM log": SeriesKind(
+        "the memory.log of a profile by module", lambda path, *_: InternlmLog(path), ("modules", "inspect")
+    ),
+    "memory report": SeriesKind("a report of Tiny-Torch", _open_memory_report),
+    "stormlog telemetry": SeriesKind("telemetry of stormlog", lambda path, *_: StormlogTelemetry(path)),
+    "framework log": SeriesKind("a log of a training framework", lambda path, *_: FrameworkLog(path)),
+}
 
 
 def recognize_series(path: Path) -> SeriesFormat:

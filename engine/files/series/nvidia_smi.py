@@ -14,11 +14,10 @@ from ..base.input_file import show_path
 from ..base.packed_file import LineFile
 from ..base.series_record import (
     MOST_BYTES,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -243,33 +242,21 @@ def _are_memory(cells: list[str]) -> bool:
 # Timestamps are local time of the machine that wrote it; they are read as local time here.
 
 
-class NvidiaSmiLog:
-    """Reads the records of one log, once.
-
-    Raises:
-        InputFileError: The file cannot be read, or its columns cannot be told.
-    """
+class NvidiaSmiLog(SeriesReader):
+    """Reads the records of one log, once."""
 
     format: SeriesFormat = "nvidia-smi log"
     has_allocator = False
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path)
-        self._devices = SeriesDevices()
+        super().__init__(path, self._lines)
         self._time = LocalTime()
-        self._left_out = LeftOut(show_path(path))
         self._line_before = ""
         self._header = self._find_header()
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the clock and about what was left out; complete after the last record."""
         turned = self._time.turned_back
         cut = "the compressed file ends in the middle; what was to follow is missing"
         return (
@@ -280,20 +267,7 @@ class NvidiaSmiLog:
             *self._left_out.notes(),
         )
 
-    def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
-        return self._left_out.explain_absence(self._path)
-
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         for first, lines in self._lines.blocks():
             self._left_out.seen = first + len(lines)
             for number, line in enumerate(lines, first):

@@ -17,11 +17,10 @@ from ..base.packed_file import LineFile
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -190,21 +189,15 @@ _DIGITS = 16
 _MOST_CELLS_KNOWN = 1 << 16
 
 
-class SeriesFile:
-    """Reads the records of one series CSV, once.
-
-    Raises:
-        InputFileError: The file cannot be read, or has no usable header.
-    """
+class SeriesFile(SeriesReader):
+    """Reads the records of one series CSV, once."""
 
     format: SeriesFormat = "series CSV"
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path)
-        self._devices = SeriesDevices()
+        super().__init__(path, self._lines)
         self._known: dict[str, SeriesDevice] = {}
-        self._left_out = LeftOut(show_path(path))
         self._line_before = ""
         self._header = self._find_header()
 
@@ -214,13 +207,7 @@ class SeriesFile:
         return self._header.has("allocated_bytes") or self._header.has("reserved_bytes")
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was ignored or left out; complete after the last record."""
         ignored = self._header.ignored
         names = ", ".join(show_cell(name) for name in ignored[:6]) + (" and more" if len(ignored) > 6 else "")
         cut = "the compressed file ends in the middle; what was to follow is missing"
@@ -231,20 +218,7 @@ class SeriesFile:
             *self._left_out.notes(),
         )
 
-    def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
-        return self._left_out.explain_absence(self._path)
-
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         for first, lines in self._lines.blocks():
             self._left_out.seen = first + len(lines)
             numbered = iter(enumerate(lines, first))

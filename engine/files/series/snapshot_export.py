@@ -19,11 +19,10 @@ from ..base.input_file import lower_first, read_input_file, show_path
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -56,19 +55,13 @@ class _Export(msgspec.Struct):
 _READING_DECODER = msgspec.json.Decoder(_Reading)
 
 
-class SnapshotExport:
-    """Reads the records of one export, once.
-
-    Raises:
-        InputFileError: The file cannot be read, or is no such export.
-    """
+class SnapshotExport(SeriesReader):
+    """Reads the records of one export, once."""
 
     format: SeriesFormat = "snapshot export"
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._left_out = LeftOut(show_path(path))
-        self._devices = SeriesDevices()
+        super().__init__(path)
         self._given = 0
         self._taken = 0
         try:
@@ -92,7 +85,6 @@ class SnapshotExport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out; complete after the last record."""
         meaning = (
             ()
             if self._told_by_allocator
@@ -107,15 +99,10 @@ class SnapshotExport:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         first = self._left_out.first or _EXPECTATION
         return f"{show_path(self._path)}: no reading in it can be used; {first}"
 
-    def close(self) -> None:
-        """Stop before the end: nothing is held open."""
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records of all devices in order of time."""
         series = [self._read(label, readings) for label, readings in self._series.items()]
         return heapq.merge(*series, key=attrgetter("time_s"))
 

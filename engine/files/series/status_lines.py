@@ -13,7 +13,7 @@ from ...model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
 from ...text import clean_texts
 from ..base.input_file import lower_first, show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut
+from ..base.series_record import MOST_BYTES, MOST_SECONDS, FileReader
 from .open import CUT_OFF
 
 LONGEST_LINE = 1 << 24
@@ -42,7 +42,7 @@ def find_status_schema(line: str) -> str | None:
     return None if match is None else match[1]
 
 
-class StatusLines:
+class StatusLines(FileReader):
     """Reads the status objects of one file, once.
 
     Raises:
@@ -50,29 +50,17 @@ class StatusLines:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path, longest_line=LONGEST_LINE)
-        self._left_out = LeftOut(show_path(path))
-
-    @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
+        super().__init__(path, self._lines)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out; complete after the last status."""
         cut = "the compressed file ends in the middle; what was to follow is missing"
         return (*((cut,) if self._lines.is_cut else ()), *self._left_out.notes())
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no status at all."""
         first = self._left_out.first or "expected what vramscope --json prints"
         return f"{show_path(self._path)}: no status in it can be used; {first}"
-
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
 
     def statuses(self) -> Iterator[KeptStatus]:
         """Yield the status objects in the order of the file.

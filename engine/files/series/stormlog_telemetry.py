@@ -15,11 +15,10 @@ from ..base.packed_file import CUT_NOTE, LineFile, read_packed_file
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
-    LeftOut,
     RecordError,
     SeriesDevice,
-    SeriesDevices,
     SeriesFormat,
+    SeriesReader,
     SeriesRecord,
     show_cell,
 )
@@ -65,34 +64,21 @@ def is_stormlog_telemetry(text: str) -> bool:
     return "timestamp_ns" in first and _MARK.search(first) is not None
 
 
-class StormlogTelemetry:
-    """Reads the records of one file, once.
-
-    Raises:
-        InputFileError: The file cannot be read.
-    """
+class StormlogTelemetry(SeriesReader):
+    """Reads the records of one file, once."""
 
     format: SeriesFormat = "stormlog telemetry"
-    has_allocator = True
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lines = LineFile(path, longest_line=_LONGEST_LINE)
+        super().__init__(path, self._lines)
         self._is_list = self._lines.head.lstrip()[:1] == b"["
-        self._devices = SeriesDevices()
-        self._left_out = LeftOut(show_path(path))
         self._of_host = 0
         self._host: str | None = None
         self._jobs: dict[str, None] = {}
 
     @property
-    def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
-        return self._lines.read_share
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about jobs and what was left out; complete after the last record."""
         jobs = ", ".join(map(show_cell, list(self._jobs)[:4]))
         return (
             *((f"jobs in it: {jobs}",) if jobs else ()),
@@ -107,20 +93,10 @@ class StormlogTelemetry:
         )
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
         host = "all events are of processes without a GPU" if self._of_host else _EXPECTATION
         return f"{show_path(self._path)}: no event in it can be used; {self._left_out.first or host}"
 
-    def close(self) -> None:
-        """Stop before the end."""
-        self._lines.close()
-
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
-        """
         for number, place, data in self._read_list() if self._is_list else self._read_lines():
             try:
                 event = _DECODER.decode(data)
