@@ -6,15 +6,15 @@ from typing import Literal
 
 import msgspec
 
-from ..engine.model.flight_record import (
+from ..engine.model.memory_snapshot import (
     FlightDevice,
     FlightProcess,
     FlightRecord,
     FlightSample,
     FlightStep,
     FlightTruncation,
+    Frame,
 )
-from ..engine.model.memory_snapshot import Frame
 from ..engine.model.sample import FREE, Segment
 from ..engine.units import GIB, MIB, format_bytes
 from .allocator_model.settings import (

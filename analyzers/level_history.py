@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..engine.model.flight_record import FlightSample
+from ..engine.model.memory_snapshot import FlightSample
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,6 +7,7 @@ viewer reads a thousand devices a second.
 """
 
 import math
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -16,6 +17,27 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 
 from .errors import WireError
+
+# msgspec (0.22) works out the fields of a struct when the first decoder that holds it is made, and runs
+# Python code for that. A second thread that makes a decoder with the same struct meanwhile gets it half
+# worked out, and the process ends by a segmentation fault at its first message. So decoders of structs that
+# several threads read are made here, under a lock.
+
+Kind = TypeVar("Kind")
+_MAKING = threading.Lock()
+
+
+def make_msgpack_decoder(kind: type[Kind]) -> "msgspec.msgpack.Decoder[Kind]":
+    """Return what reads MessagePack as a type."""
+    with _MAKING:
+        return msgspec.msgpack.Decoder(kind)
+
+
+def make_json_decoder(kind: type[Kind]) -> "msgspec.json.Decoder[Kind]":
+    """Return what reads JSON as a type."""
+    with _MAKING:
+        return msgspec.json.Decoder(kind)
+
 
 EARLIEST_S = -62_000_000_000.0
 LATEST_S = 253_402_000_000.0

@@ -21,8 +21,7 @@ from ..analyzers.snapshot_summary import (
     summarize_snapshot,
 )
 from ..engine.errors import UsageError
-from ..engine.model.flight_record import FlightRecord, FlightSample
-from ..engine.model.memory_snapshot import MemorySnapshot
+from ..engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
 from ..engine.replay.trace_comparison import RankComparison, TraceComparison, describe_error
 from ..engine.text import make_printable
 from ..engine.units import MIB, format_age, format_bytes

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import InputFileError
 from ..model import ModelStateReading, RankCoordinates
-from ..model.flight_record import (
+from ..model.memory_snapshot import (
     FlightDevice,
     FlightFailure,
     FlightProcess,

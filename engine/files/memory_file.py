@@ -8,8 +8,14 @@ from typing import Literal, NamedTuple
 
 from ..errors import InputFileError
 from ..model import RankCoordinates
-from ..model.flight_record import OF_TEXT, FlightDevice, FlightFailure, FlightProcess, FlightRecord
-from ..model.memory_snapshot import MemorySnapshot
+from ..model.memory_snapshot import (
+    OF_TEXT,
+    FlightDevice,
+    FlightFailure,
+    FlightProcess,
+    FlightRecord,
+    MemorySnapshot,
+)
 from ..units import format_bytes
 from .base.input_file import lower_first, open_input_file, show_name, show_path
 from .base.packed_file import PackedFile

@@ -13,9 +13,9 @@ from urllib.request import Request
 
 import msgspec
 
-from ..decoders import make_json_decoder
 from ..errors import ServerUnreachableError, UsageError
 from ..http_opener import DeadlineError, make_opener
+from ..soundness import make_json_decoder
 from ..text import clean_texts, make_printable
 
 ANSWERS_WITHIN_S = 10.0

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..decoders import make_json_decoder
 from ..errors import RuntimeFolderError, WireError
-from ..soundness import check_numbers
+from ..soundness import check_numbers, make_json_decoder
 from ..text import clean_texts
 from .messages import MAX_PACKET_BYTES, PROBE_PROTOCOL, PROBE_SOCKET_NAME, Demand, ProbeMessage
 

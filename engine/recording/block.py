@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from ..decoders import make_msgpack_decoder
 from ..model import Assessment, Finding, Sample
+from ..soundness import make_msgpack_decoder
 from ..text import clean_texts
 from .contents import Told
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..decoders import make_msgpack_decoder
 from ..errors import InputFileError
 from ..files.base.input_file import show_path
 from ..model import Finding, Sample
+from ..soundness import make_msgpack_decoder
 from ..text import clean_texts, make_printable
 from .block import DAMAGES, BlockError, Body, Names, Part, TickedSample, unpack_samples, unpack_told
 from .connection import SQLITE_ERRORS, explain_read_error, open_for_reading

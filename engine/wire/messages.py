@@ -5,11 +5,10 @@ from typing import Literal, TypeVar
 import msgspec
 
 from ..alerts.state import AlertState, FindingDecision
-from ..decoders import make_msgpack_decoder
 from ..errors import WireError
 from ..history import HistoryBlock
 from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample
-from ..soundness import MAX_REASON_CHARACTERS, check_numbers
+from ..soundness import MAX_REASON_CHARACTERS, check_numbers, make_msgpack_decoder
 from ..text import clean_texts, make_printable
 
 # An unknown newer field is ignored; an unknown newer version is refused in one clear line. Nothing is

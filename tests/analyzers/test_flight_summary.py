@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.readers.flight_records import GIB, MIB, STACK, STATS, record, write_record
 from vramscope.analyzers.flight_summary import FlightSummary, measure_trend, summarize_flight_record
 from vramscope.engine.files.flight_record import read_flight_record
-from vramscope.engine.model.flight_record import FlightRecord, FlightStep
+from vramscope.engine.model.memory_snapshot import FlightRecord, FlightStep
 
 
 def summarize(tmp_path: Path, **fields: Any) -> FlightSummary:

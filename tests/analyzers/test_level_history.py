@@ -14,7 +14,7 @@ from vramscope.analyzers.level_history import (
 )
 from vramscope.analyzers.snapshot_summary import trace_levels
 from vramscope.engine.files.memory_snapshot import convert_tree
-from vramscope.engine.model.flight_record import FlightSample
+from vramscope.engine.model.memory_snapshot import FlightSample
 
 from ..readers.snapshots import MIB, block, event, segment, snapshot
 

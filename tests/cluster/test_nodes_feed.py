@@ -2,7 +2,7 @@
 
 from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.cluster.keys import keys_folder
-from vramscope.engine.cluster.nodes_feed import NodesFeed
+from vramscope.engine.cluster.nodes_watch import NodesFeed
 from vramscope.engine.viewer.feed import SeveralNodesFeed
 from vramscope.engine.viewer.snapshot import Snapshot
 

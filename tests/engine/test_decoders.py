@@ -11,7 +11,7 @@ import threading
 
 sys.path.insert(0, {root!r})
 import msgspec
-from vramscope.engine.decoders import make_msgpack_decoder
+from vramscope.engine.soundness import make_msgpack_decoder
 
 is_begun, is_done = threading.Event(), threading.Event()
 

@@ -12,7 +12,7 @@ from tests.readers.flight_records import record, write_record
 from vramscope.analyzers.flight_summary import summarize_flight_record
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.files.flight_record import read_flight_record
-from vramscope.engine.model.flight_record import FlightRecord
+from vramscope.engine.model.memory_snapshot import FlightRecord
 from vramscope.exporters.inspect import describe_flight_record
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.text import draw_sparkline

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files import flight_record as reader
 from vramscope.engine.files.flight_record import read_flight_record
-from vramscope.engine.model.flight_record import FlightRecord
+from vramscope.engine.model.memory_snapshot import FlightRecord
 from vramscope.engine.model.sample import ALLOCATED, FREE
 from vramscope.engine.probe.flight_record import encode_record, fill_record
 

@@ -96,7 +96,7 @@ def test_ours_tells_the_allocator_apart(tmp_path: Path) -> None:
 
 
 def test_several_reports_are_one_series_of_one_device(tmp_path: Path) -> None:
-    from vramscope.engine.sampling.joined_series import JoinedSeries
+    from vramscope.engine.sampling.series_source import JoinedSeries
 
     paths = []
     for number in range(3):

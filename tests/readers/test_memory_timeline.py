@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.memory_timeline import MemoryTimeline
+from vramscope.engine.files.profiler_trace import MemoryTimeline
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import allocated, play

@@ -7,8 +7,7 @@ import pytest
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.model import Sample
-from vramscope.engine.sampling.joined_series import JoinedSeries
-from vramscope.engine.sampling.series_source import open_series
+from vramscope.engine.sampling.series_source import JoinedSeries, open_series
 
 HEADER = "time_s,device,used_bytes\n"
 

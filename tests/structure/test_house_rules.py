@@ -106,7 +106,7 @@ ON_THEIR_OWN = {
     "engine/simulation/ledger.py": "in a program of the user, in words of ours",
     "engine/workloads/leaking_gpt.py": "numbers, into the log of the demo",
     "engine/workloads/phases/__main__.py": "puts `OverheardErrors` in the place of stderr",
-    "engine/workloads/phases/failures.py": "in a child: `fit_to_reader`",
+    "engine/workloads/phases/meters.py": "in a child: `fit_to_reader`",
     "engine/workloads/step_trace.py": "in a child: `fit_to_reader`",
     "engine/workloads/model_tracer.py": "in a child: `fit_to_reader`",
     "tui/frame/shutdown.py": "sequences of ours, when the view ends",

@@ -10,7 +10,7 @@ from ...analyzers.flight_summary import DeviceShares, FlightSummary
 from ...analyzers.level_history import follow_samples
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
-from ...engine.model.flight_record import OF_TEXT, FlightRecord
+from ...engine.model.memory_snapshot import OF_TEXT, FlightRecord
 from ...engine.model.sample import SegmentMap
 from ...engine.settings import Settings
 from ...engine.units import format_bytes

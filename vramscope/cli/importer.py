@@ -15,9 +15,8 @@ from vramscope.engine.files.memory_trace.reading import parse_trace_name
 from vramscope.engine.files.memory_trace.run import FILE_PATTERN, TraceFiles, group_trace_files
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
-from vramscope.engine.sampling.joined_series import JoinedSeries
 from vramscope.engine.sampling.series_player import FileSource
-from vramscope.engine.sampling.series_source import open_series
+from vramscope.engine.sampling.series_source import JoinedSeries, open_series
 from vramscope.engine.units import format_bytes
 
 from .frame.diagnostics import complain

@@ -55,7 +55,7 @@ def show_remote(arguments: Namespace) -> int:
         _print(NodesWatch(nodes, trust, choice=choice), settings, arguments)
 
     def start_feed() -> "Feed":
-        from vramscope.engine.cluster.nodes_feed import NodesFeed
+        from vramscope.engine.cluster.nodes_watch import NodesFeed
 
         return NodesFeed(nodes, trust, choice)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 
-from ...decoders import make_json_decoder
 from ...errors import InputFileError
 from ...model import RankCoordinates
 from ...model.module_memory import (
@@ -17,6 +16,7 @@ from ...model.module_memory import (
     MemoryMoment,
     ModuleMemory,
 )
+from ...soundness import make_json_decoder
 from ...units import MIB, format_bytes
 from ..base.input_file import open_input_file, read_input_file, show_path
 from ..base.packed_file import CUT_NOTE, LineFile, PackedFile

@@ -57,7 +57,7 @@ class SeriesKind(NamedTuple):
 
 
 def _open_snapshot_export(path: Path, *_: object) -> SeriesReader:
-    from .snapshot_export import SnapshotExport
+    from ..memory_report import SnapshotExport
 
     return SnapshotExport(path)
 
@@ -87,7 +87,7 @@ def _open_profiler_trace(
 def _open_timeline(
     path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
 ) -> SeriesReader:
-    from ..memory_timeline import MemoryTimeline
+    from ..profiler_trace import MemoryTimeline
 
     return MemoryTimeline(path, interval_s, on_read)
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from ...decoders import make_json_decoder
 from ...errors import InputFileError
 from ...model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
+from ...soundness import make_json_decoder
 from ...text import clean_texts
 from ..base.input_file import lower_first, show_path
 from ..base.packed_file import LineFile

@@ -84,7 +84,7 @@ def _run(request: PhaseRequest, writer: UpdateWriter, errors: OverheardErrors) -
         obstacle: Obstacle = "no_cuda" if request.kind == "cuda" else "refused"
         said = " ".join(errors.notices) or "PyTorch finds no CUDA device"
         return RunUpdate(obstacle=obstacle, error=said)
-    from .failures import describe_failure
+    from .meters import describe_failure
     from .training import PhaseSession
 
     session = PhaseSession(request, writer)
