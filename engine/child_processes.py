@@ -38,8 +38,6 @@ def spawn(
     """Start a process whose stderr goes to a log file.
 
     Args:
-        command: Command line.
-        log: File for stderr.
         own_session: Keep the terminal's signals (Ctrl-C, hang-up) away from it.
         stdin: `subprocess.DEVNULL`, or `subprocess.PIPE` for a process that ends when the pipe closes.
         keeps_log: Add to the log instead of beginning it anew; another process may be writing it.
@@ -67,7 +65,6 @@ def last_line(log: Path, since_bytes: int = 0) -> str | None:
     """Return the last line that a process wrote to its log, shortened, or None.
 
     Args:
-        log: The file.
         since_bytes: What an earlier process had written; a file that is shorter was begun anew since.
     """
     try:

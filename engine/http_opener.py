@@ -129,7 +129,6 @@ def make_opener(url: str, *, ends_within_s: float | None = None) -> OpenerDirect
     """Return what opens an address: by the proxy of the environment, but not to this very machine.
 
     Args:
-        url: The address.
         ends_within_s: Seconds that a request may take in all, however often a byte comes; by default its
             timeout, which is how long is waited for each part.
     """

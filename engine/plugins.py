@@ -74,7 +74,6 @@ def make_plugins(group: PluginGroup, chosen: Collection[str] | None = None) -> P
     """Return a new object of every plug-in of a group, by name, each name once.
 
     Args:
-        group: Of entry points.
         chosen: Names of those that are wanted; None for all.
     """
     made: list[object] = []

@@ -34,7 +34,6 @@ def make_msgpack_decoder(kind: type[Kind]) -> "msgspec.msgpack.Decoder[Kind]":
 
 
 def make_json_decoder(kind: type[Kind]) -> "msgspec.json.Decoder[Kind]":
-    """Return what reads JSON as a type."""
     with _MAKING:
         return msgspec.json.Decoder(kind)
 
@@ -87,11 +86,7 @@ def mend_numbers(body: Part) -> Part:
 
 
 class _StructChecker:
-    """Checks the numbers of structs of one type, column by column.
-
-    Args:
-        kind: The type.
-    """
+    """Checks the numbers of structs of one type, column by column."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self.hints = get_type_hints(kind)

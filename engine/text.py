@@ -54,7 +54,6 @@ def make_printable(text: str, most: int | None = None) -> str:
     so does the joiner within some emoji, of which terminals disagree how wide it leaves them.
 
     Args:
-        text: Any text.
         most: Characters to keep; a longer text is cut and ends in `…`. None for all.
     """
     if most is not None and len(text) > most:
@@ -101,11 +100,7 @@ def shows_unicode(stream: TextIO) -> bool:
 
 
 def names_utf8(environ: Mapping[str, str]) -> bool:
-    """Return whether the locale is UTF-8; where none is set, a UTF-8 terminal is by far the likelier one.
-
-    Args:
-        environ: Environment variables.
-    """
+    """Return whether the locale is UTF-8; where none is set, a UTF-8 terminal is by far the likelier one."""
     name = name_locale(environ)
     return name == "" or "utf8" in name.lower().replace("-", "")
 
@@ -126,8 +121,6 @@ def find_nearest(word: str, known: Iterable[str], *, most: int = 1, cutoff: floa
 
     Args:
         word: As it was written; its first 64 characters count.
-        known: All names.
-        most: Names at most.
         cutoff: Least likeness, from 0 to 1.
     """
     from difflib import get_close_matches  # loaded by who errs alone

@@ -234,8 +234,6 @@ class ExporterProcess:
     """Keeps `vramscope exporter` running; a thread waits for its end, so the agent spends nothing on it.
 
     Args:
-        runtime_dir: Folder of the agent.
-        arguments: Flags of the verb.
         tell: Told in a sentence when it crashed.
     """
 

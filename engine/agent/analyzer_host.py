@@ -30,7 +30,6 @@ class AnalyzerHost:
 
     @property
     def is_assessor(self) -> bool:
-        """Whether one of the analyzers also assesses."""
         return bool(self._assessors)
 
     def restore(self, findings: Sequence[Finding]) -> None:

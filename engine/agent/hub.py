@@ -70,7 +70,6 @@ class Hub:
 
     Args:
         runtime_dir: Private folder that holds its sockets.
-        producer: What it publishes from.
         version: Version of vramscope, told to viewers.
         supervisor: Keeps the analyzer worker; None to run without analyzers.
         roster: Training processes that report to this hub; the producer publishes them.
@@ -80,7 +79,6 @@ class Hub:
         alerts: Tells people of findings; None for one that tells nobody.
         listening: Where it listens beyond its folder; None for nowhere.
         lock: That of its folder, where the hub is to notice that the folder was removed.
-        clock: Injected in tests.
     """
 
     def __init__(

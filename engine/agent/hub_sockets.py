@@ -46,10 +46,7 @@ class HubSockets:
 
     Args:
         runtime_dir: Private folder that holds the sockets.
-        hub_id: Of the hub.
-        node: Name of its node.
         listening: Where it listens beyond its folder; None for nowhere.
-        clock: Where time is read.
 
     Raises:
         RuntimeFolderError: A socket cannot be made in the folder.

@@ -151,7 +151,6 @@ class WorkerSeat:
 
     Args:
         is_open: Whether the agent runs no analyzers itself.
-        clock: Where time is read.
     """
 
     def __init__(self, *, is_open: bool, clock: Clock) -> None:
@@ -166,7 +165,6 @@ class WorkerSeat:
 
         Args:
             user: Whose key the worker showed.
-            report: What it tells.
         """
         if not self._is_open:
             return "this agent runs its analyzers itself: start it with --no-worker for those of elsewhere"

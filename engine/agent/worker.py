@@ -53,12 +53,7 @@ class WorkerLink(Protocol):
 
 
 class LocalWorkerLink(HubStream):
-    """The connection to the hub of this node.
-
-    Args:
-        runtime_dir: Folder of the hub.
-        clock: Where time is read.
-    """
+    """The connection to the hub of this node."""
 
     def __init__(self, runtime_dir: Path, clock: Clock) -> None:
         super().__init__(runtime_dir, is_viewer=False, clock=clock)
@@ -87,13 +82,10 @@ class Worker:
     """One worker of one hub.
 
     Args:
-        link: Connection to the hub.
-        analyzers: Fresh analyzers.
         inquirers: Fresh inquirers, who look closer at what the analyzers find.
         is_chosen: Whether these are some of the analyzers, of which alone findings may be closed.
         reason: Why an analyzer could not be loaded, told to viewers.
         parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -216,7 +208,6 @@ def run_worker(
     """Run the analyzers of this installation for the hub at the other end; return the exit code.
 
     Args:
-        link: Connection to the hub.
         chosen: Names of those to run; None for all.
         parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
     """

@@ -155,7 +155,6 @@ def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
 
     Args:
         url: Address, http or https; a user and password in it are sent as basic authentication.
-        body: The JSON.
         version: Version of vramscope, told to the receiver.
         timeout_s: Seconds that connecting, sending and answering may each take.
 

@@ -58,8 +58,6 @@ class HookLane:
     """One hook: its alerts go out one after the other, in their order.
 
     Args:
-        hook: Who is told.
-        clock: Injected in tests.
         start: Starts the process of a delivery.
     """
 
@@ -154,9 +152,7 @@ class Delivery:
     """Tells the hooks of a hub of what crosses a line.
 
     Args:
-        settings: Who is told of what.
         version: Version of vramscope, told to receivers.
-        clock: Injected in tests.
         start: Starts the process of a delivery.
     """
 
@@ -225,8 +221,6 @@ def try_hooks(settings: AlertSettings, node: str, version: str) -> tuple[HookSta
     """Send a test alert to every hook, whatever level and kinds are set; return how each fared.
 
     Args:
-        settings: Which hooks there are.
-        node: Name of this node.
         version: Version of vramscope, told to receivers.
     """
     delivery = Delivery(settings, version)

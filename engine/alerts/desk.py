@@ -66,7 +66,6 @@ class ToldFindings:
         """Take over what a hub left.
 
         Args:
-            kept: What it had told.
             is_recent: Whether it ended so lately that what was open then may be going on.
         """
         self._told = {told.finding_id: told for told in kept}
@@ -93,7 +92,6 @@ class ToldFindings:
         """Return what was told before a restart of a finding that is met now; each has one successor.
 
         Args:
-            finding: The finding.
             is_known: Whether one of its id was told: it succeeds itself or nobody.
         """
         found = next(
@@ -170,10 +168,8 @@ class AlertDesk:
     """Book and hooks of one hub.
 
     Args:
-        settings: Who is told of what.
         version: Version of vramscope, told to receivers.
         path: File in which decisions outlive the hub; None to keep them no longer than it.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -210,7 +206,6 @@ class AlertDesk:
         """Carry out what a person decided; return why that cannot be done, or None.
 
         Args:
-            decision: What to do.
             finding: The finding it is about; None where the hub knows none of that id.
             time_s: Time of the newest sample.
         """
@@ -259,7 +254,6 @@ class AlertBook:
 
     Args:
         path: File in which decisions outlive the hub; None to keep them no longer than it.
-        clock: Injected in tests.
     """
 
     def __init__(self, path: Path | None = None, clock: Clock | None = None) -> None:
@@ -474,11 +468,7 @@ PATIENCE_S = 1.0
 
 
 class Keeper:
-    """Writes the newest that it was given, one at a time, on a thread that lives as long as there is any.
-
-    Args:
-        path: Where to.
-    """
+    """Writes the newest that it was given, one at a time, on a thread that lives as long as there is any."""
 
     def __init__(self, path: Path) -> None:
         self.reason: str | None = None

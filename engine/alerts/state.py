@@ -50,7 +50,6 @@ class Mute(msgspec.Struct, frozen=True):
     """When it ends, in seconds since the epoch; None for never."""
 
     def is_about(self, finding: Finding) -> bool:
-        """Return whether a finding is muted by this."""
         if self.finding_id is not None:
             return finding.id == self.finding_id
         return (finding.kind, finding.node, finding.device_uuid) == (self.kind, self.node, self.device_uuid)

@@ -22,7 +22,6 @@ def describe_holder(host: str, port: int) -> str:
 
     Args:
         host: Address of this machine; the same port of another may be somebody else's.
-        port: Its port.
     """
     import psutil
 
@@ -210,10 +209,6 @@ class SshHost(NamedTuple):
 def parse_ssh_hosts(text: str, command: str = DEFAULT_COMMAND) -> list[SshHost]:
     """Return the hosts of a list with commas.
 
-    Args:
-        text: As it was typed.
-        command: What starts vramscope there.
-
     Raises:
         UsageError: One is none, or there are too many.
     """
@@ -371,7 +366,6 @@ def find_job_nodes(job: str, run: Runner = run_command) -> list[str]:
 
     Args:
         job: As it was typed: `1234`, `1234_5` of an array, `1234+1` of a heterogeneous job.
-        run: Runs a command.
 
     Raises:
         UsageError: It is no job, Slurm knows none of that number, or there is no Slurm here.

@@ -101,13 +101,7 @@ class Sockets(NamedTuple):
 
 
 class RemoteConnection:
-    """Keeps one link open; use from one thread.
-
-    Args:
-        address: As it was typed.
-        trust: Keys of this user.
-        sockets: Shared with other connections.
-    """
+    """Keeps one link open; use from one thread."""
 
     answers_within_s = 2.0
     node = ""
@@ -368,10 +362,7 @@ class RemoteWorkerLink(HubConversation):
     """Follows one hub for a worker, again and again while it is away; use from one thread.
 
     Args:
-        address: As it was typed.
-        trust: Keys of this user.
         tell: Told in one sentence what becomes of the connection, when that is news.
-        clock: Injected in tests.
 
     Raises:
         UsageError: The name cannot be resolved.

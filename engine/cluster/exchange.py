@@ -35,7 +35,6 @@ def find_host(host: str | None, port: int) -> TcpAddress:
 
     Args:
         host: Name or number; None for this machine, `*` for all of its addresses.
-        port: Port number.
 
     Raises:
         UsageError: It is no host, nobody knows the name, or the port is none.
@@ -66,7 +65,6 @@ def prepare_gathering(
 
     Args:
         host: As for `find_host`.
-        port: Port number.
         is_insecure: Take reports without keys, wherever that is.
         folder: Folder of the keys; that of this user by default.
 
@@ -111,9 +109,7 @@ class Collector:
     """Listens, lets in whom it may, and answers each report with a receipt.
 
     Args:
-        listening: Where, and for whom.
         node_id: Of this node, told in receipts.
-        roll: Where reports go.
 
     Raises:
         UsageError: The port is taken, and the text names its holder; or the address is none of this machine.
@@ -263,8 +259,6 @@ class Reporter:
     Args:
         address: Its address, as it was typed.
         numeric: The same as a number.
-        trust: Keys of this user.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -345,7 +339,6 @@ def open_reporter(
 
     Args:
         host: Its name or number; None for this machine.
-        port: Its port.
         is_insecure: Speak without keys beyond this machine too.
         trust: Keys; those of this user by default.
 

@@ -171,7 +171,6 @@ def make_listening(address: TcpAddress, pair: KeyPair | None, folder: Path) -> L
     """Return what makes an agent listen.
 
     Args:
-        address: Numeric.
         pair: Key of its user; None to let everybody in, to read.
         folder: Folder of the list of keys that are allowed.
     """
@@ -188,7 +187,6 @@ def set_listening_options(
     """Set a socket before it is bound.
 
     Args:
-        socket: A ROUTER.
         listening: Where it will listen, and for whom.
         most_bytes: Largest message that is taken; ZeroMQ cuts off who sends a larger one.
         most_waiting: Messages of one connection that wait in either direction.
@@ -242,11 +240,7 @@ class Gate:
     """Listens on one port; use from the thread of its hub.
 
     Args:
-        context: Of the hub.
-        listening: Where, and for whom.
         node: Name of this node, for sentences.
-        hub_id: Of the hub.
-        clock: Where time is read.
         most_waiting: Messages a stalled viewer may fall behind before new ones are dropped for it.
 
     Raises:
@@ -361,7 +355,6 @@ class Gate:
         """Send a message to all who follow its topic; nobody is waited for.
 
         Args:
-            topic: What it is of.
             frames: The message, after the name of its node where a relay sends it.
             node: Of which node it is; empty for the one that listens.
             trim: Makes the message of some devices alone, once for all who follow the same; None where there

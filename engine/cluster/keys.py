@@ -28,7 +28,6 @@ def read_private(path: Path, most_bytes: int) -> str | None:
     """Return the text of a private file, or None where there is none.
 
     Args:
-        path: The file.
         most_bytes: A longer file is refused.
 
     Raises:

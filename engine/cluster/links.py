@@ -99,7 +99,6 @@ class RemoteLink:
     """One socket that connects again and again; use from one thread.
 
     Args:
-        context: For the socket.
         poller: Told of the sockets to wait for.
         times: How long is waited for the other end.
     """
@@ -128,7 +127,6 @@ class RemoteLink:
         """Begin to connect, after closing what was open.
 
         Args:
-            address: Numeric.
             keys: None to speak without keys.
         """
         self.close()
@@ -279,7 +277,6 @@ class Trust(NamedTuple):
         On this machine agents listen with keys or without: every other attempt is of the other kind.
 
         Args:
-            address: As it was typed.
             attempt: How many handshakes have failed.
             is_loopback: Whether the agent is on this machine, or at the other end of a tunnel.
         """
@@ -322,10 +319,6 @@ def read_trust(*, is_insecure: bool) -> Trust:
 
 def check_reachable(address: TcpAddress, trust: Trust) -> None:
     """Refuse to speak without keys beyond this machine, unless that was typed.
-
-    Args:
-        address: Numeric.
-        trust: Keys of this user.
 
     Raises:
         UsageError: There is no key.

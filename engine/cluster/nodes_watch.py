@@ -38,14 +38,12 @@ class NodesWatch:
 
     Args:
         addresses: Of the nodes, as they were typed, each once.
-        trust: Keys of this user.
         most_in_full: How many nodes are followed in full, with their history: those looked at last, and of no
             more nodes than that all. Of others comes what a cell of the fleet shows. None for all in full.
         relay_id: Of the relay that follows them, which must not follow itself; None in a viewer.
         choice: Which nodes are followed, and which devices of each. A node that has an address of its own is
             left once it has answered, and so is no relay.
         times: How long is waited for agents over tcp; those of `LinkTimes` by default.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -453,13 +451,7 @@ def is_relayed(connection: NodeConnection) -> bool:
 
 
 class RelayLinks:
-    """Takes what relays tell, and keeps the nodes behind them among those that are followed.
-
-    Args:
-        names: All names that are taken.
-        follow: Begins to follow a node by its name.
-        forget: Ends that.
-    """
+    """Takes what relays tell, and keeps the nodes behind them among those that are followed."""
 
     def __init__(
         self,
@@ -571,7 +563,6 @@ class NodesFeed(AskingFeed):
 
     Args:
         addresses: Of the nodes, as they were typed, each once; the first is asked until another is looked at.
-        trust: Keys of this user.
         choice: Which nodes and devices are followed.
     """
 

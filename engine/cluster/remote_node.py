@@ -112,10 +112,6 @@ class RemoteNode:
     """Follows one hub; use from one thread.
 
     Args:
-        name: What the node is called.
-        connection: To its hub.
-        clock: Where time is read.
-        history: History to fill.
         detail: How much of it is followed at first.
         devices: Words for the devices that are followed of it; none for all.
     """
@@ -295,7 +291,6 @@ class RelayLink:
 
     Args:
         node: The relay itself, as it was found at an address.
-        connection: To the relay.
         own_id: Of the relay that this is of; None in a viewer.
         choice: Which of the nodes behind it are followed.
     """
@@ -408,13 +403,7 @@ def _check(silent_s: float | None) -> float | None:
 
 
 def trim_event(event: Event, wanted: DeviceSelection, sample: Sample | None) -> Event | None:
-    """Return what was heard of the devices that are wanted; None where nothing is left of it.
-
-    Args:
-        event: What was heard.
-        wanted: Devices.
-        sample: The newest of the node.
-    """
+    """Return what was heard of the devices that are wanted; None where nothing is left of it."""
     if isinstance(event, Sample):
         return trim_sample(event, wanted)
     if isinstance(event, Joined):

@@ -133,8 +133,6 @@ timeout; `left`: it ended its watch and said so."""
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node by its newest report."""
-
     report: NodeReport
     heard_s: float
     """Monotonic seconds of the node that gathers: clocks of others are not trusted for ages."""
@@ -148,7 +146,6 @@ class NodeRoll:
 
     Args:
         timeout_s: Seconds without a report after which a node counts as silent.
-        clock: Injected in tests.
     """
 
     def __init__(self, timeout_s: float, clock: Clock | None = None) -> None:

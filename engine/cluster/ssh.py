@@ -45,7 +45,6 @@ class FrameReader:
     """Puts messages together again from the pieces in which a pipe yields them.
 
     Args:
-        limit_bytes: Largest message.
         awaits_hello: Whether the other end greets first.
     """
 
@@ -107,7 +106,6 @@ def run_bridge(runtime_dir: Path, agent_arguments: Sequence[str]) -> int:
     """Serve the viewer on standard input and output until it leaves; start an agent where none runs.
 
     Args:
-        runtime_dir: Folder of the hub.
         agent_arguments: Arguments of `vramscope agent`, for one that is started.
 
     Raises:
@@ -172,7 +170,6 @@ class Bridge:
     """Carries messages both ways and reads none of them.
 
     Args:
-        agent: Whose hub is served.
         input_fd: Where the viewer's frames come from.
         output_fd: Where frames for it go.
     """
@@ -264,7 +261,6 @@ class SshConnection:
     """Keeps one ssh at work; use from one thread.
 
     Args:
-        host: Where to.
         poller: Told what to wait for.
     """
 
@@ -397,9 +393,6 @@ class SshProcess:
 
     Ssh gets no terminal and so asks nothing. Its standard input closes with this process, however that ends,
     and so does that of the bridge there.
-
-    Args:
-        host: Where to.
 
     Raises:
         OSError: Ssh cannot be started here.

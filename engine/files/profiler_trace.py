@@ -298,7 +298,6 @@ def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator
 
     Args:
         file: The file, of which nothing was read.
-        path: Of the file.
         expectation: What is said where something else stands in it.
 
     Raises:

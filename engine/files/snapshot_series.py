@@ -108,9 +108,7 @@ class LevelTicks:
         """Yield a record for each tick from the first event to the last, at its end.
 
         Args:
-            device: Whose records they are.
             start_s: What the times of the events count from.
-            total_bytes: Its capacity.
             rank: Which rank trains on it.
         """
         if not self._ticks:
@@ -162,8 +160,6 @@ class LevelTicks:
 
 
 class _Tick:
-    """What is known of one tick."""
-
     __slots__ = ("allocated_bytes", "allocated_max_bytes", "newest_s", "ooms", "reserved_bytes")
 
     def __init__(self) -> None:

@@ -121,7 +121,6 @@ class Column:
         """Return its name on the wire, which tells the unit, and its cells in the order of `unroll`.
 
         Args:
-            start: Position of the oldest.
             skip: How many of the oldest are left out.
         """
         name = f"{self.name}/{self._unit}" if self._is_narrow else self.name

@@ -139,8 +139,6 @@ class History:
     """Everything seen of one node, bounded; safe to use from several threads.
 
     Args:
-        fine_ticks: Ticks that are kept.
-        coarse_ticks: Minutes that are kept.
         keeps_ranks: Whether columns of training processes are kept, for analyzers that start later. Screens
             draw those of devices only.
     """

@@ -68,7 +68,6 @@ class ColumnRing:
         """Add one tick; the oldest goes when the ring is full.
 
         Args:
-            row: The tick.
             devices: Per device UUID, column name to value; a name that is absent was not measured.
         """
         if len(self) < self.capacity:

@@ -41,8 +41,6 @@ def inject(pid: int, payload: Path, proc: Path = PROC) -> None:
     """Hand a payload to a process through its own interpreter, as both must be of the same version.
 
     Args:
-        pid: The process.
-        payload: File with the code.
         proc: Where the kernel tells of processes.
 
     Raises:
@@ -101,7 +99,6 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
     """Bring the probe into a process, and return once the hub has heard from it.
 
     Args:
-        pid: The process.
         runtime_dir: Folder of the hub; where none serves it, one is started.
         timeout_s: How long to wait for the first report, once the probe is handed over.
 

@@ -35,12 +35,7 @@ class Start(IntEnum):
 
 
 def start_detached(spawn: Callable[[], "subprocess.Popen[bytes]"], is_ready: Callable[[], bool]) -> Start:
-    """Start a process from one between, and return once it is ready, has ended, or is late.
-
-    Args:
-        spawn: Starts it.
-        is_ready: Tells whether it does what it was started for.
-    """
+    """Start a process from one between, and return once it is ready, has ended, or is late."""
     helper = os.fork()
     if helper == 0:
         _leave(lambda: _await(spawn(), is_ready))
@@ -162,9 +157,6 @@ def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
 
     Args:
         folder: Runtime folder of the agent to follow.
-        path: File to record into.
-        pid: First process of the job.
-        job: Its name.
 
     Raises:
         OutputFileError: It cannot record.
@@ -183,9 +175,7 @@ def name_recording(folder: Path, stem: str, now_s: float) -> Path:
     """Return a file that does not exist, named by what is recorded and by the time.
 
     Args:
-        folder: Where it is to be.
         stem: Name of the node or of the job; what is awkward in a file's name is replaced.
-        now_s: Wall time.
     """
     plain = _STRANGE.sub("-", stem).strip("-.")[:_MOST_STEM] or "node"
     name = f"{plain}-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
@@ -228,8 +218,6 @@ class ViewerRecording:
     """Begins, watches and ends the recording that the viewers of one runtime folder share.
 
     Args:
-        folder: The runtime folder.
-        output: Where recordings go.
         is_private: The agent ends with this viewer, and so does the recording.
         now_s: Wall time; injected in tests.
     """
@@ -248,7 +236,6 @@ class ViewerRecording:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a recording is about to begin or to end."""
         return self._is_ending or (self._process is not None and self._note is None)
 
     def switch(self, node: str) -> None:

@@ -139,7 +139,6 @@ def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
     """Refuse a card on which the story cannot be told.
 
     Args:
-        size_bytes: Memory of the card.
         host_available_bytes: Free memory of this host; None where it cannot be known.
 
     Raises:

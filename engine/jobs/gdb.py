@@ -82,7 +82,6 @@ def _executable(pid: int, proc: Path) -> str | None:
 
 
 def _find_in(pid: int, file: MappedFile, names: Collection[str], proc: Path) -> _Symbols:
-    """Return where a process has the symbols of a file that it has mapped."""
     seen_from_it = proc / str(pid) / "root" / file.path.lstrip("/")
     try:
         with ElfFile(seen_from_it) as elf:

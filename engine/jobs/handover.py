@@ -49,7 +49,6 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
     """Return the code to run in the process: one expression, which leaves no name behind in it.
 
     Args:
-        runtime_dir: Folder of the hub.
         payload: File that will hold the code.
         report: File, there already, in which it says what became of it.
     """
@@ -70,12 +69,7 @@ _NAME = re.compile(r"attach-(?P<attacher>\d+)-(?P<pid>\d+)-(?P<started>\d+)\.(?P
 
 
 class Handover:
-    """One payload for one process, in the runtime folder.
-
-    Args:
-        folder: Runtime folder.
-        pid: The process.
-    """
+    """One payload for one process, in the runtime folder."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         self._pid = pid
@@ -113,7 +107,6 @@ def sweep(folder: Path, proc: Path = PROC) -> None:
     """Remove what earlier attempts have left: payloads of processes that are gone, unawaited reports.
 
     Args:
-        folder: Runtime folder.
         proc: Where the kernel tells of processes.
     """
     for path in folder.glob("attach-*"):

@@ -229,8 +229,6 @@ def describe_for_job(
     """Return the text of the variable that tells a job's processes of their simulated device.
 
     Args:
-        device: What was asked for.
-        job: Name of the job.
         runtime_dir: Folder of its hub, below which the ledger of the cards is kept.
         environ: Environment of the job, for the settings of its allocator.
     """
@@ -254,7 +252,6 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
     """Refuse cards that make no sense, and real storage that this host has not got.
 
     Args:
-        device: What was asked for.
         host_available_bytes: Free memory of this host; None where it cannot be known.
 
     Raises:

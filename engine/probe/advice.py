@@ -45,7 +45,6 @@ class Advice:
     allocator's cache, which needs nobody's help. The whole is off where the environment says so.
 
     Args:
-        device: Where this process trains.
         clock: Where the time comes from.
     """
 

@@ -384,7 +384,6 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
     """Return the backend where the tensors live, or None while nothing tells.
 
     Args:
-        torch: The module.
         parameters_on: Device type of the parameters that an optimizer has stepped; None before that.
     """
     found = list(_initialised(torch, parameters_on))
@@ -399,11 +398,7 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
 
 
 def read_before_use(torch: Module) -> Reading:
-    """Return what is held while no device is in use: nothing live, and the most that any device ever held.
-
-    Args:
-        torch: The module.
-    """
+    """Return what is held while no device is in use: nothing live, and the most that any device ever held."""
     readings = [reading for backend in _initialised(torch, None) for reading in backend.read_all()]
     cached = max((it.reserved_bytes or 0 for it in readings), default=0)
     peak = max((it.peak_bytes or 0 for it in readings), default=0)

@@ -275,9 +275,7 @@ def write_record(packed: bytes, folders: list[str], name: str) -> tuple[str | No
     Returns its path, or None with what every folder said.
 
     Args:
-        packed: Content of the file.
         folders: Tried in this order; made where they are missing.
-        name: Name of the file.
     """
     problems = []
     for folder in folders:

@@ -66,7 +66,6 @@ class MemoryHistory:
         """Take what a hub asks; it is met at the end of the next step, and makes a recording of ours longer.
 
         Args:
-            is_on: Whether to record.
             seconds: How long at most; None for a minute.
         """
         limit_s = min(LONGEST_S if seconds is None else seconds, LONGEST_DEMAND_S)
@@ -88,11 +87,7 @@ class MemoryHistory:
             self._wanted_until_s = now_s + LONGEST_S
 
     def meet_step(self, torch: Module) -> None:
-        """Switch on or off where that is due; called at the end of a step by the thread that trains.
-
-        Args:
-            torch: The module.
-        """
+        """Switch on or off where that is due; called at the end of a step by the thread that trains."""
         self._give_way(torch)
         if self.mode == "on":
             self._prolong()
@@ -106,11 +101,7 @@ class MemoryHistory:
         self._wanted_until_s = None
 
     def end_overdue(self, torch: Module) -> None:
-        """Switch off what no end of a step has; called by our own thread, each time it sends.
-
-        Args:
-            torch: The module.
-        """
+        """Switch off what no end of a step has; called by our own thread, each time it sends."""
         self._give_way(torch)
         if self.mode == "on" and self._clock.monotonic_s() >= self._ends_s + _GRACE_S:
             self._switch_off(torch)
@@ -166,7 +157,6 @@ class Suspicion:
         """Take a sample.
 
         Args:
-            reading: What the allocator says.
             capacity: Bytes that the allocator may reserve, or the device's total.
         """
         retried = self._retries is not None and (reading.retries or 0) > self._retries
@@ -294,9 +284,6 @@ def end_recording(torch: Module) -> None:
     """Switch our recording off, unless the program has used the switch since: what runs then is its own.
 
     May be called by any thread, and where no recording of ours runs.
-
-    Args:
-        torch: The module.
     """
     try:
         recording = _ours.pop()
@@ -361,9 +348,6 @@ def attach_observer(torch: Module) -> bool:
     detach it, so it is a function that does nothing where no session runs. Where the allocator holds its lock
     as it calls (PyTorch 2.0, known by its recorder) another thread that allocates with the GIL held would
     lock up the process with ours: there is no observer then, and a note says so.
-
-    Args:
-        torch: The module.
     """
     for known, stands in _judged:
         if known is torch:
@@ -379,11 +363,7 @@ def attach_observer(torch: Module) -> bool:
 
 
 def is_observer_settled(torch: Module) -> bool:
-    """Tell whether nothing is left to attach: the observer stands, was refused, or this build knows none.
-
-    Args:
-        torch: The module.
-    """
+    """Tell whether nothing is left to attach: the observer stands, was refused, or this build knows none."""
     has_none = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None) is None
     return has_none or any(known is torch for known, _ in _judged)
 
@@ -404,10 +384,8 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
     is meant for the program, which gets it as soon as the observer is left.
 
     Args:
-        device: Ordinal of the device.
         size_bytes: Bytes that the allocator asked the device for.
         total_bytes: Bytes that the process may use of the device.
-        free_bytes: Bytes that the device has free.
     """
     session = current.session
     if session is None and not current.oom_takers:

@@ -99,10 +99,6 @@ def identify_device(backend: Backend, index: int | None) -> dict[str, Any] | Non
     """Return the fields of a `ProbedDevice`, or None for a process without one.
 
     Only to be asked once the program has initialised the device.
-
-    Args:
-        backend: Where the tensors live.
-        index: Ordinal within the process.
     """
     if index is None or backend.module is None:
         return None
@@ -177,9 +173,6 @@ class TrainingDevice:
     """Knows backend and ordinal, and what else the parameters say of their place.
 
     The current device of CUDA belongs to a thread and is never asked for: ours would always see the first.
-
-    Args:
-        torch: The module.
     """
 
     def __init__(self, torch: Module) -> None:

@@ -125,7 +125,6 @@ def measure_state(
 
     Args:
         optimizers: Of PyTorch; those of Opacus hand over the one that they wrap.
-        monotonic_s: The clock.
         deadline_s: When to give up and return None.
     """
     held = StorageBytes()

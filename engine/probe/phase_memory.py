@@ -52,9 +52,6 @@ class PhaseCalls:
     """Decides which calls are measured and reads at their ends; in the thread of the program.
 
     Args:
-        device: What is read.
-        clock: Where time comes from.
-        note: Takes what was read.
         explain: Takes a sentence for who reads the figures.
     """
 
@@ -94,7 +91,6 @@ class PhaseCalls:
         """Count a part that begins, and read where that is due.
 
         Args:
-            part: What begins.
             is_training: Whether the calling thread is the one that steps.
         """
         if not is_training and get_ident() != threading.main_thread().ident:

@@ -110,7 +110,6 @@ class Announcement:
     """Facts about the process and its device.
 
     Args:
-        device: Where it trains.
         job: Which `vramscope run` it belongs to.
     """
 

@@ -236,11 +236,9 @@ class Session:
     """Begins silent: it reports once the process has made a step, holds device memory, or was asked to.
 
     Args:
-        torch: The module.
         runtime_dir: Folder of the hub's socket.
         job: Which `vramscope run` this process belongs to.
         is_explicit: Report without waiting for a reason.
-        clock: Where time comes from.
     """
 
     def __init__(
@@ -326,7 +324,6 @@ class Session:
 
         Args:
             tokens: Tokens of its largest micro-batch, where the program tells them.
-            batch: Samples of that.
         """
         if self._step_guard.is_shut:
             return
@@ -344,7 +341,6 @@ class Session:
         """Take notice that a named part begins; never raises.
 
         Args:
-            part: The part.
             is_training: Whether the calling thread is the one that steps.
         """
         if self._phase_guard.is_shut:
@@ -499,7 +495,6 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
     """Start the session of this process; where one runs, only let it know that it was asked for.
 
     Args:
-        torch: The module.
         runtime_dir: Folder of the hub's socket.
         job: Which `vramscope run` this process belongs to.
         is_explicit: Report without waiting for a reason.

@@ -143,7 +143,6 @@ class StepWatch:
         self._note_bytes(reading.allocated_bytes)
 
     def end(self, ended: StepEnd) -> StepRow:
-        """Return the step that ended, and begin the next."""
         reading = ended.reading
         allocated = ended.reading.allocated_bytes
         self.note_sample(reading)

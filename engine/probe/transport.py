@@ -151,7 +151,6 @@ class Connection:
     """One connection to the hub, opened again with growing pauses whenever it is lost.
 
     Args:
-        folder: The runtime folder.
         clock: Where the time between two tries comes from.
         uid: User to whom the hub may belong besides root; None for the user of this process.
     """

@@ -131,7 +131,6 @@ class Assembler:
         """Yield a sample for each moment and node that is newer than what was told of the node.
 
         Args:
-            series: What a server answered.
             latest_s: A figure of a later time was not scraped.
         """
         self.figures = self.figures_left_out = self.moments_left_out = 0
@@ -259,9 +258,6 @@ def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> Rank
     """Return a process at a moment; None where it is gone, or its id is none.
 
     Args:
-        pid: Its process id.
-        subject: Its figures.
-        time_s: The moment.
         since_s: A figure that is older than this is not of the present.
     """
     up = subject.read("up", since_s)
@@ -316,9 +312,6 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
     """Return a device at a moment; None where nothing but its name is known.
 
     Args:
-        key: By what it is known.
-        subject: Its figures.
-        time_s: The moment.
         since_s: A figure that is older than this is not of the present.
     """
     newest_s = subject.newest_s(MEMORY_FIELDS)

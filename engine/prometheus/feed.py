@@ -103,9 +103,7 @@ class PrometheusFeed(BaseFeed):
     """Tells of every node that a server has scraped.
 
     Args:
-        follower: Asks the server.
         first: What it has answered already, or may yet; None to ask.
-        make_analyzers: Returns fresh analyzers.
     """
 
     def __init__(

@@ -37,9 +37,7 @@ class PrometheusFollower:
     """Asks a server again and again; use from one thread.
 
     Args:
-        server: Which.
         has_past: Whether to begin with what was scraped of late, and not with the newest alone.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -152,7 +150,6 @@ def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list
     """Return what was scraped of devices shortly before a moment.
 
     Args:
-        server: Whom to ask.
         at_s: The moment in seconds since the epoch; None for now.
 
     Raises:
@@ -197,9 +194,7 @@ class PastRange:
     """Asks a server of a span, piece by piece; use from one thread.
 
     Args:
-        server: Which.
         start_s: Begin of the span, in seconds since the epoch.
-        end_s: End of it.
         interval_s: Seconds from one moment to the next; by default those of a scrape, more of a long span.
     """
 

@@ -217,12 +217,7 @@ class Subject:
 
 
 class Room:
-    """How many devices, and other subjects, there may be yet, of all nodes together.
-
-    Args:
-        devices: Devices that are shown.
-        others: Processes, risks and findings.
-    """
+    """How many devices, and other subjects, there may be yet, of all nodes together."""
 
     def __init__(self, devices: int, others: int) -> None:
         self._devices = devices
@@ -395,7 +390,6 @@ def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: flo
     Args:
         sample: The newest sample of the node.
         key: UUID of the device, kind and severity.
-        subject: The count.
         first_s: When it was first counted.
     """
     uuid, kind, named = key
@@ -436,10 +430,7 @@ def read_assessment(
     """Return what an agent says at a moment; None where it says nothing of the present.
 
     Args:
-        node: Name of the node.
         key: UUID of the device and process id, empty where it is of none.
-        subject: The figures.
-        time_s: The moment.
         since_s: A figure that is older than this is not of the present.
     """
     uuid, pid = key

@@ -105,7 +105,6 @@ class PrometheusServer:
     """Asks a server; use from one thread.
 
     Args:
-        address: Where it is.
         timeout_s: Seconds that connecting and each part of an answer may take.
         ends_within_s: Seconds that a request may take in all: a byte now and then does not prolong it.
     """
@@ -133,7 +132,6 @@ class PrometheusServer:
         """Return the series of an expression as of a moment.
 
         Args:
-            expression: In PromQL.
             at_s: The moment in seconds since the epoch; None for now.
 
         Raises:
@@ -146,7 +144,6 @@ class PrometheusServer:
         """Return the series of an expression at even moments of a span.
 
         Args:
-            expression: In PromQL.
             start_s: First moment, in seconds since the epoch.
             end_s: No moment is after this.
             step_s: Seconds from one moment to the next.

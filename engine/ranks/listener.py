@@ -75,7 +75,6 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """End the connection."""
         self.is_open = False
         self._socket.close()
 
@@ -200,7 +199,6 @@ def decode_packet(data: bytes | memoryview) -> ProbeMessage:
 
 
 def encode_packet(message: msgspec.Struct) -> bytes:
-    """Return one message as a packet."""
     return msgspec.json.encode(message)
 
 

@@ -312,7 +312,6 @@ def inflate(data: bytes, where: str) -> bytes:
     """Return what a probe has packed.
 
     Args:
-        data: Of zlib.
         where: What it is, for what is wrong with it.
 
     Raises:

@@ -51,7 +51,6 @@ class ModelledDevices:
         """Return the devices of these ranks that no driver knows.
 
         Args:
-            placed: Ranks of this tick.
             cpu_uuid: Key of the device that stands for the processors.
             host: The host at this tick.
         """

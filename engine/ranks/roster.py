@@ -53,8 +53,6 @@ class Roster:
 
     Args:
         folder: Runtime folder, whose lock the caller holds.
-        node: Name of the node.
-        clock: Injected in tests.
         uid: User whose processes may report, beside root's; this process's own by default.
 
     Raises:
@@ -327,7 +325,6 @@ def keep_ended(ended: Sequence[RankTrack], living: Iterable[RankTrack], now_s: f
 
     Args:
         ended: Processes that have ended, the oldest first.
-        living: Those that have not.
         now_s: Monotonic seconds.
     """
     if not ended:
@@ -352,7 +349,6 @@ def share(devices: Sequence[DeviceSample], ranks: Sequence[RankSample]) -> list[
     """Return the devices, those with live ranks on them with their allocator data; others as they are.
 
     Args:
-        devices: Devices of one tick.
         ranks: Ranks of the same tick, each with the UUID of its device.
     """
     living: dict[str | None, list[RankSample]] = {}
@@ -429,7 +425,6 @@ class Placing:
     """Matches ranks to devices.
 
     Args:
-        node: Name of the node.
         proc: Where the proc file system is mounted.
     """
 

@@ -78,7 +78,6 @@ class TickSteps:
         """Take steps that ended.
 
         Args:
-            rows: The steps, oldest first.
             sizes: Index, tokens and samples of those whose size was told.
         """
         told = {index: (tokens, batch) for index, tokens, batch in sizes}

@@ -46,8 +46,6 @@ def announce(folder: Path, path: Path, since_s: float, moved: str | None = None)
     """Tell the viewers of a runtime folder that this process records for them.
 
     Args:
-        folder: The runtime folder.
-        path: File of the recording.
         since_s: When it began, in seconds since the epoch.
         moved: What somebody else did to its file.
     """

@@ -58,7 +58,6 @@ class LeafPlan:
         self._choices: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[kind])
 
     def names(self) -> Iterator[str]:
-        """Yield its name."""
         yield self._name
 
     def write(self, values: Sequence[Any], out: list[bytes]) -> None:
@@ -96,7 +95,6 @@ class StructPlan:
             plan.write(list(map(get, values)), out)
 
     def read(self, columns: Mapping[str, bytes], count: int) -> Iterable[Any]:
-        """Return the structs."""
         made = [self._read_field(field, plan, columns, count) for field, _, plan in self._fields]
         return list(map(self._struct, *made))
 
@@ -158,7 +156,6 @@ class TuplePlan:
         self._rows.write(rows, out)
 
     def read(self, columns: Mapping[str, bytes], count: int) -> Iterable[Any]:
-        """Return the tuples."""
         lengths = list(self._lengths.read(columns, count))
         total = sum(lengths)
         if min(lengths, default=0) < 0 or total > MOST_ROWS:
@@ -405,9 +402,6 @@ def unpack_values(
     """Return an iterable of `count` values.
 
     Args:
-        data: The column.
-        kind: As it was written.
-        count: Number of values.
         choices: Decodes a list of values of the column's type and refuses others.
         is_optional: Whether any may be None.
 

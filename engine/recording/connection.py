@@ -53,7 +53,6 @@ class FileLock:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file."""
         return os.fstat(self._fd).st_size
 
     @property
@@ -154,7 +153,6 @@ def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sql
     """Return a connection to a recording that this process has locked; an empty file becomes one.
 
     Args:
-        lock: Of the file.
         identity: Of what a file is that is to be made, as it stands in `meta`.
         is_shared: Whether it lies on a network file system, where there can be no write-ahead log.
 

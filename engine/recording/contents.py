@@ -40,8 +40,6 @@ class ImportedFile(msgspec.Struct, frozen=True):
 
 
 class RecordingIdentity(msgspec.Struct, frozen=True):
-    """Of what a recording is, and by what it was made."""
-
     node: str
     """Node of the first sample; more may follow."""
     created_s: float
@@ -79,8 +77,6 @@ class RecordingEvent(msgspec.Struct, frozen=True):
 
 
 class RecordedDevice(msgspec.Struct, frozen=True):
-    """A device as it was when it was first recorded."""
-
     id: int
     node: str
     uuid: str
@@ -300,7 +296,6 @@ def merge_minutes(old: Minute, new: Minute) -> Minute:
 
 
 def merge_figures(old: Figures | None, new: Figures) -> Figures:
-    """Return the figures of both."""
     if old is None:
         return new
     count, low, high, most = old

@@ -83,7 +83,6 @@ class NodeFollower:
         return heard
 
     def close(self) -> None:
-        """End."""
         local = self._source.local
         self.has_held_calls = self.has_held_calls or (local is not None and local.has_held_calls)
         self._source.close()
@@ -171,9 +170,7 @@ class JobEnd:
     """Says when a recording of one job is over.
 
     Args:
-        pid: The job's first process.
         job: Its name; processes that report under it belong to it too. None for the first one alone.
-        clock: Injected in tests.
 
     Raises:
         UsageError: There is no such process.

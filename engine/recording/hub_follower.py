@@ -29,9 +29,7 @@ class HubFollower:
     """Follows the agent that serves a runtime folder; it stays as long as it is followed.
 
     Args:
-        folder: The runtime folder.
         since_s: What the agent remembers from after this time is told first; infinity for nothing of it.
-        clock: Injected in tests.
     """
 
     def __init__(self, folder: Path, *, since_s: float = math.inf, clock: Clock | None = None) -> None:

@@ -69,7 +69,6 @@ class DamageCount:
             self._blocks[part, number] = samples
 
     def add_row(self, table: str, key: object) -> None:
-        """Count a row of a table."""
         if len(self._rows) < _MOST_COUNTED:
             self._rows.add((table, key))
 
@@ -154,8 +153,6 @@ class RowReader:
     """Runs queries on one connection.
 
     Args:
-        connection: To the recording.
-        path: Of the recording, for what is said.
         damage: Counts what is left out.
     """
 
@@ -219,10 +216,6 @@ class RowReader:
         """Yield what the second columns of a query hold; the first ones are keys, by which damage is counted.
 
         Args:
-            table: Whose rows they are.
-            kind: What they hold.
-            query: The query.
-            values: Of its parameters.
             is_held: Whether they are held all at once, and therefore bounded.
 
         Raises:
@@ -241,8 +234,6 @@ class RowReader:
         """Yield the rows of a query, of which the last column is a blob.
 
         Args:
-            query: The query.
-            values: Of its parameters.
             is_held: Whether they are held all at once, and therefore bounded.
 
         Raises:
@@ -289,9 +280,6 @@ _MinuteKey = tuple[int, int]
 class Recording:
     """One file, open for reading; it may be written to meanwhile. Use from one thread at a time.
 
-    Args:
-        path: The file.
-
     Raises:
         InputFileError: It is absent, no recording, of a newer version, or damaged beyond reading.
     """
@@ -314,7 +302,6 @@ class Recording:
 
     @property
     def identity(self) -> RecordingIdentity:
-        """Of what it is."""
         return self._identity
 
     @property
@@ -366,7 +353,6 @@ class Recording:
         Args:
             start_s: Only those at this time or later.
             end_s: Only those at this time or earlier.
-            node: Only those of this node.
 
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found.
@@ -397,7 +383,6 @@ class Recording:
         Args:
             start_s: Only minutes that hold this time, or later ones.
             end_s: Only minutes that hold this time, or earlier ones.
-            node: Only those of this node.
 
         Raises:
             InputFileError: The file is damaged so that they cannot be found.
@@ -433,7 +418,6 @@ class Recording:
         Args:
             start_s: Only what was said at this time or later.
             end_s: Only what was said at this time or earlier.
-            node: Only what was said of this node.
 
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found.

@@ -56,7 +56,6 @@ def create_schema(connection: sqlite3.Connection, identity: bytes) -> None:
     """Make the tables of an empty file at once, so that no reader finds a part of them.
 
     Args:
-        connection: To the file.
         identity: Of what it is, as it stands in `meta`.
     """
     connection.execute("BEGIN")

@@ -30,11 +30,9 @@ class RecordingSeries:
     the first begins with the findings that were open, so that it can be read alone.
 
     Args:
-        path: The first file.
         identity: Of what it is; `series` names the files that belong together.
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age of the newest sample at which a file of this series is deleted; None for never.
-        clock: Injected in tests.
 
     Raises:
         OutputFileError: A file cannot be written, or another process does.
@@ -153,9 +151,6 @@ class RecordingSeries:
 
     def close(self, reason: str) -> None:
         """End the present file.
-
-        Args:
-            reason: Why the recording ends.
 
         Raises:
             OutputFileError: The disk is full; the file is closed and can be read nevertheless.

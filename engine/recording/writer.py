@@ -90,12 +90,7 @@ class ContentWriter:
             ) from error
 
     def append(self, sample: Sample, data: bytes) -> None:
-        """Add a sample as a row, with the events that it tells; rows that are enough become a block.
-
-        Args:
-            sample: The sample.
-            data: The same as MessagePack.
-        """
+        """Add a sample as a row, with the events that it tells; rows that are enough become a block."""
         node = self._node_of(sample.node)
         self._tick += 1
         self._run(
@@ -280,14 +275,12 @@ class PendingRows:
         return ticks > 0 and (is_large or ticks >= MOST_BLOCK_TICKS or self._rows >= MOST_BLOCK_ROWS)
 
     def add(self, tick: int, sample: Sample) -> None:
-        """Take one more sample."""
         self.samples.append(TickedSample(tick, sample))
         self.device_samples += len(sample.devices)
         processes = sum(len(device.processes or ()) for device in sample.devices)
         self._rows += len(sample.devices) + len(sample.ranks) + processes
 
     def add_told(self, told: Told) -> None:
-        """Take what was said."""
         self.told.append(told)
         self._rows += 1 + 8 * len(told.findings) + len(told.assessments or ())
 
@@ -361,9 +354,7 @@ class RecordingWriter:
     what is older than half a second, `flush` everything.
 
     Args:
-        path: The file.
         identity: Of what it is; of a recording that is continued, its own stays.
-        clock: Injected in tests.
         find_type: Tells the type of a file system; injected in tests.
 
     Raises:
@@ -407,7 +398,6 @@ class RecordingWriter:
 
     @property
     def identity(self) -> RecordingIdentity:
-        """Of what the recording is."""
         return self._content.identity
 
     @property
@@ -485,7 +475,6 @@ class RecordingWriter:
         """Add what happened beside the samples, at the time of the newest one.
 
         Args:
-            kind: What it is.
             text: What happened, in a few words.
 
         Raises:

@@ -64,7 +64,6 @@ class Relay:
         listening: Where viewers are let in.
         name: Of the node that it runs on.
         version: Version of vramscope, told to viewers.
-        clock: Injected in tests.
 
     Raises:
         UsageError: The port is taken, or the address is none of this machine.
@@ -103,7 +102,6 @@ class Relay:
 
     @property
     def pictures(self) -> Mapping[str, NodePicture]:
-        """What is known of each node, by what it is called here."""
         return {name: relayed.node.picture for name, relayed in self._nodes.items()}
 
     def run(self) -> None:
@@ -257,10 +255,7 @@ class RelayedNode:
     from the first `join` in full on.
 
     Args:
-        name: What it is called here.
         node: As the relay follows it.
-        gate: Where viewers are.
-        clock: Where time is read.
     """
 
     def __init__(self, name: str, node: RemoteNode, gate: Gate, clock: Clock) -> None:
@@ -289,8 +284,6 @@ class RelayedNode:
         """Tell a peer everything, at once or as soon as the node has told it.
 
         Args:
-            peer: Who asks.
-            request: What is asked.
             known_hub_id: The hub of which the peer has history already.
         """
         if request.detail == "full":

@@ -30,9 +30,6 @@ class ReplayFeed(BaseFeed):
 
     Args:
         open_tapes: Opens what is played, on that thread: one tape a node.
-        make_analyzers: Returns fresh analyzers.
-        options: How it begins.
-        clock: Injected in tests.
     """
 
     def __init__(
@@ -218,12 +215,7 @@ class OpenedEntry(NamedTuple):
 
 
 class Playlist:
-    """Runs in order, those without traces among them.
-
-    Args:
-        entries: All of them.
-        open_entry: Opens one.
-    """
+    """Runs in order, those without traces among them."""
 
     def __init__(self, entries: Sequence[PlaylistEntry], open_entry: OpenEntry) -> None:
         self._entries = entries
@@ -266,7 +258,6 @@ class Playlist:
         """Return the entry that many further that can be played; the last one where there are fewer.
 
         Args:
-            index: From where.
             places: Entries that can be played; negative for back.
         """
         direction = 1 if places > 0 else -1
@@ -304,11 +295,7 @@ class Playlist:
         return None
 
     def describe_passed(self, passed: range) -> str:
-        """Return in sentences why entries are not played; empty where all of them can be.
-
-        Args:
-            passed: Their places.
-        """
+        """Return in sentences why entries are not played; empty where all of them can be."""
         absent = [at for at in passed if 0 <= at < len(self) and self._entries[at].path is None]
         counted = Counter(self._entries[at].absence for at in absent)
         sentences = []
@@ -335,11 +322,8 @@ class PlaylistFeed(ReplayFeed):
     """Plays the runs of a playlist; all of them fill the same history, one after the other.
 
     Args:
-        playlist: What is played.
         first: Where it begins, open already.
-        make_analyzers: Returns fresh analyzers.
         options: How it begins; its word is said of the first run.
-        clock: Injected in tests.
     """
 
     def __init__(

@@ -26,11 +26,7 @@ MOST_FOUND = 10_000
 
 
 class Marks:
-    """The marks of recordings; of nodes that have none, the findings that were found so far.
-
-    Args:
-        recorded: Those that are recorded.
-    """
+    """The marks of recordings; of nodes that have none, the findings that were found so far."""
 
     def __init__(self, recorded: Iterable[ReplayMark]) -> None:
         self._recorded = tuple(recorded)
@@ -55,7 +51,6 @@ class Marks:
         """Return the next mark after a moment, or the last one before it.
 
         Args:
-            time_s: The moment.
             direction: 1 or -1.
             node: The node that is looked at: marks of that moment at nodes that come after it are next.
         """
@@ -74,7 +69,6 @@ def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
 
     Args:
         tape: Whose samples are looked through, some thousand at most.
-        time_s: The moment.
         direction: 1 or -1.
     """
     if direction > 0:
@@ -141,7 +135,6 @@ class FoundVerdicts:
     """Verdicts of fresh analyzers, as a worker would tell them.
 
     Args:
-        analyzers: Fresh ones.
         before: Findings that were open before the first sample, handed on as by a worker to its successor.
     """
 
@@ -254,7 +247,6 @@ class CatchUp:
     """Goes from a checkpoint to a moment, with pauses.
 
     Args:
-        tape: Whose samples.
         target_s: Time of the sample that is to be reached.
         begun: Where it begins; it is used up.
         most_kept: States that may be kept on the way.
@@ -272,7 +264,6 @@ class CatchUp:
 
     @property
     def reached(self) -> Checkpoint:
-        """How far it is."""
         return self._now
 
     def run(self, marks: Marks, is_called: Callable[[], bool]) -> bool:
@@ -321,8 +312,6 @@ class NodePlayer:
     was worked out for a moment before, with the same window, is gone on from.
 
     Args:
-        tape: What is played.
-        make_analyzers: Returns fresh analyzers.
         history: What screens draw from; filled here.
         marks: Told of what is found.
         is_as_recorded: Show the findings that are recorded, and find none again.
@@ -372,11 +361,7 @@ class NodePlayer:
         return self.is_waiting or self._target is not None
 
     def tell(self, replay: ReplayState) -> Snapshot:
-        """Return what screens draw.
-
-        Args:
-            replay: Where the replay is.
-        """
+        """Return what screens draw."""
         state = msgspec.structs.replace(
             replay,
             is_catching_up=self.is_catching_up,

@@ -34,7 +34,6 @@ def parse_moment(text: str, replay: ReplayState) -> float:
     where it is. A time of day is the first such moment of the recording, in the time zone of this machine.
 
     Args:
-        text: What was written.
         replay: The recording's span, and where it is.
 
     Raises:
@@ -109,8 +108,6 @@ class ReplayCommand(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a replay begins."""
-
     speed: float = 1.0
     is_as_recorded: bool = False
     """Show the findings that are recorded, and find none again."""
@@ -129,10 +126,8 @@ class ReplayPlayer:
 
     Args:
         tapes: What is played: one a node, all of one clock.
-        make_analyzers: Returns fresh analyzers.
         histories: What screens draw from, by node; filled here.
         clock: Whose monotonic seconds drive the playing.
-        options: How it begins.
     """
 
     def __init__(
@@ -197,7 +192,6 @@ class ReplayPlayer:
 
     @property
     def state(self) -> ReplayState:
-        """Where the replay is."""
         return ReplayState(
             self._start_s,
             self._end_s,
@@ -299,7 +293,6 @@ class ReplayPlayer:
         """Say something once.
 
         Args:
-            text: What.
             node: The node that is to be shown with it; None leaves the one that is shown.
         """
         self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)

@@ -73,9 +73,7 @@ def find_newest(tape: Tape, time_s: float, count: int) -> list[Sample]:
     """Return the newest samples that are not after a moment, oldest first; fewer where there are no more.
 
     Args:
-        tape: Whose.
         time_s: The moment, in the samples' own clock.
-        count: How many at most.
     """
     reach_s = (LOOK_BACK_TICKS + count) * tape.interval_s
     while True:
@@ -214,7 +212,6 @@ class RecordingTape:
     does not depend on where reading begins: what stands in its way is at least as new, so it is read too.
 
     Args:
-        path: The file.
         later: Files that hold what came after it, in order.
         node: Whose samples; of the first node of the file by default.
         name: What the node is called; as in the file by default.
@@ -365,7 +362,6 @@ def open_tapes(paths: Sequence[Path], *, capacity_bytes: int | None = None) -> l
     on its tape. Recordings of one node that do overlap are tapes of their own, called by their files as well.
 
     Args:
-        paths: Recordings.
         capacity_bytes: Capacity of devices of which none was recorded.
 
     Raises:

@@ -140,7 +140,6 @@ def compare_runs(player: TracePlayer, simulated: Path) -> TraceComparison:
     """Return a real run beside its simulation.
 
     Args:
-        player: Plays the real run.
         simulated: Folder of the simulated run, or the file of one rank.
 
     Raises:

@@ -191,7 +191,6 @@ def open_node(
     """Return a producer of this node's live samples, not yet started.
 
     Args:
-        interval_s: Seconds between samples.
         memory_interval_s: Seconds between two readings of device memory within a sample.
         has_plugins: Look for sources in `vramscope.sources` too.
         roster: Training processes that report to this node's hub.

@@ -22,7 +22,6 @@ class RecordingPlayer(FileSource):
     that is not newer than the one before, because a clock was set back, is left out and counted.
 
     Args:
-        path: The file.
         capacity_bytes: Capacity of devices of which none was recorded.
         interval_s: Length of one tick where the recorded one shall not count.
         has_all_nodes: Whether the samples of all nodes are yielded, in the order in which they were recorded.

@@ -79,8 +79,6 @@ class SeriesPlayer(FileSource):
     """Yields the samples of one input; records of several devices at about one time are one sample.
 
     Args:
-        reader: Whose records are played.
-        path: Of the input.
         capacity_bytes: Capacity of devices whose input does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
 

@@ -92,7 +92,6 @@ class StatusPlayer(FileSource):
     """Yields the samples of the first node of a kept stream, each as it was; findings are to be found again.
 
     Args:
-        path: The file.
         capacity_bytes: Capacity of devices whose status does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
         has_all_nodes: Whether the samples of all nodes are yielded, and not of the first alone.
@@ -352,7 +351,6 @@ class _JoinedTick:
         self._taken[number] = sample
 
     def end(self) -> Iterator[Sample]:
-        """Yield the last tick, if there is any."""
         if self._taken:
             yield self._emit(float("inf"))
 

@@ -34,11 +34,8 @@ class TraceRank:
     """A cursor on the ticks of one rank, which only goes forward.
 
     Args:
-        rank: The rank.
-        rows: Of its run.
         run_identity: Short name of the run.
         capacity_bytes: Capacity of the device, which a trace does not record.
-        after_tick: Begin as if all up to this tick had been read.
         is_simulated: Whether one GPU played the rank in a simulation.
     """
 
@@ -69,7 +66,6 @@ class TraceRank:
         """Return the device at the end of a tick, later than all that were read before.
 
         Args:
-            tick: Its number.
             end_s: Its end, to which the age refers.
         """
         while self._next is not None and self._next.tick <= tick:
@@ -232,11 +228,7 @@ class TracePlayer:
             yield self._make_sample()
 
     def seek(self, time_s: float) -> None:
-        """Go to the tick that holds a time, back or forth; its sample is as if it had been played up to.
-
-        Args:
-            time_s: Seconds of the trace.
-        """
+        """Go to the tick that holds a time, back or forth; its sample is as if it had been played up to."""
         asked = math.inf if math.isnan(time_s) else max(time_s, self._first_tick * self._tick_s)
         end_s = (self._last_tick + 1) * self._tick_s
         self._tick = min(self._last_tick + 1, self._tick_of(min(asked, end_s)))

@@ -50,7 +50,6 @@ class TraceRows:
 
     @property
     def count(self) -> int:
-        """Rows so far."""
         return (self._file_bytes + len(self._buffer)) // _PACKED.size
 
     def append(self, row: TickRow) -> None:
@@ -73,7 +72,6 @@ class TraceRows:
         self._file_bytes = keep
 
     def tick(self, number: int) -> int:
-        """Return the tick of a row."""
         return int(_PACKED.unpack(self._read(number, 1))[0])
 
     def rows(self, start: int, stop: int) -> Iterator[TickRow]:
@@ -131,7 +129,6 @@ class TraceIterations:
         return len(self._indices)
 
     def add(self, span: TraceSpan) -> None:
-        """Take the next span."""
         if not self._is_open:
             self._indices.append(span.index)
             self._starts_s.append(math.nan)

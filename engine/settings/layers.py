@@ -24,7 +24,6 @@ def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str
     """Return the settings in a TOML file by key, each of its field's type.
 
     Args:
-        path: The file.
         refused: Keys that only a file of the user's own may hold, which this one is not.
 
     Raises:

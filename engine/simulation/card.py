@@ -59,7 +59,6 @@ def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) ->
 
     Args:
         card: Where there was no room.
-        size_bytes: What was asked for.
         cause: What the allocator model said; None where the context itself did not fit.
 
     Raises:
@@ -223,5 +222,4 @@ class PrivateMemory:
         self._used_bytes -= size_bytes
 
     def free_bytes(self) -> int:
-        """Return what is not taken."""
         return self.total_bytes - self._used_bytes

@@ -300,7 +300,6 @@ def _broadcast(tensor: Any, devices: Sequence[int]) -> list[Any]:
 
 
 def _broadcast_all(tensors: Tensors, devices: Sequence[int]) -> list[list[Any]]:
-    """Return the tensors of each device."""
     return [[tensor.cuda(device) for tensor in tensors] for device in devices]
 
 

@@ -65,9 +65,6 @@ class HostMemory:
     def check_growth(self, size_bytes: int) -> None:
         """Refuse what would bring the host below its reserve.
 
-        Args:
-            size_bytes: What is about to be taken from the host.
-
         Raises:
             SystemExit: The host would be below its reserve.
         """

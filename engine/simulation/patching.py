@@ -10,8 +10,6 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Replace an attribute by what `make` makes of the original; a name that is absent stays absent.
 
     Args:
-        owner: A module or class.
-        name: The attribute.
         make: Gets the original, returns what takes its place.
     """
     original = getattr(owner, name, None)

@@ -46,7 +46,6 @@ class StorageRegistry:
         self.is_closed = False
 
     def card_of(self, device: int) -> Card:
-        """Return the card of a device."""
         return self._cards[device]
 
     def place(self, storage: Any, device: int) -> None:

@@ -64,7 +64,6 @@ class Stream:
         """Wait for a stream, which has run."""
 
     def record_event(self, event: Any = None) -> Any:
-        """Record an event here and return it."""
         event = Event() if event is None else event
         event.record(self)
         return event

@@ -401,8 +401,6 @@ class ProcessStatus(NamedTuple):
 
 
 class MappedFile(NamedTuple):
-    """The first mapping of a file into a process."""
-
     path: str
     address: int
     offset: int

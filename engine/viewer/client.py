@@ -27,11 +27,9 @@ class Client(NodePicture):
     """One connection to a hub; use from one thread (`history` may be read from any).
 
     Args:
-        runtime_dir: Folder of the hub.
         history: History to fill; a fresh one by default.
         closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
         is_counted: Whether it counts as a viewer, for whom a hub stays.
-        clock: Injected in tests.
     """
 
     def __init__(

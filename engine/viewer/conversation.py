@@ -96,7 +96,6 @@ class HubConversation:
 
     Args:
         send: Sends one message to the hub.
-        clock: Where time is read.
         topics: What the hub is to send from the first answer on, where no subscription says it.
         detail: How much of each sample these topics have.
         node: What a relay between calls the node; empty where there is none.
@@ -382,10 +381,8 @@ class HubStream(HubConversation):
     """Subscribes to one hub of this user and node; yields events in order. Use from one thread only.
 
     Args:
-        runtime_dir: Folder of the hub.
         is_viewer: Whether to be told findings and the hub's own state too.
         is_counted: Whether a viewer counts as one, for whom a hub stays.
-        clock: Injected in tests.
     """
 
     def __init__(

@@ -88,11 +88,7 @@ class SeveralNodesFeed(Feed, Protocol):
 
 
 class BaseFeed(ABC):
-    """The thread of a feed: begins with `start`, ends with `stop`, and hands over snapshots.
-
-    Args:
-        name: Of the thread.
-    """
+    """The thread of a feed: begins with `start`, ends with `stop`, and hands over snapshots."""
 
     history: History
 

@@ -109,7 +109,6 @@ class LocalNode:
         return self._stored
 
     def analyze(self, sample: "Sample") -> Words:
-        """Return what analyzers say of a sample."""
         findings = tuple(self.analyzers.observe(sample))
         is_changed = self.assessments.merge(self.analyzers.assess())
         is_changed = self.assessments.observe(sample) or is_changed

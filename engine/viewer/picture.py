@@ -23,8 +23,6 @@ class NodePicture:
     """One node as this end knows it; use from one thread (`history` may be read from any).
 
     Args:
-        conversation: What is said with its hub.
-        clock: Where time is read.
         history: History to fill; a fresh one by default.
         node: What the node is called in snapshots, where there are several.
     """
@@ -79,7 +77,6 @@ class NodePicture:
 
         Args:
             pid: Process id as in `RankSample.pid`.
-            action: What to do.
             reason: Why, in one sentence; the callback of the program gets it.
             step_end_within_s: How long the process may wait for the end of a step, in seconds.
 
@@ -93,8 +90,6 @@ class NodePicture:
 
         Args:
             pid: Process id as in `RankSample.pid`.
-            is_on: Whether to record.
-            seconds: How long at most.
         """
         self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
 
@@ -174,7 +169,6 @@ class NodePicture:
         """Say in the picture that the connection is lost.
 
         Args:
-            reason: Why, in one sentence.
             silent_s: Seconds since the hub was last heard; None where it never was.
         """
         self.newest = msgspec.structs.replace(
@@ -368,7 +362,6 @@ def read_advised(snapshot: Snapshot, number: int) -> Advised | None:
 
     Args:
         snapshot: Of the viewer that gave it.
-        number: Of the advice.
 
     Raises:
         UsageError: The process was not asked, or does not do it in time.

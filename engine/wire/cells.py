@@ -175,9 +175,6 @@ def encode_wanted(
 
     Args:
         topic: Under which it is published.
-        hub_id: Of the hub.
-        told: What is published.
-        wanted: Devices.
         sample: The newest of the node.
     """
     trimmed = trim(told, wanted, sample)

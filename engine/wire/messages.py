@@ -48,7 +48,6 @@ _BODIES: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
 
 def encode(kind: str, hub_id: str, body: msgspec.Struct) -> bytes:
-    """Return one message."""
     raw = msgspec.Raw(_ENCODER.encode(body))
     return _ENCODER.encode(Envelope(PROTOCOL_VERSION, kind, hub_id, raw))
 
@@ -130,7 +129,6 @@ class Rejections:
 
         Args:
             source: Who sent it, as in "from a worker".
-            reason: Why it was rejected.
             now_s: Monotonic seconds.
         """
         self.count += 1

@@ -124,8 +124,6 @@ def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | N
     """Return what is told of the devices that are wanted; None where nothing is left of it.
 
     Args:
-        told: What is published.
-        wanted: Devices.
         sample: The newest of the node, by which what names a UUID alone is known.
     """
     if isinstance(told, Sample):
@@ -179,8 +177,6 @@ def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | No
     """Return what was decided about devices that are wanted, and what became of their findings.
 
     Args:
-        alerts: Of a node.
-        wanted: Devices.
         sample: The newest of the node: it tells by which names a UUID is wanted.
     """
     uuids = _find_uuids(wanted, sample)
@@ -295,7 +291,6 @@ class KeyAllowances:
         return self._of_key[user].spend(cost, now_s)
 
     def forget(self, is_over: Callable[[str], bool]) -> None:
-        """Forget the keys of which this holds."""
         self._of_key = {user: it for user, it in self._of_key.items() if not is_over(user)}
 
 

@@ -19,13 +19,10 @@ AssessmentKey = tuple[str | None, int | None, float | None]
 
 
 def assessment_key(assessment: Assessment) -> AssessmentKey:
-    """Return whom an assessment is of."""
     return assessment.device_uuid, assessment.pid, assessment.started_s
 
 
 class AssessmentStore:
-    """Assessments by whom they are of."""
-
     def __init__(self) -> None:
         self._newest: dict[AssessmentKey, Assessment] = {}
         self._seen_s: dict[AssessmentKey, float | None] = {}
@@ -92,7 +89,6 @@ class AssessmentStore:
 
 
 def _find_living(sample: Sample) -> tuple[set[AssessmentKey], set[AssessmentKey]]:
-    """Return who is in a sample, and who is over in it."""
     here: set[AssessmentKey] = set()
     over: set[AssessmentKey] = set()
     for device in sample.devices:
@@ -142,7 +138,6 @@ class FindingStore:
         """Take reported findings and return those that are new or changed.
 
         Args:
-            findings: As they were reported.
             found_by: The analyzer that each comes of, where that was told.
         """
         changed = []

@@ -28,10 +28,7 @@ def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
     """Train on random tokens until `steps` steps are done, whatever happens on the way.
 
     Args:
-        steps: Steps to train.
         seed: Seed of weights and batches.
-        evaluated: Sequences of an evaluation.
-        pace_s: Least seconds from one step to the next.
     """
     torch.manual_seed(seed)
     lengths = random.Random(seed)  # noqa: S311 - lengths of sequences, not secrets

@@ -18,11 +18,7 @@ NORM_EPSILON = 1e-6
 
 
 class RMSNorm(nn.Module):
-    """Root mean square norm: computed in float32, returned in the type that came in.
-
-    Args:
-        size: Of the last dimension.
-    """
+    """Root mean square norm: computed in float32, returned in the type that came in."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -41,11 +37,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal self-attention with rotary positions; groups of query heads share one key and value head.
-
-    Args:
-        sizes: Of the model.
-    """
+    """Causal self-attention with rotary positions; groups of query heads share one key and value head."""
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
@@ -77,11 +69,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU: a gate and a way up, multiplied, and a way down.
-
-    Args:
-        sizes: Of the model.
-    """
+    """SwiGLU: a gate and a way up, multiplied, and a way down."""
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
@@ -98,11 +86,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """One decoder layer: attention and feed-forward, each behind a norm and beside a residual.
-
-    Args:
-        sizes: Of the model.
-    """
+    """One decoder layer: attention and feed-forward, each behind a norm and beside a residual."""
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
@@ -122,7 +106,6 @@ class Llama(nn.Module):
     """A decoder-only language model.
 
     Args:
-        sizes: Of everything in it.
         is_checkpointed: Compute what blocks keep anew in the backward pass.
     """
 
@@ -151,13 +134,7 @@ class Llama(nn.Module):
 
 
 def make_turns(tokens: int, size: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine of each position's rotation, both of shape (tokens, size).
-
-    Args:
-        tokens: Number of positions.
-        size: Width of a head.
-        like: Gives type and device.
-    """
+    """Return cosine and sine of each position's rotation, both of shape (tokens, size)."""
     pairs = torch.arange(0, size, 2, dtype=torch.float32, device=like.device) / size
     positions = torch.arange(tokens, dtype=torch.float32, device=like.device)
     angles = torch.outer(positions, ROTARY_BASE**-pairs).repeat(1, 2)

@@ -51,7 +51,6 @@ def list_layers(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def name_kind(layer: nn.Module, *, is_last: bool) -> str:
-    """Return the kind of a layer by what it is made of."""
     name = type(layer).__name__.lower()
     if isinstance(layer, nn.Embedding) or name.endswith("embeddings") or name.endswith("embedding"):
         return "embedding"

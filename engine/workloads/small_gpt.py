@@ -42,10 +42,7 @@ class SmallGPT(nn.Module):
     """A decoder-only language model; input and output embedding share their weight.
 
     Args:
-        vocabulary: Number of tokens known.
         width: Size of the hidden state.
-        layers: Number of layers.
-        heads: Attention heads a layer.
         longest: Most tokens of a sequence.
     """
 

@@ -36,8 +36,6 @@ _OPTIMIZERS = ("adamw", "adam", "sgd", "none")
 
 
 class Training(NamedTuple):
-    """What is trained."""
-
     step: Callable[[], object]
     """One whole step, from data to zeroed gradients."""
     model: nn.Module | None = None
@@ -50,7 +48,6 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
     """Return those of the given arguments that a function names.
 
     Args:
-        factory: The user's.
         given: By name; None for what was not given.
 
     Raises:
@@ -75,7 +72,6 @@ def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Traini
     """Return the training that a function's result stands for.
 
     Args:
-        made: What it returned.
         inputs: Shapes and types of the arguments of a module's forward pass, as `4x1024:int64`.
         optimizer: That of a module: adamw, adam, sgd or none.
 

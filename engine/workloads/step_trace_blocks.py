@@ -150,7 +150,6 @@ class BlockLog:
         self._stack_numbers: dict[Stack, int] = {}
 
     def note_allocated(self, address: int, size_bytes: int, stack: Stack) -> None:
-        """Note a new block and where it is made."""
         if not self.is_running:
             return
         phase, module = (0, 0) if self.locator is None else self.locator.locate()

@@ -73,8 +73,6 @@ def decode_text(data: bytes, path: Path, expected: str) -> str:
     """Return the text of a file that was read, without a byte order mark.
 
     Args:
-        data: The content.
-        path: Where it is from.
         expected: What it should be, for the error.
 
     Raises:
@@ -95,7 +93,6 @@ def open_input_file(
     """Open a regular file for reading and give it with its size in bytes.
 
     Args:
-        path: The file.
         limit_bytes: A larger file is refused.
         expected: What it should be, for errors.
 

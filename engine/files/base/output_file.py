@@ -68,7 +68,6 @@ def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
     """Give a stream whose content takes the place of a file in one step; a link there is not followed.
 
     Args:
-        path: The file.
         is_durable: Wait until the content is on the disk.
 
     Raises:
@@ -94,10 +93,6 @@ def write_new(data: bytes, path: Path) -> None:
 
 def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     """Write files into a folder, which is made where it is missing; return their paths.
-
-    Args:
-        contents: By name.
-        folder: Where they go.
 
     Raises:
         OutputFileError: The folder or a file cannot be written.

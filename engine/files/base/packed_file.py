@@ -110,7 +110,6 @@ class PackedFile:
     """A file that is read once, from its beginning to its end; gzip is known by its first bytes.
 
     Args:
-        path: A regular file.
         on_read: Called with the share that was read before each piece; what it raises ends the reading.
         limit_bytes: A larger file, before it is unpacked, is refused.
 
@@ -145,7 +144,6 @@ class PackedFile:
         return min(1.0, self._raw.tell() / self._size_bytes)
 
     def close(self) -> None:
-        """Close the file."""
         self._stack.close()
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:

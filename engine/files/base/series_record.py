@@ -261,7 +261,6 @@ class FileReader:
     """What the readers of one file have in common: where it is, how far it was read, and what was left out.
 
     Args:
-        path: The file.
         opened: What it is read through; None where it is read whole at once.
     """
 

@@ -32,10 +32,6 @@ _DIGITS = re.compile(r"[0-9_]{4301,}")
 def parse_toml(text: str, path: Path) -> dict[str, object]:
     """Return the tables of a TOML text.
 
-    Args:
-        text: The whole file.
-        path: Where it is from.
-
     Raises:
         InputFileError: It is not TOML, or nested deeper than files are that a person writes.
     """

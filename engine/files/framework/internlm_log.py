@@ -102,8 +102,6 @@ class InternlmLog(SeriesReader):
 
 
 class _State:
-    """The lines of one state."""
-
     def __init__(self, line: int) -> None:
         self.line = line
         self._time: str | None = None

@@ -225,7 +225,6 @@ class LogOoms:
         """Take a line; return the error in it, None where there is none or one that was printed before.
 
         Args:
-            number: Of the line.
             line: As it stands in the log.
         """
         said = parse_oom_text(line)

@@ -51,7 +51,6 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Return a reply as bytes."""
     return msgspec.msgpack.encode(reply, enc_hook=_encode_column)
 
 
@@ -181,8 +180,6 @@ def collect_trace(
 
     Args:
         events: As the file has them, oldest first.
-        device: Ordinal of the device.
-        stacks: Where their stacks are kept.
         place: Where in the file they stand.
         is_overflowed: Whether older events were dropped; None where the file does not tell.
 

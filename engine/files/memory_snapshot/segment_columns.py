@@ -169,7 +169,6 @@ class StackInterner:
         return row
 
     def build(self) -> StackTable:
-        """Return what was interned."""
         return StackTable(frames=tuple(self._frames), members=self._members, starts=self._starts)
 
     def _intern_whole(self, frames: list[object], place: Place) -> int:
@@ -238,7 +237,6 @@ class SegmentCollector:
 
     @property
     def blocks(self) -> BlockColumns:
-        """The blocks of the segments so far."""
         return self._blocks.columns
 
     @property

@@ -288,7 +288,6 @@ def _find_below(folder: Path) -> TracePair | None:
 
 
 def _find_name(path: Path) -> TraceName | None:
-    """Return what the name of the first trace of a run says."""
     if not path.is_dir():
         return parse_trace_name(path.name)
     names = (parse_trace_name(file.name) for file in sorted(islice(path.glob(FILE_PATTERN), _MOST_FILES)))

@@ -377,8 +377,6 @@ def read_log(path: Path) -> ModuleMemory:
 
 
 class _State:
-    """The lines of one state."""
-
     def __init__(self, line: int) -> None:
         self.line = line
         self.time_s: float | None = None

@@ -311,7 +311,6 @@ class Snapshot(msgspec.Struct):
 
     @property
     def levels(self) -> MemoryLevels:
-        """What was held."""
         if self.allocated_gb is not None or self.reserved_gb is not None:
             return MemoryLevels(
                 allocated_bytes=find_bytes(self.allocated_gb, GIB),

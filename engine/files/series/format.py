@@ -46,8 +46,6 @@ OpenReader = Callable[[Path, float | None, Callable[[float], None] | None], Seri
 
 
 class SeriesKind(NamedTuple):
-    """One format."""
-
     words: str
     """What a person calls a file of it, with the article."""
     open: OpenReader | None = None

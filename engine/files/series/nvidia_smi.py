@@ -46,7 +46,6 @@ def parse_memory(text: str, column: str, unit: str) -> int | None:
     Args:
         text: The cell; a unit in it counts more than that of the header.
         column: Its name, for the error.
-        unit: Unit of the header.
 
     Raises:
         RecordError: It is no figure of memory that a device could have.

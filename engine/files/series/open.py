@@ -106,9 +106,7 @@ def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
     """Tell whether a last line without a line end may have lost its end: cells, or digits of its last cell.
 
     Args:
-        line: The last line.
         before: The record before it, or nothing.
-        separator: What stands between cells.
         width: Number of cells of a whole record.
     """
     last = line.rpartition(separator)[2]

@@ -130,8 +130,6 @@ _SETTING = re.compile(
 
 
 class FolderName(NamedTuple):
-    """What the name of a log folder says."""
-
     world_size: int
     model: str
     date: str
@@ -292,7 +290,6 @@ def read_configuration_log(path: Path, *, has_failed: bool) -> ConfigurationLog:
     """Return what the log of one configuration says.
 
     Args:
-        path: The log.
         has_failed: Look for the cause in all of it, up to its last 16 MiB.
 
     Raises:

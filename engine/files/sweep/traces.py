@@ -158,7 +158,6 @@ def read_run(run: TraceRun, skipped: list[SkippedFile], iteration: int | None = 
     Of several files of one rank the newest that can be read counts.
 
     Args:
-        run: Whose files to read.
         skipped: Takes what cannot be read.
         iteration: Whose peak is read; None for the highest peak of all iterations.
     """

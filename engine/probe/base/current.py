@@ -44,11 +44,7 @@ def tell_takers(
 
 
 def leave(action: Callable[[Module], None]) -> None:
-    """Leave one thing more to the thread that trains.
-
-    Args:
-        action: Takes the module torch.
-    """
+    """Leave one thing more to the thread that trains."""
     global leftover  # noqa: PLW0603 - one for the process
     before = leftover
 
@@ -65,12 +61,6 @@ failures: list[str] = []
 
 
 def note_failure(what: str, error: BaseException, tail: str = "") -> None:
-    """Keep what failed as a sentence; the oldest goes where there are many.
-
-    Args:
-        what: What was being done.
-        error: What it raised.
-        tail: What follows from it.
-    """
+    """Keep what failed as a sentence; the oldest goes where there are many."""
     failures.append(f"{what} failed: {type(error).__name__}: {error}"[:300] + tail)
     del failures[:-_MOST_FAILURES]

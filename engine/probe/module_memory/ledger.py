@@ -62,11 +62,7 @@ class Pieces:
 
 
 class Ledger:
-    """Bytes by path, computed and measured; each storage is counted once.
-
-    Args:
-        pieces: Finds the storages.
-    """
+    """Bytes by path, computed and measured; each storage is counted once."""
 
     def __init__(self, pieces: Pieces) -> None:
         self.computed: dict[str, int] = {}
@@ -81,7 +77,6 @@ class Ledger:
         """Count a tensor under a path.
 
         Args:
-            path: Names joined by dots.
             tensor: What holds the memory; None for nothing.
             shape_bytes: What counts as computed; None for what the tensor's own shape comes to.
         """
@@ -149,10 +144,6 @@ class ModelScale:
 
     Computed gradients are of every parameter that can have one, whether it is there or not, as the original
     counts them. The parameters of an optimizer are those that are not the model's own: mostly copies in fp32.
-
-    Args:
-        model: A module.
-        pieces: Finds the storages.
     """
 
     def __init__(self, model: Module, pieces: Pieces) -> None:

@@ -26,7 +26,6 @@ class SavedTensors:
     """Counts live bytes of saved tensors, each storage once and under the module that saved it first.
 
     Args:
-        pieces: Finds the storages.
         device_type: Where the model lives; tensors elsewhere do not count.
         find_place: Returns the path of the module that runs now.
     """
@@ -183,7 +182,6 @@ class ModuleWatch:
     """Watches one chunk of a model, which is all of it without interleaved pipeline stages.
 
     Args:
-        chunk: The module.
         root: Name of its tree, as `activations_0`.
         stack: Paths of the modules that run now, shared by the chunks.
         pieces: Weighs tensors by their shapes.
@@ -319,11 +317,7 @@ class ModelSearch:
         self._handle: Any = None
 
     def begin(self, torch: Module) -> None:
-        """Begin to note the modules that are called.
-
-        Args:
-            torch: The module.
-        """
+        """Begin to note the modules that are called."""
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._meet_module)
         # Not by `filterwarnings`, which would let warnings that were told once be told again.
         warnings.filters.insert(0, _SILENCE)  # type: ignore[attr-defined]

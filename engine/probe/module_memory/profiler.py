@@ -74,7 +74,6 @@ class ModuleMemoryProfiler:
     Args:
         model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
         optimizer: Of PyTorch; None where nothing is trained.
-        keeper: Where moments go.
         total_steps: Steps after which all layouts are written and the profile ends.
         header: What is said of the process.
         tag: Name of the first moment.
@@ -153,9 +152,7 @@ class ModuleMemoryProfiler:
         """Weigh everything now and write it down.
 
         Args:
-            tag: Name of the moment.
             layouts: Kinds whose trees are written too.
-            is_first: Begin the files anew.
 
         Raises:
             OSError: The files cannot be written.

@@ -60,7 +60,6 @@ class NoProfile:
     """Stands where a profiler would, and does nothing."""
 
     def __enter__(self) -> NoProfile:
-        """Begin."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -86,7 +85,6 @@ def initialize_llm_profile(
     parallel groups is traced; elsewhere, and without `profiling`, nothing is done.
 
     Args:
-        profiling: Whether to trace at all.
         start_time: Name of the run's folder; by default the time now, as `Sep08_11-00-51`.
         job_name: Name of the job's folder; by default that of the environment, else `train`.
     """

@@ -26,7 +26,6 @@ class UnattendedProfile:
 
     Args:
         config: As `profile_modules` takes it.
-        total_steps: Steps to follow.
     """
 
     def __init__(self, config: dict[str, Any], total_steps: int = 5) -> None:
@@ -41,11 +40,7 @@ class UnattendedProfile:
         self._guard = Guard("the profile by module")
 
     def install(self, torch: Module) -> None:
-        """Begin to look for a model that trains.
-
-        Args:
-            torch: The module.
-        """
+        """Begin to look for a model that trains."""
         self._search.begin(torch)
         sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self._meet_step)
 
@@ -112,7 +107,6 @@ def profile_unattended(torch: Module, config: dict[str, Any]) -> None:
     """Profile the training of this process, once.
 
     Args:
-        torch: The module.
         config: As `profile_modules` takes it.
     """
     if not _profiles:

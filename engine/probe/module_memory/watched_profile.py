@@ -31,7 +31,6 @@ class WatchedProfile:
     All is done by the thread that trains, at ends of steps, but for `renew` and `take_lines`.
 
     Args:
-        torch: The module.
         list_optimizers: Returns the optimizers that have stepped.
     """
 
@@ -184,7 +183,6 @@ class ModuleDemands:
     An answer is the profile as it stands at the end of a step. Who goes on asking keeps it going.
 
     Args:
-        torch: The module.
         list_optimizers: Returns the optimizers that have stepped.
         clock: Where the time comes from.
     """
@@ -206,7 +204,6 @@ class ModuleDemands:
         """Take a demand.
 
         Args:
-            request: Its number.
             wait_s: How long it may wait for the end of a step.
         """
         if not self._wanted:

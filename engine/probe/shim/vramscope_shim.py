@@ -70,12 +70,7 @@ def load_package(name: str, folder: str) -> "ModuleType":
 
 
 def start_probe(folder: str, runtime_dir: str) -> "ModuleType":
-    """Start the probe at once, as somebody asked for it in this very process, and return its package.
-
-    Args:
-        folder: The probe's package.
-        runtime_dir: Folder of the hub.
-    """
+    """Start the probe at once, as somebody asked for it in this very process, and return its package."""
     job = os.environ.get("VRAMSCOPE_JOB") or None
     probe = load_package(PROBE_MODULE, folder)
     probe.start(runtime_dir, job=job, is_explicit=True)

@@ -113,7 +113,6 @@ def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
     """Return the error of ours for a memory call on one device that failed.
 
     Args:
-        code: What NVML returned.
         text: NVML's own words for it.
         was_good: Whether the same handle answered before.
     """

@@ -104,11 +104,7 @@ class ListBuffer:
 
 
 class ProcessLists:
-    """Reads the process lists of the devices of one library; remembers which layout made sense.
-
-    Args:
-        library: The open library.
-    """
+    """Reads the process lists of the devices of one library; remembers which layout made sense."""
 
     def __init__(self, library: NvmlLibrary) -> None:
         self._library = library
@@ -124,7 +120,6 @@ class ProcessLists:
         holds it in each. A list that the device does not support is left out.
 
         Args:
-            handle: The device.
             total_bytes: Its capacity, beyond which an entry is garbage; None where it is not known.
             buffer: The device's own; no other call may write it.
 
@@ -219,7 +214,6 @@ class NvmlReader:
     A handle whose device was lost is never passed to the driver again: some drivers crash on it.
 
     Args:
-        library: The open library.
         handle: What the library gave out for the device.
         identity: What does not change about it.
         lists: Process lists, shared by all devices of the library.

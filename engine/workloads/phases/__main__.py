@@ -20,11 +20,7 @@ _OF_THE_START = "the cards have "
 
 
 class OverheardErrors:
-    """Stands for stderr.
-
-    Args:
-        stream: What stderr was.
-    """
+    """Stands for stderr."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -83,22 +83,15 @@ class ResidentMeter:
             self._can_reset = False
 
     def read(self) -> MemoryLevels:
-        """Return what is resident."""
         return MemoryLevels(allocated_bytes=_read_status("VmRSS:"), reserved_bytes=None)
 
     def read_peak(self) -> MemoryLevels:
-        """Return the most that was resident."""
         peak = _read_status("VmHWM:") if self._can_reset else None
         return MemoryLevels(allocated_bytes=peak, reserved_bytes=None)
 
 
 class PhaseRecorder:
-    """Measures phases and reports each as it ends.
-
-    Args:
-        meter: Of the device.
-        writer: Where reports go.
-    """
+    """Measures phases and reports each as it ends."""
 
     def __init__(self, meter: Meter, writer: UpdateWriter) -> None:
         self._meter = meter
@@ -150,9 +143,7 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
     Where the user's own code raised, its traceback goes to stderr.
 
     Args:
-        error: What was raised.
         notices: What the simulated device said.
-        meter: Knows what was held.
     """
     if isinstance(error, torch.OutOfMemoryError):
         return RunUpdate(
@@ -183,7 +174,6 @@ def _describe_error(error: BaseException) -> RunUpdate:
 
 
 def refuse(text: str) -> RunUpdate:
-    """Return the update that says that there is no such run."""
     return RunUpdate(obstacle="refused", error=text)
 
 

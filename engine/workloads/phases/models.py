@@ -46,11 +46,6 @@ def make_model(
 ) -> MadeModel:
     """Make the model on a device, in training mode.
 
-    Args:
-        training: What is trained.
-        device: Where it goes.
-        repair: Takes a model as it was made and returns what may be trained.
-
     Raises:
         RefusedError: There is no such model, or it takes no tokens.
         UserError: The function that makes it raised.

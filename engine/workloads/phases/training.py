@@ -154,12 +154,7 @@ class Setup:
 
 
 class PhaseSession:
-    """One training, from the model to its last step.
-
-    Args:
-        request: What is trained, and on what.
-        writer: Where reports go.
-    """
+    """One training, from the model to its last step."""
 
     def __init__(self, request: PhaseRequest, writer: UpdateWriter) -> None:
         self._request = request

@@ -84,7 +84,6 @@ class UpdateWriter:
 
 
 def apply_update(run: PhaseRun, update: RunUpdate) -> PhaseRun:
-    """Return a run with what is new in it."""
     changed: dict[str, object] = {
         name: value
         for name in (
