@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from ..analyzers.flight_summary import DeviceShares, FlightSummary, summarize_flight_record
 from ..analyzers.fragmentation.advice import SettingsAdvice, advise_settings
 from ..analyzers.sentence import count_cells, cut_words
 from ..analyzers.snapshot_summary import (
@@ -20,6 +19,7 @@ from ..analyzers.snapshot_summary import (
     TraceSpan,
     summarize_snapshot,
 )
+from ..analyzers.snapshot_summary.flight import DeviceShares, FlightSummary, summarize_flight_record
 from ..engine.errors import UsageError
 from ..engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
 from ..engine.replay.trace_comparison import RankComparison, TraceComparison, describe_error

@@ -6,8 +6,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ...analyzers.flight_summary import DeviceShares, FlightSummary
 from ...analyzers.level_history import follow_samples
+from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
 from ...engine.model.memory_snapshot import OF_TEXT, FlightRecord

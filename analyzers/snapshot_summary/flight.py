@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ..engine.model.memory_snapshot import (
+from ...engine.model.memory_snapshot import (
     FlightDevice,
     FlightProcess,
     FlightRecord,
@@ -15,18 +15,18 @@ from ..engine.model.memory_snapshot import (
     FlightTruncation,
     Frame,
 )
-from ..engine.model.sample import FREE, Segment
-from ..engine.units import GIB, MIB, format_bytes
-from .allocator_model.settings import (
+from ...engine.model.sample import FREE, Segment
+from ...engine.units import GIB, MIB, format_bytes
+from ..allocator_model.settings import (
     SMALL_LIMIT_BYTES,
     AllocatorSettings,
     AllocatorSettingsError,
     choose_segment_size,
     round_request,
 )
-from .segments import find_stranded, keep_python
-from .snapshot_summary import StackGroup
-from .snapshot_summary.summary import make_group
+from ..segments import find_stranded, keep_python
+from . import StackGroup
+from .summary import make_group
 
 # What a flight record comes to, as it is printed and as JSON.
 
