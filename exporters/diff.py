@@ -22,7 +22,7 @@ from ..engine.units import GIB, MIB, format_age, format_bytes
 from .figures.charts import draw_curves, draw_legend
 from .figures.model import Curve, CurveRecorder
 from .figures.style import FAINT, INK, frame_time, open_page, save_file, say_unmeasured, show_text, title_axes
-from .text import count, format_rows, wrap
+from .text import UNKNOWN, count, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +119,7 @@ def _list_rows(told: RunDifference) -> Iterator[Sequence[str]]:
         shown = subject.shown
         figures = subject.figures if has_all or shown is None else (shown,)
         if not figures:
-            yield (subject.name, "—", "nothing measured in both", *["—"] * 6)
+            yield (subject.name, UNKNOWN, "nothing measured in both", *[UNKNOWN] * 6)
         for number, figure in enumerate(figures):
             yield (subject.name if number == 0 else "", *_list_cells(subject, figure))
 
@@ -131,7 +131,7 @@ def _list_cells(subject: SubjectDifference, figure: FigureDifference) -> Iterato
     yield format_bytes(figure.b_bytes)
     yield say_signed(figure.difference_bytes)
     yield (
-        "—"
+        UNKNOWN
         if figure.difference_percent is None
         else say_percent(figure.difference_percent).removesuffix(" %")
     )

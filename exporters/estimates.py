@@ -14,7 +14,7 @@ from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange,
 from ..analyzers.sentence import count_cells
 from ..engine.units import GIB, format_bytes, format_gib
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
-from .text import count, format_rows, wrap
+from .text import UNKNOWN, count, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -210,7 +210,7 @@ def _describe_run(report: EstimateReport) -> str:
 
 
 def _describe_stage(stage: StageReport) -> list[str]:
-    layers = f"{stage.layers[0]}-{stage.layers[-1]}" if stage.layers else "—"
+    layers = f"{stage.layers[0]}-{stage.layers[-1]}" if stage.layers else UNKNOWN
     is_whole = not stage.layers or stage.layers[-1] - stage.layers[0] + 1 == len(stage.layers)
     return [
         str(stage.stage),
@@ -261,7 +261,7 @@ def _describe_step(estimate: StepEstimate, width: int) -> Iterator[str]:
         yield from wrap(_describe_capacity(estimate.capacity, estimate), width)
     yield ""
     rows = [["phase", "most live", "in"]]
-    rows += [[each.phase, format_bytes(each.live_bytes), each.module or "—"] for each in estimate.phases]
+    rows += [[each.phase, format_bytes(each.live_bytes), each.module or UNKNOWN] for each in estimate.phases]
     yield from format_rows(rows, "lrl", width)
     for title, shares in (("kind", estimate.kinds), ("module", estimate.modules)):
         yield ""

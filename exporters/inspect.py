@@ -26,7 +26,7 @@ from ..engine.replay.trace_comparison import RankComparison, TraceComparison, de
 from ..engine.text import make_printable
 from ..engine.units import MIB, format_age, format_bytes
 from .stack_text import render_frames, render_stacks
-from .text import count, draw_sparkline, format_rows, wrap
+from .text import UNKNOWN, count, draw_sparkline, format_rows, show_number, wrap
 
 # A file of device memory, whichever kind it is, as one struct and as text.
 
@@ -412,7 +412,7 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
     rows: list[tuple[str, ...]] = [("pool", "stream", "reserved", "free", "largest", "fragm.")]
     for pool in pools:
         name = pool.kind if pool.pool_id == (0, 0) else f"{pool.kind} {pool.pool_id[0]}.{pool.pool_id[1]}"
-        share = "—" if pool.external_fragmentation is None else f"{pool.external_fragmentation:.0%}"
+        share = show_number(pool.external_fragmentation, ".0%")
         sizes = (pool.reserved_bytes, pool.free_bytes, pool.largest_free_bytes)
         rows.append((name, f"{pool.stream:#x}" if pool.stream else "0", *map(format_bytes, sizes), share))
     yield from format_rows(rows, "lrrrrr", width)
@@ -524,7 +524,6 @@ def _show_trace_time(time_s: float) -> str:
 
 # A real run beside its simulation as plain text: peaks of every rank, and the errors of all iterations.
 
-UNKNOWN = "—"
 _HEAD = (
     "rank",
     "real MiB",

@@ -9,6 +9,8 @@ from ..engine.text import make_printable
 # Rows in aligned columns and sentences in lines, as plain text of a given width in cells.
 
 INDENT = "  "
+UNKNOWN = "—"
+"""What stands for a number that was not measured."""
 
 
 class PipeWidth(int):
@@ -39,6 +41,18 @@ def _format_row(row: Sequence[str], widths: Sequence[int], alignment: str) -> st
         blanks = " " * (width - count_cells(cell))
         cells.append(blanks + cell if side == "r" else cell + blanks)
     return "  ".join(cells).rstrip()
+
+
+def show_number(value: float | None, form: str = ",", unit: str = "", *, per: int = 1) -> str:
+    """Return a number as text, `—` where it was not measured.
+
+    Args:
+        form: As of `format`.
+        per: What is counted in, such as `MIB` for a value in bytes.
+    """
+    if value is None:
+        return UNKNOWN
+    return f"{value if per == 1 else value / per:{form}}{unit}"
 
 
 def count(number: int, noun: str) -> str:

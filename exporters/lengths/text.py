@@ -34,7 +34,7 @@ from ...engine.model.phase_memory import (
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_bytes
 from ..phases.text import OPTIMIZER_WORDS
-from ..text import INDENT, count, format_rows, wrap
+from ..text import INDENT, UNKNOWN, count, format_rows, wrap
 
 _GAP = 2
 _ANY_WIDTH = 10_000
@@ -240,7 +240,7 @@ def describe_failure(point: LengthPoint) -> str | None:
 def mark_end(point: LengthPoint | None) -> str:
     """Return in a word how a point ended: `ok`, `OOM`, `—` where it was not reached."""
     if point is None:
-        return "—"
+        return UNKNOWN
     if point.run is None:
         return "not run"
     return {"finished": "ok", "out_of_memory": "OOM", "interrupted": "stopped", "failed": "failed"}[
@@ -251,7 +251,7 @@ def mark_end(point: LengthPoint | None) -> str:
 def show_mib(value_bytes: float | None) -> str:
     """Return bytes as MiB with one decimal, or `—` where unmeasured."""
     if value_bytes is None:
-        return "—"
+        return UNKNOWN
     text = f"{value_bytes / MIB:,.1f}"
     return "0.0" if text == "-0.0" else text
 
@@ -306,12 +306,12 @@ def _describe_sizes(search: FitSearch) -> str:
 def _list_cells(search: FitSearch) -> list[str]:
     largest = search.largest
     refused = search.refused
-    reserved = "—" if largest is None else format_bytes(largest.peak_reserved_bytes)
+    reserved = UNKNOWN if largest is None else format_bytes(largest.peak_reserved_bytes)
     return [
         search.privacy,
         "none" if largest is None else count(largest.size, _UNITS[search.varied]),
         reserved,
-        "—" if refused is None else f"{refused.size:,}",
+        UNKNOWN if refused is None else f"{refused.size:,}",
     ]
 
 

@@ -18,6 +18,7 @@ from ...analyzers.breakdown import (
 from ...analyzers.comparison.model import say_signed
 from ...engine.units import GIB, MIB, format_bytes
 from ..figures.style import INK, PAPER, open_page, save_file, say_unmeasured, show_text, title_axes
+from ..text import UNKNOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,4 +276,4 @@ def _shade(look: _Look, cell: IcicleCell, node: ComparedNode) -> tuple[float, fl
 
 def _say(node: ComparedNode) -> str:
     difference = node.difference_bytes
-    return "—" if difference is None else say_signed(difference) if difference else "same"
+    return UNKNOWN if difference is None else say_signed(difference) if difference else "same"

@@ -28,7 +28,7 @@ from ...engine.model import RankCoordinates, RankSample
 from ...engine.model.module_memory import KindBytes, ModuleMemory, ModuleMemoryFormat
 from ...engine.text import make_csv_cell, make_printable
 from ...engine.units import format_age, format_bytes
-from ..text import count, format_rows, wrap
+from ..text import UNKNOWN, count, format_rows, show_number, wrap
 from .page import describe_origin
 
 DEFAULT_DEPTH = 2
@@ -75,7 +75,7 @@ def _describe_kind(kind: KindBreakdown) -> list[str]:
         KIND_WORDS[kind.kind],
         format_bytes(kind.measured_bytes),
         format_bytes(kind.computed_bytes),
-        "—" if exact is None else f"{exact:,}",
+        show_number(exact),
     ]
 
 
@@ -344,7 +344,7 @@ def _make_row(name: str, node: ComparedNode) -> list[str]:
         name,
         format_bytes(node.first_bytes) if node.is_in_first else "none",
         format_bytes(node.second_bytes) if node.is_in_second else "none",
-        "—" if difference is None else say_signed(difference) if difference else "same",
+        UNKNOWN if difference is None else say_signed(difference) if difference else "same",
         share,
     ]
 

@@ -9,6 +9,7 @@ from ...analyzers.planning.phases import AdviceTrial, PhaseAdvice, advise_phases
 from ...engine.model.phase_memory import MemoryLevels, PhaseFile, PhaseMemory, PhaseRecord, PhaseRun
 from ...engine.text import make_printable
 from ...engine.units import MIB
+from ..text import UNKNOWN, show_number
 
 SCHEMA = "vramscope.phases/1"
 
@@ -203,17 +204,17 @@ def _describe_head(run: PhaseRun) -> Iterator[str]:
     if run.device.kind == "simulated":
         yield f"模拟设备: {make_printable(run.device.name)} (以下数值为模拟值，非实测)"
     yield f"使用设备: {'cuda' if _has_figures(run) else 'cpu'}"
-    model = training.model_size or training.factory or training.hugging_face or "—"
+    model = training.model_size or training.factory or training.hugging_face or UNKNOWN
     yield f"模型大小: {make_printable(model)}"
     yield f"批次大小: {training.batch_size}"
     yield f"序列长度: {training.seq_length}"
     yield f"训练步数: {training.num_steps}"
     yield ""
     yield "模型配置:"
-    yield f"  词汇表大小: {sizes.get('vocab_size', '—')}"
-    yield f"  隐藏层大小: {sizes.get('hidden_size', '—')}"
-    yield f"  层数: {sizes.get('num_layers', '—')}"
-    yield f"  注意力头数: {sizes.get('num_heads', '—')}"
+    yield f"  词汇表大小: {sizes.get('vocab_size', UNKNOWN)}"
+    yield f"  隐藏层大小: {sizes.get('hidden_size', UNKNOWN)}"
+    yield f"  层数: {sizes.get('num_layers', UNKNOWN)}"
+    yield f"  注意力头数: {sizes.get('num_heads', UNKNOWN)}"
 
 
 def _describe_steps(run: PhaseRun, stages: Sequence[PhaseMemory]) -> Iterator[str]:
@@ -238,9 +239,9 @@ def describe_stage(stage: PhaseMemory) -> Iterator[str]:
     yield f"=== {make_printable(stage.phase)} Memory Usage ==="
     yield f"Before: {_show_levels(stage.before)}"
     yield f"After:  {_show_levels(stage.after)}"
-    yield f"Peak:   {_show(stage.peak.allocated_bytes)} MB allocated"
-    allocated = _show(stage.allocated_difference_bytes, "+")
-    yield f"Diff:   {allocated} MB allocated, {_show(stage.reserved_difference_bytes, '+')} MB reserved"
+    yield f"Peak:   {_show_mb(stage.peak.allocated_bytes)} MB allocated"
+    allocated = _show_mb(stage.allocated_difference_bytes, "+")
+    yield f"Diff:   {allocated} MB allocated, {_show_mb(stage.reserved_difference_bytes, '+')} MB reserved"
 
 
 def _describe_loss(run: PhaseRun, step: int | None) -> Iterator[str]:
@@ -251,8 +252,8 @@ def _describe_loss(run: PhaseRun, step: int | None) -> Iterator[str]:
 
 def _describe_end(run: PhaseRun) -> Iterator[str]:
     if run.end == "out_of_memory":
-        place = _STAGES.get(run.failed_phase or "", run.failed_phase or "—")
-        asked = "" if run.requested_bytes is None else f", 请求 {_show(run.requested_bytes)} MB"
+        place = _STAGES.get(run.failed_phase or "", run.failed_phase or UNKNOWN)
+        asked = "" if run.requested_bytes is None else f", 请求 {_show_mb(run.requested_bytes)} MB"
         yield from ("", f"CUDA内存不足: {place}{asked}")
 
 
@@ -284,8 +285,8 @@ def summarize_stages(stages: Iterable[SummaryStage]) -> Iterator[str]:
     yield from (_RULE, "MEMORY USAGE SUMMARY", _RULE)
     for number, stage in enumerate(stages, 1):
         yield f"{number}. {make_printable(stage.name)}"
-        yield f"   Peak: {_show(stage.peak_bytes)} MB{'' if stage.is_peak_exact else ' (at least)'}"
-        yield f"   Diff: {_show(stage.difference_bytes, '+')} MB"
+        yield f"   Peak: {_show_mb(stage.peak_bytes)} MB{'' if stage.is_peak_exact else ' (at least)'}"
+        yield f"   Diff: {_show_mb(stage.difference_bytes, '+')} MB"
 
 
 def _describe_final(run: PhaseRun) -> Iterator[str]:
@@ -294,9 +295,9 @@ def _describe_final(run: PhaseRun) -> Iterator[str]:
         return
     last = run.phases[-1]
     yield from ("", "最终内存状态:")
-    yield f"  已分配: {_show(last.after.allocated_bytes)} MB"
-    yield f"  已保留: {_show(last.after.reserved_bytes)} MB"
-    yield f"  峰值分配: {_show(last.peak.allocated_bytes)} MB"
+    yield f"  已分配: {_show_mb(last.after.allocated_bytes)} MB"
+    yield f"  已保留: {_show_mb(last.after.reserved_bytes)} MB"
+    yield f"  峰值分配: {_show_mb(last.peak.allocated_bytes)} MB"
 
 
 def _has_figures(run: PhaseRun) -> bool:
@@ -305,8 +306,8 @@ def _has_figures(run: PhaseRun) -> bool:
 
 
 def _show_levels(levels: MemoryLevels) -> str:
-    return f"{_show(levels.allocated_bytes)} MB allocated, {_show(levels.reserved_bytes)} MB reserved"
+    return f"{_show_mb(levels.allocated_bytes)} MB allocated, {_show_mb(levels.reserved_bytes)} MB reserved"
 
 
-def _show(size_bytes: int | None, sign: str = "") -> str:
-    return "—" if size_bytes is None else f"{size_bytes / MIB:{sign}.2f}"
+def _show_mb(size_bytes: int | None, sign: str = "") -> str:
+    return show_number(size_bytes, f"{sign}.2f", per=MIB)

@@ -17,7 +17,7 @@ from ...engine.model.phase_memory import (
 )
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_age, format_bytes
-from ..text import count, format_rows, wrap
+from ..text import count, format_rows, show_number, wrap
 
 _CLIPPING = {
     "hooks": "DP-SGD with per-sample gradients by hooks",
@@ -183,7 +183,7 @@ def _describe_device(device: PhaseDevice) -> str:
 
 def _describe_losses(run: PhaseRun, width: int) -> Iterator[str]:
     if run.losses:
-        losses = ", ".join("—" if loss is None else f"{loss:.4f}" for loss in run.losses)
+        losses = ", ".join(show_number(loss, ".4f") for loss in run.losses)
         yield from ("", *wrap(f"loss by step: {losses}", width))
 
 
@@ -375,7 +375,7 @@ def format_phases(
 
 def show_mib(size_bytes: int | None, *, has_sign: bool = False) -> str:
     """Return bytes as a number of MiB with two decimals, or `—` where unmeasured."""
-    return "—" if size_bytes is None else f"{size_bytes / MIB:{'+' if has_sign else ''},.2f}"
+    return show_number(size_bytes, "+,.2f" if has_sign else ",.2f", per=MIB)
 
 
 def pick_last(phases: Sequence[PhaseMemory]) -> list[PhaseMemory]:
@@ -474,7 +474,7 @@ def _compare(records: tuple[PhaseRecord, ...], width: int) -> Iterator[str]:
         rows.append(
             [
                 str(number),
-                *map(_show, (record.seq_length, record.batch_size, record.physical_batch_size)),
+                *map(show_number, (record.seq_length, record.batch_size, record.physical_batch_size)),
                 _show_lora(record),
                 show_mib(record.peak.allocated_bytes),
                 "—" if record.duration_s is None else format_age(record.duration_s),
@@ -503,7 +503,7 @@ def _describe_record(record: PhaseRecord, width: int) -> Iterator[str]:
         rows = [[make_printable(name), show_mib(size)] for name, size in record.breakdown.items()]
         yield from format_rows([["the profiler's own sums", "MiB"], *rows], "lr", width)
     if record.losses:
-        losses = ", ".join("—" if loss is None else f"{loss:.4f}" for loss in record.losses)
+        losses = ", ".join(show_number(loss, ".4f") for loss in record.losses)
         yield from ("", *wrap(f"loss by step: {losses}", width))
 
 
@@ -533,21 +533,17 @@ def _describe_run(record: PhaseRecord) -> str:
     if record.model_size is not None:
         facts.append(f"model {make_printable(record.model_size)}")
     if record.batch_size is not None or record.seq_length is not None:
-        facts.append(f"batch {_show(record.batch_size)} x {_show(record.seq_length)} tokens")
+        facts.append(f"batch {show_number(record.batch_size)} x {show_number(record.seq_length)} tokens")
     if record.physical_batch_size is not None:
         facts.append(f"{record.physical_batch_size} at once")
     if record.is_lora:
-        facts.append(f"LoRA of rank {_show(record.lora_rank)}")
+        facts.append(f"LoRA of rank {show_number(record.lora_rank)}")
     if record.duration_s is not None:
         facts.append(format_age(record.duration_s))
     return "; ".join(facts)
 
 
-def _show(value: int | None) -> str:
-    return "—" if value is None else f"{value:,}"
-
-
 def _show_lora(record: PhaseRecord) -> str:
     if record.is_lora is None:
         return "—"
-    return _show(record.lora_rank) if record.is_lora else "no"
+    return show_number(record.lora_rank) if record.is_lora else "no"

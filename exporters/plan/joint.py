@@ -137,7 +137,6 @@ def _report_stage(own: JointStage) -> JointStageReport:
 # A joint plan as tables: configurations, where their seconds go, the stages of the fastest, what was left
 # out.
 
-UNKNOWN = "—"
 _HEADING = (
     "#",
     "TP",

@@ -8,7 +8,7 @@ from ...analyzers.planning.graph import STATE_BYTES, ModelGraph
 from ...analyzers.planning.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
 from ...engine.text import make_printable
 from ...engine.units import GIB, MIB, format_bytes
-from ..text import count, format_rows, wrap
+from ..text import UNKNOWN, count, format_rows, show_number, wrap
 
 
 def describe_strategies(plan: Plan) -> str:
@@ -114,7 +114,6 @@ _STAGE_HEADING = (
     "parameters",
 )
 _SPREAD_HEADING = ("of a layer", "least", "mean", "most", "layer with most (share of all)")
-UNKNOWN = "—"
 LEGACY_NOTE = (
     "GFLOP as llm_parallel_strategy counts them: the embedding's figure is in FLOP, which the total adds up "
     "all the same. Of a model by name, without --legacy, the matrix products are counted."
@@ -342,8 +341,8 @@ def _list_cells(stage: FeedbackStage, size: int, unit: int) -> tuple[str, ...]:
     return (
         str(stage.stage),
         str(size),
-        *("—" if each is None else f"{each / unit:,.2f}" for each in held),
-        "—" if difference is None else f"{difference / unit:+,.2f}",
+        *(show_number(each, ",.2f", per=unit) for each in held),
+        show_number(difference, "+,.2f", per=unit),
         f"{stage.factor:.3f}{'*' if stage.is_factor_assumed else ''}",
         str(stage.ranks),
     )

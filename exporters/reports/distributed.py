@@ -10,7 +10,7 @@ from ...analyzers.balance import BOTTLENECK_FACTOR, UNEVEN_BELOW, Scope, find_bo
 from ...engine.cluster.reports import NodeDevice, NodeReport, NodeRoll
 from ...engine.units import GIB, format_age, format_bytes
 from ..status.guard import JobOverNodes
-from ..text import count
+from ..text import count, show_number
 from .frame import ReportEvidence, ReportFinding, stamp_now
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
@@ -333,8 +333,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 # The report of several nodes as text: a row a device, then how evenly memory is used and who is missing.
 
-UNKNOWN = "—"
-
 
 def tabulate_nodes(report: DistributedReport) -> list[tuple[str, ...]]:
     """Return the head and a row for each device of each node that is there."""
@@ -345,10 +343,12 @@ def tabulate_nodes(report: DistributedReport) -> list[tuple[str, ...]]:
                 (
                     node_id,
                     key,
-                    _gib(device.used_gb),
-                    _gib(device.total_gb),
-                    _percent(None if device.usage_ratio is None else 100 * device.usage_ratio),
-                    _percent(device.utilization_percent),
+                    show_number(device.used_gb, ",.1f", " GiB"),
+                    show_number(device.total_gb, ",.1f", " GiB"),
+                    show_number(
+                        None if device.usage_ratio is None else 100 * device.usage_ratio, ".1f", " %"
+                    ),
+                    show_number(device.utilization_percent, ".1f", " %"),
                 )
             )
     return rows
@@ -376,9 +376,10 @@ def _list_job(job: JobOverNodes) -> Iterator[str]:
 
 
 def _list_master(info: MasterInfo) -> Iterator[str]:
+    used = show_number(info.total_memory_usage_gb, ",.1f", " GiB")
     yield (
         f"{info.active_nodes} of {count(info.total_nodes, 'node')} there, "
-        f"{count(info.total_gpus, 'device')}, {_gib(info.total_memory_usage_gb)} used, "
+        f"{count(info.total_gpus, 'device')}, {used} used, "
         f"balance {_describe_balance(info)}, {info.sync_status.replace('_', ' ')}"
     )
     for node in info.inactive_node_list:
@@ -395,7 +396,7 @@ def _list_master(info: MasterInfo) -> Iterator[str]:
 
 def _describe_balance(info: MasterInfo) -> str:
     is_whole = info.active_nodes == info.total_nodes and info.active_nodes > 1
-    return _ratio(info.memory_balance_ratio) if is_whole else "not judged"
+    return show_number(info.memory_balance_ratio, ".2f") if is_whole else "not judged"
 
 
 def _list_worker(info: WorkerInfo) -> Iterator[str]:
@@ -407,15 +408,3 @@ def _list_worker(info: WorkerInfo) -> Iterator[str]:
         yield f"master {info.master_node} at {info.master_address}: {state}{answered}"
     if info.trouble is not None:
         yield info.trouble
-
-
-def _gib(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.1f} GiB"
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1f} %"
-
-
-def _ratio(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}"

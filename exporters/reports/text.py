@@ -7,7 +7,7 @@ from ...analyzers.finding_words import name_kind
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..stack_text import cut_middle
-from ..text import GLYPHS, count, format_rows, wrap
+from ..text import GLYPHS, UNKNOWN, count, format_rows, show_number, wrap
 from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
@@ -22,7 +22,6 @@ Report: TypeAlias = Union[ProfileReport, OomReport, LeakReport, FragmentReport, 
 """What a verb of the suite prints."""
 
 
-UNKNOWN = "—"
 Rows = list[tuple[str, ...]]
 
 
@@ -112,9 +111,9 @@ def _tabulate_profile(report: ProfileReport) -> Rows:
                 key,
                 format_bytes(now.allocated),
                 format_bytes(now.total),
-                _percent(now.utilization),
+                show_number(now.utilization, ".1f", " %"),
                 format_bytes(device.peak_memory),
-                _percent(all_.avg_utilization),
+                show_number(all_.avg_utilization, ".1f", " %"),
                 _share(all_.avg_fragmentation),
                 device.memory_source,
             )
@@ -153,7 +152,7 @@ def _tabulate_oom(report: OomReport) -> Rows:
             (
                 key,
                 f"{GLYPHS[risk.risk_level]} {risk.risk_level}",
-                _percent(risk.current_usage_percent),
+                show_number(risk.current_usage_percent, ".1f", " %"),
                 _growth(
                     risk.growth_rate_mb_per_sec,
                     "MiB/s",
@@ -174,11 +173,11 @@ def _tabulate_leak(report: LeakReport) -> Rows:
             (
                 key,
                 device.leak_risk or "unknown",
-                _mib(gpu.start_mb),
-                _mib(gpu.end_mb),
+                show_number(gpu.start_mb, ",.1f", " MiB"),
+                show_number(gpu.end_mb, ",.1f", " MiB"),
                 _growth(gpu.growth_rate_mb_per_min, "MiB/min", device.data_points),
                 str(device.open_leaks),
-                _rate(host.growth_rate_mb_per_min, "MiB/min"),
+                show_number(host.growth_rate_mb_per_min, "+.2f", " MiB/min"),
             )
         )
     return rows
@@ -194,8 +193,8 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
                 now.fragmentation_level or "not measured",
                 _share(now.fragmentation_ratio),
                 now.measure or UNKNOWN,
-                _mib(now.stranded_mb),
-                _mib(now.cached_mb),
+                show_number(now.stranded_mb, ",.1f", " MiB"),
+                show_number(now.cached_mb, ",.1f", " MiB"),
                 _word_trend(device),
             )
         )
@@ -254,26 +253,14 @@ def _list_tracking(report: LeakReport, width: int) -> list[str]:
     return lines
 
 
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1f} %"
-
-
 def _share(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.1f} %"
-
-
-def _rate(value: float | None, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:+.2f} {unit}"
+    return show_number(None if value is None else 100 * value, ".1f", " %")
 
 
 def _growth(value: float | None, unit: str, samples: int) -> str:
     """Return a rate, or why there is none: two samples lie on a line whatever memory did."""
     is_short = value is None and 0 < samples < LEAST_MOMENTS
-    return f"{count(samples, 'sample')}: no rate" if is_short else _rate(value, unit)
-
-
-def _mib(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.1f} MiB"
+    return f"{count(samples, 'sample')}: no rate" if is_short else show_number(value, "+.2f", f" {unit}")
 
 
 def _interval(low_s: float | None, high_s: float | None) -> str:

@@ -10,7 +10,7 @@ from ...engine.model import AdviceAction, Finding
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import RankAdvice
-from ..text import count
+from ..text import count, show_number
 
 # A job over several nodes as it is printed: its stages, and who limits it.
 
@@ -53,7 +53,6 @@ def describe_job(job: JobState) -> JobOverNodes:
 
 
 GUARD_SCHEMA: Final = "vramscope.guard/1"
-NOT_MEASURED = "—"
 
 
 class GuardAdvice(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,4 +179,4 @@ def _word_state(state: GuardState) -> Iterator[str]:
 
 
 def _number(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{value:.2f}"
+    return show_number(value, ".2f")

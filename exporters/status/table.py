@@ -25,7 +25,7 @@ from ...engine.model import (
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
 from ...engine.units import format_age, format_bytes, format_gib
-from ..text import GLYPHS, STYLES
+from ..text import GLYPHS, STYLES, show_number
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -396,7 +396,7 @@ def _share(part: int | None, whole: int | None) -> float | None:
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return "—" if value is None else f"{value:.0f} {unit}"
+    return show_number(value, ".0f", f" {unit}")
 
 
 # Processes that hold device memory, as rows.

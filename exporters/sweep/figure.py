@@ -24,6 +24,7 @@ from ..figures.page import (
     open_sweep_page,
 )
 from ..figures.style import INK, PAPER, choose_ink
+from ..text import UNKNOWN
 from .figure_cells import (
     DrawnGrid,
     KeyEntry,
@@ -88,7 +89,6 @@ def settle(page: SweepPage) -> None:
 
 # Heat map of a sweep in the manner of the original: eight reds, two lines a cell, dashes for failures.
 
-EM_DASH = "—"
 _TEXT_SHARE = 9.0
 """Points of text in a cell of one inch."""
 _MOST_TEXT_PT = 10.0
@@ -145,7 +145,7 @@ def _draw_failures(axes: "Axes", drawn: DrawnGrid, font_pt: float) -> None:
         axes.text(
             column + 0.5,
             row + 0.5,
-            EM_DASH,
+            UNKNOWN,
             ha="center",
             va="center_baseline",
             color=INK,
@@ -194,7 +194,7 @@ def _draw_key(page: SweepPage, drawn: DrawnGrid, grid: SweepGrid) -> None:
 
     handles = []
     if drawn.in_state("oom", "failed"):
-        handles.append(Patch(facecolor=ORIGINAL_FAILED, label=f"{EM_DASH}  failed"))
+        handles.append(Patch(facecolor=ORIGINAL_FAILED, label=f"{UNKNOWN}  failed"))
     if any(cell.is_mispredicted for cell in drawn.cells.values()):
         handles.append(
             Patch(

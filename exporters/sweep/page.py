@@ -11,6 +11,7 @@ from ...engine.files.base.input_file import show_path
 from ...engine.files.base.output_file import check_writable, write_whole
 from ...engine.units import GIB
 from ..figures.page import SweepLook, SweepPage, save_figure
+from ..text import UNKNOWN, show_number
 from .figure import draw_multiples, draw_sweep
 from .report import encode_csv
 from .text import STATE_WORDS, describe_cell, describe_figure, name_sweep
@@ -131,12 +132,12 @@ def _render_place(cells: Sequence[SweepCell], best: SweepCell | None, capacity_b
 
 def _render_value(cell: SweepCell) -> str:
     kind = "" if cell.kind_word is None else f" {cell.kind_word}"
-    peak = STATE_WORDS[cell.state] if cell.actual_bytes is None else _show(cell.actual_bytes)
+    peak = STATE_WORDS[cell.state] if cell.actual_bytes is None else _show_gib(cell.actual_bytes)
     peak += "!" if cell.is_mispredicted else ""
-    error = "—" if cell.error_percent is None else f"{cell.error_percent:+.0f} %"
+    error = show_number(cell.error_percent, "+.0f", " %")
     return (
         f'<span class="peak">{html.escape(peak + kind)}</span>'
-        f'<span class="theory">{_show(cell.theory_bytes)}{kind}</span>'
+        f'<span class="theory">{_show_gib(cell.theory_bytes)}{kind}</span>'
         f'<span class="error">{error}{kind}</span>'
     )
 
@@ -144,10 +145,10 @@ def _render_value(cell: SweepCell) -> str:
 def _render_layout(cell: SweepCell) -> str:
     state = STATE_WORDS[cell.state] + ("" if cell.kind_word is None else f", {cell.kind_word}")
     values = (
-        *(cell.tp, cell.pp, cell.dp, state, _show(cell.actual_bytes), cell.iteration),
-        _show(cell.theory_bytes),
+        *(cell.tp, cell.pp, cell.dp, state, _show_gib(cell.actual_bytes), cell.iteration),
+        _show_gib(cell.theory_bytes),
         None if cell.error_percent is None else f"{cell.error_percent:+.0f} %",
-        _show(cell.static_bytes),
+        _show_gib(cell.static_bytes),
         None if cell.tflops_per_gpu is None else f"{cell.tflops_per_gpu:.1f}",
         None if cell.iteration_s is None else f"{cell.iteration_s:.2f}",
         cell.cause or "",
@@ -155,7 +156,7 @@ def _render_layout(cell: SweepCell) -> str:
     return (
         "<tr>"
         + "".join(
-            f"<td{_mark(name)}>{'—' if value is None else html.escape(str(value))}</td>"
+            f"<td{_mark(name)}>{UNKNOWN if value is None else html.escape(str(value))}</td>"
             for name, value in zip(_HEADING, values, strict=True)
         )
         + "</tr>"
@@ -174,8 +175,8 @@ def _choose_colour(share: float) -> str:
     return f"background: rgb({', '.join(map(str, paper))}); color: {ink}"
 
 
-def _show(size_bytes: int | None) -> str:
-    return "—" if size_bytes is None else f"{size_bytes / GIB:,.1f}"
+def _show_gib(size_bytes: int | None) -> str:
+    return show_number(size_bytes, ",.1f", per=GIB)
 
 
 # Writes a heat map of a sweep: PNG, PDF, SVG, CSV, an offline page, and a text that stands for it.

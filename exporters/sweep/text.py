@@ -10,7 +10,7 @@ from ...engine.files.base.input_file import show_name
 from ...engine.files.sweep import SkippedFile
 from ...engine.text import make_printable
 from ...engine.units import GIB
-from ..text import INDENT, count, format_rows, wrap
+from ..text import INDENT, UNKNOWN, count, format_rows, wrap
 from .figure_cells import DrawnGrid, choose_cells
 
 STATE_WORDS: dict[CellState, str] = {
@@ -187,7 +187,6 @@ HEADINGS = (
     *("ok", "OOM", "fail", "not run", "layouts", "newest"),
 )
 ALIGNMENT = "llrlrrrrrrrl"
-_UNKNOWN = "—"
 _COUNTED: tuple[CellState, ...] = ("ok", "oom", "failed")
 _LONGEST_NAME = 40
 _LEAST_NAME = 12
@@ -225,17 +224,15 @@ def row_of(sweep: IndexedSweep) -> tuple[str, ...]:
     grid = sweep.grid
     best = sweep.best
     return (
-        sweep.model or _UNKNOWN,
-        _UNKNOWN if grid.world_size is None else f"{grid.world_size:,}",
-        _UNKNOWN if best is None else f"TP {best.tp} PP {best.pp}",
-        _UNKNOWN if best is None or best.actual_bytes is None else f"{best.actual_bytes / GIB:.1f}",
+        sweep.model or UNKNOWN,
+        UNKNOWN if grid.world_size is None else f"{grid.world_size:,}",
+        UNKNOWN if best is None else f"TP {best.tp} PP {best.pp}",
+        UNKNOWN if best is None or best.actual_bytes is None else f"{best.actual_bytes / GIB:.1f}",
         describe_errors(sweep),
         *(f"{sweep.count(state):,}" for state in _COUNTED),
         f"{sweep.count('not_run', 'invalid', 'running'):,}",
         f"{sweep.tried:,}",
-        _UNKNOWN
-        if sweep.modified_s is None
-        else f"{datetime.fromtimestamp(sweep.modified_s):%Y-%m-%d %H:%M}",
+        UNKNOWN if sweep.modified_s is None else f"{datetime.fromtimestamp(sweep.modified_s):%Y-%m-%d %H:%M}",
     )
 
 
@@ -251,7 +248,7 @@ def describe_errors(sweep: IndexedSweep) -> str:
     """Return by how many percent the theory errs: the least and the most, with their sign."""
     errors = sweep.errors
     if errors is None:
-        return _UNKNOWN
+        return UNKNOWN
     least = f"{errors.least:+.0f}"
     most = f"{errors.most:+.0f}"
     return least if least == most else f"{least} … {most}"
