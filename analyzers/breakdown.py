@@ -42,7 +42,6 @@ class _Draft:
         self.children: dict[str, _Draft] = {}
 
     def freeze(self) -> BreakdownNode:
-        """Return the node with all that is below it."""
         children = tuple(child.freeze() for child in self.children.values())
         computed = [entry.computed_bytes for entry in self.own] + [it.computed_bytes for it in children]
         measured = [entry.measured_bytes for entry in self.own] + [it.measured_bytes for it in children]
@@ -129,7 +128,6 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
     """Of that, what belongs to no kind: buffers, temporary tensors, workspaces, rounding."""
 
     def find(self, kind: MemoryKind) -> KindBreakdown:
-        """Return one kind."""
         return next(each for each in self.kinds if each.kind == kind)
 
 
@@ -271,8 +269,6 @@ def make_point_tree(
     knows whose the bytes were.
 
     Args:
-        memory: The profile.
-        kinds: Those that are in the tree.
         moment: Index of the moment; None for the whole profile.
         name: Of the root, where there are several kinds.
     """

@@ -119,7 +119,6 @@ def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakW
 
     Args:
         findings: Findings of the node.
-        device_uuid: The device.
     """
     leaks = [found for found in findings if _is_of(found, device_uuid)]
     leak = max(leaks, key=lambda found: (SEVERITIES.index(found.severity), found.updated_s), default=None)

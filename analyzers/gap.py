@@ -93,9 +93,6 @@ def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
 def find_activations(rank: RankSample) -> Activations | None:
     """Return the peak of a process's newest step less all that its optimizers hold and what it keeps.
 
-    Args:
-        rank: The training process.
-
     Returns:
         None where one part is unknown, or more is held than the peak that was seen.
     """
@@ -112,9 +109,6 @@ def find_kept(rank: RankSample) -> int | None:
 
     That is the floor of its newest step less the model's state, as in the summary of a flight record. Where
     gradients are gone at the floor it is the least that it can be. None where one of both is unknown.
-
-    Args:
-        rank: The training process.
     """
     held = _sum_held(rank)
     floor = None if rank.step is None else rank.step.floor_bytes

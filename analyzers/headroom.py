@@ -231,7 +231,6 @@ class _Bound(NamedTuple):
 
 
 def collect_needs(steps: Sequence[StepSize]) -> Needs:
-    """Return what the steps needed, by size."""
     with_floor = [step for step in steps if step.floor_bytes is not None]
     told = with_floor or steps
     exact: dict[float, list[float]] = {}
@@ -344,7 +343,6 @@ class _Line:
         self.offset = median_of_sorted(offsets) or 0.0
 
     def predict(self, size: float) -> float:
-        """Return what the line says of a size."""
         return self.offset + self.slope * size
 
     def find_error(self) -> float:

@@ -64,7 +64,6 @@ class Owner(NamedTuple):
 
     @property
     def is_host(self) -> bool:
-        """Whether it is a host as a whole."""
         return self.kind == HOST_LEAK and self.pid is None
 
 
@@ -203,7 +202,6 @@ def is_news(finding: Finding, leak: Leak) -> bool:
 
 
 def read_key(finding: Finding) -> OwnerKey:
-    """Return who a finding is about."""
     return finding.node, finding.kind, finding.device_uuid, *read_process(finding)
 
 

@@ -415,7 +415,6 @@ class LeakSourceInquirer:
         return search is not None and search.awaits_map
 
     def take_map(self, segment_map: SegmentMap) -> None:
-        """Take an answer."""
         process = segment_map.node, segment_map.pid
         search = self._searches.get(process)
         if search is not None and search.take_map(segment_map, self._time_s):

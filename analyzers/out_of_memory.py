@@ -85,7 +85,6 @@ class CountTrack:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings that are open."""
         return tuple(self._open.values())
 
     def adopt(self, finding: Finding) -> None:

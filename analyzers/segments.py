@@ -39,7 +39,6 @@ class SegmentSummary(msgspec.Struct, frozen=True):
 
 
 def summarize_segments(segment_map: SegmentMap) -> SegmentSummary:
-    """Return what the segments of a map come to."""
     segments = segment_map.segments
     shared = [segment for segment in segments if not segment.is_private]
     stranded = [find_stranded(segment) for segment in segments]

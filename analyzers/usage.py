@@ -208,7 +208,6 @@ class DeviceUsage:
         """Count one sample in which the device is well.
 
         Args:
-            device: The device.
             time_s: Time of the sample; later than that of the one before.
         """
         self._newest = device

@@ -40,12 +40,6 @@ _ALIGNMENT = "lllrrrrrr"
 
 
 def describe_difference(comparison: Comparison, width: int) -> str:
-    """Return a comparison as text.
-
-    Args:
-        comparison: What was found.
-        width: Cells of a line.
-    """
     told = comparison.difference
     lines = [*_describe_runs(told, width), "", *wrap(told.verdict, width), ""]
     lines += format_rows([_HEADING, *_list_rows(told)], _ALIGNMENT, width) if told.subjects else []
@@ -80,7 +74,6 @@ def describe_alignment(told: RunDifference) -> str:
 
 
 def describe_run(facts: RunFacts) -> str:
-    """Return what a run is, in one line."""
     steps = "" if facts.last_step is None else f", steps {facts.first_step:,} to {facts.last_step:,}"
     who = "1 rank or device" if facts.subjects == 1 else f"{facts.subjects:,} ranks or devices"
     made = ", simulated" if facts.is_simulated else ""
@@ -167,7 +160,6 @@ def draw_difference(comparison: Comparison, path: Path) -> None:
     """Draw the rank or device that parts first, or the first one, in the figure that says most.
 
     Args:
-        comparison: What was found.
         path: The file, whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:

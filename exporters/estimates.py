@@ -141,12 +141,6 @@ _LEAST_SHARE = 0.001
 
 
 def describe_estimate(report: EstimateReport, width: int) -> str:
-    """Return the text.
-
-    Args:
-        report: The estimate.
-        width: Cells of a line.
-    """
     return "\n".join(_describe(report, width)) + "\n"
 
 
@@ -243,12 +237,6 @@ MOST_ROWS = 12
 
 
 def describe_step_estimate(estimate: StepEstimate, width: int) -> str:
-    """Return the text.
-
-    Args:
-        estimate: What was estimated.
-        width: Cells of a line.
-    """
     return "\n".join(_describe_step(estimate, width)) + "\n"
 
 
@@ -402,7 +390,6 @@ def draw_estimate(report: EstimateReport, path: Path) -> None:
     """Draw every stage at its peak, and the capacity where one is given.
 
     Args:
-        report: The estimate.
         path: The file, whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:

@@ -44,7 +44,6 @@ def summarize_memory_file(
     """Return what a file says, with what other allocator settings would have done; takes seconds.
 
     Args:
-        content: What was read.
         top: Stacks to keep, of each device.
         device: The only device to tell of; None for all.
 
@@ -64,10 +63,8 @@ def describe_memory_file(
     """Return what a file says as text.
 
     Args:
-        content: What was read.
         top: Stacks to show, of each device.
         device: The only device to tell of; None for all.
-        width: Cells of a line.
 
     Raises:
         UsageError: The file does not tell of the device.
@@ -84,7 +81,6 @@ def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) 
     """Return what a snapshot says of all devices, or of the one that was asked for.
 
     Args:
-        content: What was read.
         top: Stacks to keep, of each device.
         device: The only device to tell of; None for all.
 
@@ -101,7 +97,6 @@ def summarize_flight(content: FlightRecord, *, top: int, device: int | None) -> 
     """Return what a flight record comes to.
 
     Args:
-        content: What was read.
         top: Stacks to keep.
         device: The only device to tell of; None for whichever it is.
 
@@ -137,7 +132,6 @@ def describe_flight_record(
     """Return a flight record as text.
 
     Args:
-        record: What the probe wrote.
         width: Cells of a line; 40 at least.
         top: How many stacks of live blocks to show.
     """
@@ -308,7 +302,6 @@ def describe_snapshot(snapshot: MemorySnapshot, *, width: int = DEFAULT_WIDTH, t
     """Return what a snapshot says as text.
 
     Args:
-        snapshot: What was read from the file.
         width: Cells of a line; 40 at least.
         top: How many stacks to show.
     """
@@ -423,7 +416,6 @@ def describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
 
     Args:
         advice: Of one device.
-        width: Cells of a line.
     """
     if advice.is_replayed:
         yield ""
@@ -443,12 +435,7 @@ def _describe_settings(settings: Sequence[tuple[str, str]], width: int) -> Itera
 
 
 def describe_trace(device: DeviceSummary, width: int) -> Iterator[str]:
-    """Yield what the trace of a device covers, and how its frequent requests could be served.
-
-    Args:
-        device: Summary of a device.
-        width: Cells of a line.
-    """
+    """Yield what the trace of a device covers, and how its frequent requests could be served."""
     if device.trace is not None:
         yield from _describe_span(device.trace, width)
         yield ""
@@ -495,7 +482,6 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
     Args:
         failures: Newest first.
         omitted: Older ones that are not among them.
-        width: Cells of a line.
     """
     for failure in failures:
         when = "" if failure.time_s is None else f" at {_show_trace_time(failure.time_s)}"

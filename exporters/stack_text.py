@@ -19,7 +19,6 @@ def render_stacks(groups: Sequence[StackGroup], width: int, *, is_brief: bool = 
 
     Args:
         groups: Largest first.
-        width: Cells of a line.
         is_brief: Show of each stack only its headline.
     """
     for group in groups:

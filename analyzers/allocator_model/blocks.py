@@ -218,7 +218,6 @@ class PoolCounter:
         (self.small if is_small else self.large).fall(amount)
 
     def each(self) -> tuple[Counter, Counter, Counter]:
-        """Return the three counters."""
         return self.all, self.large, self.small
 
     def as_dict(self) -> dict[str, dict[str, int]]:
@@ -391,7 +390,6 @@ class DeviceCounters:
         self.num_device_free = 0
 
     def each(self) -> list[Counter]:
-        """Return every counter that has a peak."""
         pooled = [self.segment, self.reserved, *self.reserved_by_private_pool.values()]
         single = [counter for pool in pooled for counter in pool.each()]
         return [*single, self.oversize_allocations, self.oversize_segments]

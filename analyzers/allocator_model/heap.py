@@ -297,7 +297,6 @@ class RuledHeap(Heap):
         )
 
     def start_recording(self, max_entries: int, frames: Callable[[], list[dict[str, object]]] | None) -> None:
-        """Record what happens from here on."""
         self._has_frames = True
         self.history.start(max_entries, frames)
         self.choose_path()
@@ -349,7 +348,6 @@ class RuledHeap(Heap):
         self.events.record_use(block, stream, is_capturing=bool(self.private_pools.captures))
 
     def take_by_rules(self, requested: int, stream: int) -> Block:
-        """Return an allocated block, by all rules."""
         if self._has_waiting:
             self.process_events()
         size = round_request(requested, self._divisions)

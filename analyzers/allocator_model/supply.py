@@ -101,7 +101,6 @@ class StreamEvents:
         return not self._queues and not self._deferred
 
     def waiting(self) -> set[Block]:
-        """Return the blocks that wait."""
         return {block for queue in self._queues.values() for block in queue} | set(self._deferred)
 
     def record_use(self, block: Block, stream: int, *, is_capturing: bool) -> None:

@@ -176,7 +176,6 @@ class _RankExtremes:
         self.floor_min_bytes = self.peak_max_bytes = self.allocated_max_bytes = None
 
     def tell(self, rank: RankSample, device: DeviceSample | None) -> _Known:
-        """Return it with the newest sample of it."""
         extremes = (self.newest_floor_bytes, self.floor_min_bytes, self.peak_max_bytes)
         return _Known(rank, device, *extremes, self.allocated_max_bytes)
 
@@ -190,7 +189,6 @@ class _NodeExtremes:
     """One for each of the ranks of the sample that count, in their order."""
 
     def find(self) -> Iterator[tuple[RankKey, _Known]]:
-        """Yield its processes."""
         devices = {it.uuid: it for it in self.sample.devices}
         for rank, it in zip(_choose_ranks(self.sample), self.processes, strict=True):
             yield it.key, it.tell(rank, devices.get(rank.device_uuid or ""))
@@ -208,7 +206,6 @@ class SampleMerger:
 
         Args:
             node: What the node is called.
-            sample: The sample.
         """
         ranks = _choose_ranks(sample)
         before = self._nodes.get(node)

@@ -405,8 +405,6 @@ def describe_job(
     Args:
         members: Its ranks.
         watch: What is remembered of it.
-        ranks: Every rank of it.
-        nodes: Every node.
         planned: What a plan says of a rank of each stage in bytes; empty without a plan.
     """
     known = tuple(ranks[key] for key in members.members if key in ranks)

@@ -30,10 +30,8 @@ def compare_runs(
     that both runs have, seconds since the first sample are. `parting.py` says how they are told from noise.
 
     Args:
-        a: The run that is compared with.
         b: The run that is compared; differences are B less A.
         files: Names of both.
-        formats: What they are.
     """
     matching = match_tracks(a.tracks, b.tracks)
     steps = {id(pair): has_common_steps(pair) for pair in matching.pairs}

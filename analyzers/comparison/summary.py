@@ -60,7 +60,6 @@ class Bins:
         return len(self.cells)
 
     def add(self, position: int, reading: Cell) -> None:
-        """Take a reading at a position."""
         cell = self.cells.get(position // self.width)
         if cell is not None:
             cell.take(reading)
@@ -114,7 +113,6 @@ class StepLine:
         """Times that the number of the step fell."""
 
     def add(self, step: int, reading: Cell) -> None:
-        """Take a reading at a step."""
         if self._newest is not None and step < self._newest:
             self.restarts += 1
             self._settled = self._join()
@@ -208,7 +206,6 @@ class Track:
 
     @property
     def rank(self) -> int | None:
-        """Its rank, where it told one."""
         return self.key[2]
 
 

@@ -96,7 +96,6 @@ def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, li
     Args:
         name: What the rank is called.
         peers: How many others there are.
-        peak_bytes: Its peak.
         middle_bytes: The middle peak of the group.
         limit_bytes: Most that its allocator can reserve.
     """
@@ -369,7 +368,6 @@ class Group:
     """The ranks of one job and stage.
 
     Args:
-        key: Which they are.
         adopted: Ranks on which something is open from before; each is taken from here by its group.
     """
 
@@ -485,7 +483,6 @@ class Group:
             yield from member.observe_peak(standing, is_comparable=self.key[2] is not None)
 
     def _stand(self, time_s: float) -> dict[SubjectKey, Standing]:
-        """Return where every rank stands."""
         floors = self._floors
         peaks = {key: self._peaks.get(key, floor) for key, floor in floors.items()}
         middle = find_middle(floors.values())

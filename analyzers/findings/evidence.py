@@ -22,7 +22,6 @@ class EvidenceKey(NamedTuple):
         return next((evidence.value for evidence in finding.evidence if evidence.name == self.name), None)
 
     def read_number(self, finding: Finding) -> float | None:
-        """Return its value where that is a number."""
         value = self.read(finding)
         return float(value) if isinstance(value, int | float) else None
 

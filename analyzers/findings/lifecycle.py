@@ -264,7 +264,6 @@ class Tracks(Generic[Key, Track]):
         return self._tracks.get(key)
 
     def items(self, node: str | None = None) -> list[tuple[Key, Track]]:
-        """Return all tracks, or those of one node."""
         return [(key, track) for key, track in self._tracks.items() if node is None or key[0] == node]
 
     def see(self, key: Key, time_s: float) -> Track:

@@ -22,7 +22,6 @@ class Subject:
     """One process, or one device, in one sample; what several analyzers ask is worked out once.
 
     Args:
-        sample: The sample.
         device: The device it is on; None where the process could not be matched to one.
         rank: The process; None where the device as a whole is the subject.
     """
@@ -55,7 +54,6 @@ class Subject:
 
     @property
     def device_uuid(self) -> str | None:
-        """UUID of its device."""
         if self.device is not None:
             return self.device.uuid
         return None if self.rank is None else self.rank.device_uuid
@@ -74,7 +72,6 @@ class Subject:
 
     @property
     def device_label(self) -> str | None:
-        """Label of its device."""
         return None if self.device is None else self.device.label
 
     @property

@@ -55,9 +55,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
     """Return a node in one line.
 
     Args:
-        node: The node.
         snapshot: The newest of it.
-        devices: Its devices.
     """
     hub = snapshot.hub
     told_name = None if snapshot.sample is None else snapshot.sample.node
@@ -120,7 +118,6 @@ class Census(NamedTuple):
 
 
 def count_devices(devices: Sequence[FleetDevice]) -> Census:
-    """Return a census of some devices."""
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
     lost = unknown = 0
@@ -305,7 +302,6 @@ class Fleet:
         self._devices[name], self._counted[name] = read.devices, count_devices(read.devices)
 
     def node(self, name: str) -> FleetNode:
-        """Return what is known of a node."""
         snapshot = self._snapshots[name]
         offset = self._offsets.get(name)
         is_live = snapshot.connection == "live"
@@ -320,11 +316,9 @@ class Fleet:
         )
 
     def summarize(self, name: str) -> NodeSummary:
-        """Return a node in one line."""
         return summarize_node(self.node(name), self._snapshots[name], self.devices_of(name))
 
     def lost(self) -> list[FleetNode]:
-        """Return the nodes that are lost."""
         return [self.node(name) for name in self.names if self._snapshots[name].connection == "lost"]
 
 
@@ -477,7 +471,6 @@ def _read_device(
 
 
 def _list_kinds(device: DeviceSample, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Return the kinds of the open findings of a device."""
     about = (it for it in findings if it.is_open and it.device_uuid == device.uuid)
     return tuple(sorted({finding.kind for finding in about}))
 
@@ -508,7 +501,6 @@ def group_fleet(
     """Return groups in order, as `group_devices`; a node without a device has one where all are wanted.
 
     Args:
-        picture: The fleet.
         grouping: What devices of a group share.
         sort: What goes first.
         wanted: Those that a filter lets pass; None for all.

@@ -129,7 +129,6 @@ def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetD
     """Return the gravest device, or the one that was the gravest before while there is little between them.
 
     Args:
-        gravest: The gravest of all; None where there is none.
         now: The one before, as it is now; None where it is gone. It remains where no other is nearer, or
             fuller by a tenth of its capacity.
     """
@@ -312,7 +311,6 @@ def _read_memory(term: str, key: str, sign: str, value: str) -> Check:
 
 
 def _invert(used: float | None, whole: float | None, *, is_used: bool) -> float | None:
-    """Return what is used, or what is left of the whole."""
     if is_used or used is None:
         return used
     return None if whole is None else round(whole - used, 9)

@@ -493,7 +493,6 @@ class FloorTrack:
         """Return a robust line through floors, or peaks, since a moment; None where too little is known.
 
         Args:
-            since_s: From when on.
             finest: Finest scale whose blocks count; finer ones are blurred where samples are few.
             is_peak: Whether peaks are meant.
         """

@@ -63,7 +63,6 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
     """Return the newest events of a device and what lived before them.
 
     Args:
-        snapshot: What was read from the file.
         trace: The events of one device.
         most_events: How many allocations and frees to keep.
     """
@@ -179,7 +178,6 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The advice for people."""
         if self.reason is not None:
             return (f"no advice on allocator settings: {self.reason}",)
         own = format_bytes(self.peak_reserved_bytes)
@@ -220,7 +218,6 @@ def advise_settings(
     """Return what other allocator settings would have reserved for the recorded trace of a device.
 
     Args:
-        snapshot: What was read from the file.
         device: Ordinal of the device.
         most_events: How many of the newest allocations and frees to replay under each settings.
     """

@@ -51,7 +51,6 @@ class MapFragmentation(msgspec.Struct, frozen=True):
 
 
 def measure_map(segment_map: SegmentMap) -> MapFragmentation:
-    """Return the fragmentation that a segment map shows."""
     grouped: dict[PoolKey, list[Segment]] = defaultdict(list)
     for segment in segment_map.segments:
         grouped[pool_key(segment)].append(segment)

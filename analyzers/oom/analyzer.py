@@ -274,7 +274,6 @@ def assess_device(subject: Subject) -> Assessment:
 
 
 def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Assessment:
-    """Return what a forecast says of its subject."""
     floors = watch.growth.floors
     rank = subject.rank
     device = subject.device

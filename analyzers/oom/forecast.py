@@ -141,7 +141,6 @@ class Forecast(NamedTuple):
 
 
 def make_forecast(now: Situation) -> Forecast:
-    """Return what is foreseen from a situation."""
     line = now.line
     room = now.limit_bytes - now.floor_bytes
     if line is None or line.slope_at(now.time_s) <= 0:

@@ -428,7 +428,6 @@ class Amplitudes:
         return len(self._highs)
 
     def add(self, beat: Beat) -> None:
-        """Count one beat."""
         self._is_sampled = beat.kind != "step"
         self._beats.append((beat.high_bytes, beat.time_s))
         self._levels.append((beat.time_s, beat.high_bytes))

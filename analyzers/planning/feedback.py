@@ -204,10 +204,8 @@ def make_feedback(
     """Return how the plan of a model differs from a measured job, and the plan that follows.
 
     Args:
-        graph: The model.
         bounds: First layer of each stage, and the number of layers.
         training: What is held for a parameter, and micro-batches.
-        measured: The job.
         source: What it was measured from, for whoever reads.
         capacity_bytes: Of a device.
 
@@ -364,7 +362,6 @@ def replan(
     """Return the present split and the exact optimum; the present one twice where it is that.
 
     Args:
-        graph: The model.
         bounds: First layer of each stage at present, and the number of layers.
         costs: Planned bytes of each layer in each stage.
         factors: Of each stage, expected over planned bytes.

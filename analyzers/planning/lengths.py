@@ -41,7 +41,6 @@ class LengthLaw(msgspec.Struct, frozen=True, kw_only=True):
     """The same of each point against the law that the others give: what predictions may be off by."""
 
     def predict(self, seq_length: float) -> float:
-        """Return the bytes at a length."""
         return self.constant_bytes + seq_length * (
             self.bytes_per_token + seq_length * self.bytes_per_token_squared
         )
@@ -387,7 +386,6 @@ def say_law(law: LengthLaw | None, points: int) -> str:
     """Return a law in words, or that there is none.
 
     Args:
-        law: The law, or None.
         points: How many there were to find it from.
     """
     if law is None:

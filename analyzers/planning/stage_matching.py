@@ -64,7 +64,6 @@ class Workload:
         memory: Bytes of each layer, whatever stage it is in.
         activations: Bytes of each layer for one micro-batch in flight.
         micro_batches: In one step.
-        groups: The devices, one for each stage.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class Workload:
         return self.plain[kind]._replace(room=room._replace(most=self.kinds[kind].capacity_bytes))
 
     def order_stages(self, order: Sequence[int]) -> list[Stage]:
-        """Return the stages for kinds in an order."""
         return [self.stage(kind, number) for number, kind in enumerate(order)]
 
 

@@ -103,7 +103,6 @@ class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarize_flight_record(record: FlightRecord) -> FlightSummary:
-    """Return what a flight record comes to."""
     shares = share_device(record)
     trend = measure_trend(record.steps)
     stacks = _group_live(record, shares)
@@ -308,7 +307,6 @@ def word_failure(record: FlightRecord, shares: DeviceShares) -> str:
     """Return what failed, and what stood against it.
 
     Args:
-        record: What the probe wrote.
         shares: Who held the device.
     """
     size = record.failure.size_bytes
@@ -334,7 +332,6 @@ def explain_request(record: FlightRecord, shares: DeviceShares) -> Iterator[str]
     """Yield why nothing that was free served the request, and how much more would have.
 
     Args:
-        record: What the probe wrote.
         shares: Who held the device.
     """
     if _has_expandable(record):
@@ -405,7 +402,6 @@ def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) 
     """Yield what follows from the figures, the most promising first.
 
     Args:
-        record: What the probe wrote.
         shares: Who held the device.
         kept: What is kept from step to step.
     """
@@ -546,7 +542,6 @@ def find_kept(
     floor, what the floors grew by over the record, which is the least that it can be.
 
     Args:
-        record: What the probe wrote.
         trend: How the floors of the steps went.
         stacks: Live blocks by stack, the largest first.
     """

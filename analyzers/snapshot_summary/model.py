@@ -206,7 +206,6 @@ def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) 
     """Return the levels after each event.
 
     Args:
-        trace: Events of a device.
         view: Its blocks at the end.
         levels: Its final state.
     """

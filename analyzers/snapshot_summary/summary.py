@@ -58,7 +58,6 @@ class StackGrouper:
         Args:
             stack: Stack of every block; below 0 where there is none.
             size_bytes: Size of every block.
-            most: Groups to return.
         """
         import numpy as np
 
@@ -81,7 +80,6 @@ class StackGrouper:
         return largest, len(present)
 
     def describe(self, stack: int, size_bytes: int) -> StackGroup:
-        """Return the stack of one request."""
         return make_group(keep_python(self._stacks.frames_of(stack)), size_bytes, 1, 1.0)
 
 
@@ -106,7 +104,6 @@ def summarize_snapshot(snapshot: MemorySnapshot, *, top: int = MOST_STACKS) -> S
     """Return what a snapshot says.
 
     Args:
-        snapshot: What was read from the file.
         top: Groups of stacks to keep for each device.
     """
     grouper = StackGrouper(snapshot.stacks)
@@ -244,7 +241,6 @@ def describe_failures(
     """Return the newest out-of-memory events, newest first, and how many older ones there are.
 
     Args:
-        trace: Events of a device.
         timeline: Its levels after each event.
         view: Its blocks at the end.
         grouper: What puts blocks into groups by stack.
@@ -278,7 +274,6 @@ def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArr
     unless it was allocated since. So the first event at an address after the moment tells.
 
     Args:
-        trace: Events of a device.
         event: Row of the moment.
         view: Blocks of the device at the end.
     """
@@ -319,7 +314,6 @@ _BAND_LABELS = ("empty", "under 25 %", "25 to 50 %", "50 to 75 %", "75 % and mor
 
 
 def measure_levels(view: DeviceView) -> MemoryLevels:
-    """Return the bytes of a device."""
     import numpy as np
 
     is_live = view.is_live

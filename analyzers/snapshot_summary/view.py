@@ -65,7 +65,6 @@ def sum_by_row(rows: IntArray, weights: IntArray, count: int) -> IntArray:
 
 
 def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
-    """Return the view of one device."""
     import numpy as np
 
     segments = snapshot.segments
@@ -136,7 +135,6 @@ def map_segments(
     """Return the segments of a device.
 
     Args:
-        snapshot: What was read from the file.
         device: Ordinal of the device.
         order: By address; or by size or stranded bytes, most first.
         most: How many to return; all if None.

@@ -58,7 +58,6 @@ def plot_memory_usage(
 
     Args:
         figure: What to draw.
-        folder: Where to.
         formats: Of the files.
         file: The one file to write instead, in the format that its name says.
 
@@ -277,7 +276,6 @@ def plot_heatmap(
 
     Args:
         heat_map: What to draw.
-        folder: Where to.
         formats: Of the files.
         file: The one file to write instead, in the format that its name says.
 
@@ -437,7 +435,6 @@ _NAMES = {"oom_met": "out of memory", "oom": "forecast: out of memory"}
 
 
 def make_marker(finding: Finding) -> Marker:
-    """Return the mark of a finding."""
     return Marker(
         time_s=finding.opened_s,
         severity=finding.severity,

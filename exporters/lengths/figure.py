@@ -67,7 +67,6 @@ class LengthLook(msgspec.Struct, frozen=True):
     """Dots per inch of a PNG; None for those of the style."""
 
     def choose_algorithm(self, privacy: PrivacyMode, panel: str) -> AlgorithmStyle:
-        """Return the look of an algorithm in a panel."""
         style = ALGORITHMS[privacy]
         return style if self.style == "usenix" else style._replace(colour=STAGE_COLOURS[panel])
 
@@ -90,7 +89,6 @@ def draw_lengths(study: LengthStudy, look: LengthLook | None = None) -> SweepPag
 
     Args:
         study: What ran.
-        look: Style, size and resolution.
 
     Raises:
         UsageError: The size that was chosen is too small.

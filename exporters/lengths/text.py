@@ -183,13 +183,11 @@ def name_memory(study: LengthStudy) -> str:
 
 
 def name_model(training: PhaseTraining) -> str:
-    """Return the model as it was asked for."""
     given = training.factory or training.hugging_face
     return f"LLaMA {training.model_size}" if given is None else make_printable(given)
 
 
 def describe_training(study: LengthStudy) -> str:
-    """Return what was trained, in one line."""
     training = study.training
     modes = " and ".join(MODE_WORDS[mode] for mode in study.privacy_modes)
     parts = [
@@ -267,7 +265,6 @@ def describe_fits(searches: Sequence[FitSearch], width: int) -> str:
 
     Args:
         searches: For one card; algorithms and sizes in any order.
-        width: Cells of a line.
     """
     return "\n".join(_describe_fit(searches, width)) + "\n"
 
@@ -429,7 +426,6 @@ def report_study(study: LengthStudy, searches: Sequence[FitSearch] = ()) -> Leng
 
     Args:
         study: What ran; without points where only a search was asked for.
-        searches: What fits.
     """
     costs = {each.privacy: each for each in make_cost_series(study)}
     modes = study.privacy_modes if study.points else ()

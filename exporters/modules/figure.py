@@ -39,7 +39,6 @@ def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, pa
     """Draw a tree; the same bytes every time.
 
     Args:
-        title: What is drawn.
         subtitle: Whose figures these are.
         tree: The tree; its root is the top row.
         basis: The figure that lengths show.
@@ -61,7 +60,6 @@ def draw_page(
     """Write a figure whose rows are levels.
 
     Args:
-        title: What is drawn.
         subtitle: Whose figures these are.
         cells: Of `lay_out_icicle`.
         draw_cells: Draws them, a row as high as 1, across from 0 to 1.
@@ -98,7 +96,6 @@ def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
 
 
 def outline(cell: IcicleCell) -> list[tuple[float, float]]:
-    """Return the corners of a cell."""
     top = cell.depth
     bottom = cell.depth + 1
     return [(cell.start, top), (cell.end, top), (cell.end, bottom), (cell.start, bottom)]
@@ -201,7 +198,6 @@ def draw_difference_icicle(title: str, subtitle: str, tree: ComparedNode, path: 
     """Draw what the second of two profiles has more or less than the first; the same bytes every time.
 
     Args:
-        title: What is drawn.
         subtitle: Whose figures these are.
         tree: Of `compare_trees`; its root is the top row.
         path: The file, whose name ends in `.pdf`, `.svg` or `.png`.

@@ -37,7 +37,6 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
     """Write the pages of which there is a tree; return their paths.
 
     Args:
-        memory: The profile.
         breakdown: Its trees.
         folder: Made where it is missing.
 
@@ -62,7 +61,6 @@ def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: Bre
     """Return one page.
 
     Args:
-        memory: The profile.
         breakdown: Its trees.
         name: Of the page, without its ending.
         tree: What `join_kinds` made.
@@ -120,7 +118,6 @@ def render_sunburst(title: str, lines: Sequence[str], tree: BreakdownNode, basis
     """Return the page.
 
     Args:
-        title: What is drawn.
         lines: Sentences under the title: whose figures these are, and what they are not.
         tree: The tree; its root is the centre.
         basis: The figure that is drawn first; where both are known the page has a button for each.

@@ -38,8 +38,6 @@ def describe_module_memory(memory: ModuleMemory, *, width: int, depth: int = DEF
     """Return the text.
 
     Args:
-        memory: The profile.
-        width: Cells of a line.
         depth: Levels of each tree.
     """
     return "\n".join(_describe(memory, make_breakdown(memory), width, depth)) + "\n"
@@ -133,7 +131,6 @@ def report_module_memory(memory: ModuleMemory, file: str) -> ModuleMemoryReport:
     """Return the report of a profile.
 
     Args:
-        memory: The profile.
         file: Name of its file.
     """
     breakdown = make_breakdown(memory)
@@ -252,7 +249,6 @@ def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int
     Args:
         first: What is held against.
         second: What has more or less.
-        width: Cells of a line.
         depth: Levels of the modules that are told.
     """
     comparison = compare_profiles(first.memory, second.memory)

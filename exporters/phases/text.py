@@ -37,7 +37,6 @@ def describe_phases(runs: Sequence[PhaseRun], width: int, trials: Sequence[Advic
 
     Args:
         runs: One a rank, of one training.
-        width: Cells of a line.
         trials: What advised changes came to, where they were tried.
     """
     if not runs:
@@ -197,7 +196,6 @@ def describe_ranks(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
 
     Args:
         runs: Of all ranks, in order.
-        width: Cells of a line.
     """
     fitting = max(1, (width - _NAME_CELLS) // _CELLS)
     names = list(dict.fromkeys(phase.phase for run in runs for phase in run.phases))
@@ -244,7 +242,6 @@ def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
 
     Args:
         advice: What was found.
-        width: Cells of a line.
     """
     yield from wrap(_describe_attack(advice), width)
     rows = [
@@ -323,7 +320,6 @@ def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
 
     Args:
         trials: One a change that was tried.
-        width: Cells of a line.
     """
     rows = [["tried, MiB", "estimated", "peak", "reserved", "less by", ""]]
     for trial in trials:
@@ -355,7 +351,6 @@ def format_phases(
 
     Args:
         phases: In order.
-        width: Cells of a line.
         allocated: What the first figures are, where it is not what an allocator says.
     """
     shown = pick_last(phases)
@@ -446,7 +441,6 @@ def describe_phase_file(file: PhaseFile, width: int) -> str:
 
     Args:
         file: What was read.
-        width: Cells of a line.
     """
     return "\n".join(_describe_file(file, width)) + "\n"
 

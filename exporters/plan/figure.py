@@ -46,7 +46,6 @@ class FoldedLayers(NamedTuple):
 
     @property
     def first(self) -> LayerNode:
-        """The layer that is drawn for all."""
         return self.layers[0]
 
 

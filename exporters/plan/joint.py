@@ -82,7 +82,6 @@ class JointPlanReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_joint_plan(plan: JointPlan) -> JointPlanReport:
-    """Return what is printed of a plan."""
     configurations = [
         _report_configuration(plan, rank, each) for rank, each in enumerate(plan.configurations, start=1)
     ]
@@ -166,7 +165,6 @@ def describe_joint_plan(report: JointPlanReport, width: int) -> str:
 
     Args:
         report: What was found.
-        width: Cells of a line.
     """
     lines = [*wrap(_describe_best(report), width), ""]
     lines += format_rows(*list_configurations(report.configurations), width)

@@ -47,8 +47,6 @@ def take_partition(
     """Return a partition of a graph as a split; nothing but the pipeline is planned.
 
     Args:
-        graph: The model.
-        result: Its partition.
         micro_batch: Sequences of a micro-batch.
         micro_batches: Of a step.
     """

@@ -125,7 +125,6 @@ def describe_plan(plan: Plan, width: int) -> str:
 
     Args:
         plan: What was found.
-        width: Cells of a line.
     """
     lines = [*_describe_sizes(plan, width), ""]
     lines += format_rows([_HEADING, *_list_rows(plan)], "rllrrrrrr", width)
@@ -310,7 +309,6 @@ def describe_feedback(feedback: PlanFeedback, width: int) -> str:
 
     Args:
         feedback: What was found.
-        width: Cells of a line.
     """
     where = "the running job" if feedback.measured == "live" else feedback.measured
     lines = wrap(

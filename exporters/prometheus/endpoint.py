@@ -210,7 +210,6 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
 
     Args:
         runtime_dir: Folder of the agent.
-        options: Where to.
         parent_fd: Pipe that closes when the agent that started this process ends; None to run until stopped.
 
     Raises:

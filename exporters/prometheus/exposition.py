@@ -76,7 +76,6 @@ class Picture(NamedTuple):
 
     @property
     def sample(self) -> Sample | None:
-        """The newest sample."""
         return self.snapshot.sample
 
     @property
@@ -89,7 +88,6 @@ class Picture(NamedTuple):
 
     @property
     def devices(self) -> tuple[DeviceSample, ...]:
-        """The devices that are told."""
         found = () if self.sample is None else self.sample.devices
         return tuple(device for device in found if device.state in TOLD_STATES)
 
@@ -113,7 +111,6 @@ class Picture(NamedTuple):
         return label_text(self.node), label_text(label), label_text(uuid)
 
     def label_rank(self, rank: RankSample) -> tuple[str, ...]:
-        """Return the values of `RANK_LABELS`."""
         number = None if rank.coordinates is None else rank.coordinates.rank
         return *self.label_device(rank.device_uuid), label_text(number), label_text(rank.pid)
 

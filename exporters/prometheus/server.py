@@ -75,7 +75,6 @@ class MetricsServer:
     """Serves the metrics until it is shut down.
 
     Args:
-        address: Where to listen.
         render: Makes the text of a scrape.
         tls: What to speak TLS with; None for plain HTTP.
         passwords: Who may ask; None for everybody.
@@ -119,12 +118,10 @@ class MetricsServer:
 
     @property
     def server_port(self) -> int:
-        """Where it listens."""
         return int(self._listener.getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{ListenAddress(*self._listener.getsockname()[:2])}{METRICS_PATH}"
 
@@ -146,7 +143,6 @@ class MetricsServer:
         self._has_ended.wait()
 
     def server_close(self) -> None:
-        """Close all connections."""
         for _ in range(MOST_CHECKS):
             with suppress(queue.Full):
                 self._unchecked.put_nowait(None)

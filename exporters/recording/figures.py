@@ -103,7 +103,6 @@ class FigureRecorder:
 
         Args:
             findings: To be marked.
-            folder: Where to.
             subtitle: What the figures are of.
             on_progress: Called before each figure with how many are drawn, and of how many.
 

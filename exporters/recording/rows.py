@@ -368,7 +368,6 @@ def write_metrics(rows: Iterable[DeviceRow], stream: BinaryIO, *, held_bytes: in
 
     Args:
         rows: Of each device in order of time.
-        stream: Where to.
         held_bytes: Lines to hold in memory; those beyond wait in a private folder on disk.
     """
     with TemporaryDirectory(prefix="vramscope-") as folder:
@@ -397,14 +396,12 @@ class _Spool:
         return sorted(self._held)
 
     def add(self, key: _SeriesKey, line: bytes) -> None:
-        """Add a line of a series."""
         self._held.setdefault(key, []).append(line)
         self._size_bytes += len(line)
         if self._size_bytes > self._most_bytes:
             self._put_away()
 
     def write(self, key: _SeriesKey, stream: BinaryIO) -> None:
-        """Write all lines of a series."""
         if key in self._files:
             with self._files[key].open("rb") as file:
                 while data := file.read(_COPIED_BYTES):

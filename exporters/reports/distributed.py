@@ -156,7 +156,6 @@ class DistributedReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
-    """Return a node as reports print it."""
     if report is None:
         return NoNodeDetails(error="No memory data available")
     known = report.devices
@@ -282,10 +281,8 @@ def build_distributed(
         reports: Every node that is there, this one included.
         analysis: Of those nodes.
         events: Errors that were foreseen or met, oldest first.
-        recommendations: What to do.
         evidence: What the figures of this node rest on.
         findings: Of this node.
-        jobs: Over those nodes.
     """
     return DistributedReport(
         timestamp=stamp_now(),

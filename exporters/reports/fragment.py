@@ -165,7 +165,6 @@ def build_fragment(
     """Return the report of a period.
 
     Args:
-        log: The period.
         provenance: Where its samples come from.
         figures: What the analyzer says of each allocator.
     """
@@ -204,7 +203,6 @@ def describe_fragmentation(
     figures: Sequence[FragmentationFigures],
     findings: Sequence[ReportFinding] = (),
 ) -> FragmentDevice:
-    """Return what is known of one device."""
     worst = find_worst(device, figures)
     metrics = _measure(device, None if worst is None else worst.reading)
     return FragmentDevice(

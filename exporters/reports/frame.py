@@ -120,7 +120,6 @@ def describe_findings(
     """Return the findings of some kinds, in the order in which they opened.
 
     Args:
-        log: The period.
         provenance: Where its samples come from.
         kinds: Kinds to tell; None for all.
     """

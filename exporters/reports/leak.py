@@ -44,7 +44,6 @@ def measure_growth(
     """Return how one figure of a device has grown.
 
     Args:
-        device: The device.
         window: Newest snapshots that the rate is fitted to.
         what: The allocator's live bytes, device used, or the resident memory of its processes.
         since_s: Time of the oldest snapshot to count; None for all that are kept.
@@ -238,7 +237,6 @@ def build_leak(
     """Return the report of a period.
 
     Args:
-        log: The period.
         provenance: Where its samples come from.
         rule: What sets `leak_risk`.
         tracking: What became of the search for sources; None where nobody asked for it.
@@ -360,8 +358,6 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
     """Return in sentences what grows on a device and is no leak by now: how fast, and what is not known.
 
     Args:
-        log: The period.
-        device: The device in it.
         rule: Growth below its threshold is not told.
     """
     leaking = {

@@ -204,7 +204,6 @@ class DeviceLog:
 
     @property
     def last(self) -> Snapshot | None:
-        """The newest snapshot."""
         return self.snapshots[-1] if self.snapshots else None
 
     @property
@@ -328,7 +327,6 @@ class RunLog:
         return log.label if self._devices_by_index[log.index] > 1 else str(log.index)
 
     def observe(self, sample: Sample) -> None:
-        """Take one sample."""
         is_due = self._is_due(sample.time_s, sample.interval_s)
         ranks = _sort_ranks(sample.ranks) if sample.ranks else {}
         for device in sample.devices:

@@ -47,7 +47,6 @@ class ThresholdRisk(NamedTuple):
 
     @property
     def recommendation(self) -> str:
-        """What to do, in one sentence."""
         return _RECOMMENDATIONS[self.level]
 
 
@@ -87,7 +86,6 @@ def fit_growth(device: DeviceLog, window: int) -> float | None:
     """Return the growth of what is taken over the newest snapshots, in MiB/s; None for fewer than three.
 
     Args:
-        device: The device.
         window: Most snapshots to fit.
     """
     newest = list(device.snapshots)[-window:]
@@ -149,8 +147,6 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
     """Return the risk of one device.
 
     Args:
-        log: The period.
-        device: The device in it.
         thresholds: Of the rule that decides where there is no forecast.
     """
     threshold = judge_usage(device, thresholds)
@@ -356,7 +352,6 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
     """Return the report of a period.
 
     Args:
-        log: The period.
         provenance: Where its samples come from.
         thresholds: Of the rule that decides where there is no forecast.
     """
@@ -400,7 +395,6 @@ def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -
     """Return the newest of what was taken of a device.
 
     Args:
-        device: The device.
         span_s: Seconds to look back from the newest snapshot.
         window: Snapshots that the growth is fitted to.
     """

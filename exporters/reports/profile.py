@@ -128,7 +128,6 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
     """Return the profile of a period.
 
     Args:
-        log: The period.
         provenance: Where its samples come from.
         phases: Named parts of the program, where it reports about itself; else those that the log has.
     """
@@ -287,7 +286,6 @@ def build_export(
     """Return the snapshots that are kept of a period.
 
     Args:
-        log: The period.
         interval_s: Seconds from one snapshot to the next, as it was set.
         device_id: Index of the only device to export; None for all.
         process: The process that took them, where that is worth saying.

@@ -26,12 +26,7 @@ Rows = list[tuple[str, ...]]
 
 
 def describe_report(report: Report, width: int) -> str:
-    """Return a report as lines of a width, with a newline at the end.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
+    """Return a report as lines of a width, with a newline at the end."""
     rows, alignment = _tabulate(report)
     lines = wrap(_headline(report.evidence), width)
     lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device was seen"]

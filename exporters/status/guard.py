@@ -101,7 +101,6 @@ class GuardLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_advice(advice: Advice, answer: RankAdvice | None = None) -> GuardAdvice:
-    """Return an advice, with the answer where there is one."""
     advised = None if answer is None else answer.advised
     outcome = advised.outcome if advised is not None else None if answer is None else answer.refusal
     return GuardAdvice(

@@ -183,7 +183,6 @@ def build_rank_table(ranks: Sequence[RankSample], devices: Sequence[DeviceSample
     Args:
         ranks: Processes in the order to show them.
         devices: Devices of the same sample.
-        width: Columns that the terminal has.
     """
     by_uuid = {device.uuid: device for device in devices}
     rows = [_build_cells(rank, by_uuid.get(rank.device_uuid or "")) for rank in ranks]
@@ -264,7 +263,6 @@ def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text
     Args:
         devices: Devices in the order to show them.
         risks: What `describe_risk` says of each device, by its UUID.
-        width: Columns that the terminal has.
     """
     gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
     rows = [_build_device_cells(device, risks[device.uuid], gauge_width=gauge_width) for device in devices]
@@ -363,8 +361,6 @@ def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
     """Return how near a device is to running out of memory, or that its figures are old.
 
     Args:
-        device: The device.
-        risk: Its risk.
         now_s: Time of its figures.
     """
     if device.state == "lost":
@@ -409,7 +405,6 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
 
     Args:
         devices: Devices in the order to show them.
-        width: Columns that the terminal has.
     """
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", width=width)
     table.add_column("device", no_wrap=True)

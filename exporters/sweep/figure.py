@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> SweepPage:
     """Return the heat map of a sweep as a figure of matplotlib.
 
-    Args:
-        grid: The cells.
-        look: Style, size and resolution.
-
     Raises:
         UsageError: The size that was chosen is too small.
     """

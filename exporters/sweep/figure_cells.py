@@ -49,7 +49,6 @@ class DrawnGrid(NamedTuple):
         return self.rows.index(cell.tp), self.columns.index(cell.pp)
 
     def in_state(self, *states: CellState) -> list[SweepCell]:
-        """Return the drawn cells in some states."""
         return [cell for cell in self.cells.values() if cell.state in states]
 
 
@@ -76,7 +75,6 @@ def choose_size(drawn: DrawnGrid, look: SweepLook, panels: int, key_rows: int) -
     """Return width and height of the page in inches.
 
     Args:
-        drawn: The cells.
         look: What the person chose; a size in it is taken as it is.
         panels: One above the other.
         key_rows: Lines of the key.
@@ -96,10 +94,8 @@ def count_lines(drawn: DrawnGrid, size_in: tuple[float, float], panels: int, key
     """Return how many lines of text the cells have room for: none, one or two.
 
     Args:
-        drawn: The cells.
         size_in: Of the page.
         panels: One above the other.
-        key_rows: Lines of the key.
     """
     width_in = (size_in[0] - _SIDES_IN) / len(drawn.columns)
     left_in = size_in[1] - key_rows * _KEY_ROW_IN - panels * _TITLE_IN - _AXIS_IN
@@ -117,7 +113,6 @@ BORDER_DASHES = (0.0, (2.5, 1.2))
 def draw_values(
     axes: "Axes", drawn: DrawnGrid, values: dict[SweepCell, float], colours: "Colormap", norm: "Normalize"
 ) -> "QuadMesh":
-    """Fill the cells that have a value with its colour."""
     import numpy as np
 
     table = np.full((len(drawn.rows), len(drawn.columns)), np.nan)
@@ -180,7 +175,6 @@ def merge(places: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
 
 
 def find_colour(mesh: "QuadMesh", value: float) -> Colour:
-    """Return the colour of a value."""
     import numpy as np
 
     red, green, blue, _ = mesh.cmap(mesh.norm(np.asarray(value)))
@@ -215,7 +209,6 @@ def mark_mispredictions(axes: "Axes", drawn: DrawnGrid, *, is_large: bool) -> No
 
     Args:
         axes: Of the panel.
-        drawn: The cells.
         is_large: Whether the cells have room for an edge; else the corner takes half of the cell.
     """
     width, height = _CORNER if is_large else (1.0, 1.0)
@@ -275,7 +268,6 @@ def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, in
     """Return the edges between a cell that ran and one that did not fit, as far as that is known or not.
 
     Args:
-        drawn: The cells.
         is_known: Whether the other one ran out of memory; else it failed and no cause is told.
     """
     lines = []

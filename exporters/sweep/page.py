@@ -87,7 +87,6 @@ def render_heat_map(grid: SweepGrid, findings: Sequence[SweepFinding]) -> bytes:
     """Return the page.
 
     Args:
-        grid: The cells.
         findings: What the sweep says.
     """
     title = f"Peak GPU memory by TP and PP{name_sweep(grid)}"
@@ -218,10 +217,7 @@ def write_heat_map(
     """Draw a sweep and write its files; return the figure and the files.
 
     Args:
-        grid: The cells.
-        findings: What it says.
         base: Their path without an ending.
-        look: Style, size and resolution.
         file: The one file to write instead, in the format that its name says.
 
     Raises:

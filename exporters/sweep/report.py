@@ -95,7 +95,6 @@ class HeatMapReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_cell(cell: SweepCell) -> CellReport:
-    """Return a cell as it is reported."""
     return CellReport(
         tp=cell.tp,
         pp=cell.pp,
@@ -119,8 +118,6 @@ def report_sweep(
     """Return a sweep as it is reported.
 
     Args:
-        grid: The cells.
-        findings: What it says.
         skipped: Files that were left out.
         files: What was written.
     """

@@ -50,13 +50,7 @@ def name_iteration(cell: SweepCell) -> str:
 
 
 def describe_findings(grid: SweepGrid, findings: Sequence[SweepFinding], width: int) -> str:
-    """Return what the verb prints of a sweep: the grid, as far as it fits, and what it says.
-
-    Args:
-        grid: The cells.
-        findings: What it says.
-        width: Cells of a line.
-    """
+    """Return what the verb prints of a sweep: the grid, as far as it fits, and what it says."""
     head = f"{count(len(grid.cells), 'layout')}{name_sweep(grid)}: {_count_states(grid)}"
     drawn = describe_grid(grid, width)
     lines = [*wrap(head, width), "", *drawn, *([""] if drawn else []), *_wrap(findings, width)]
@@ -137,12 +131,7 @@ _MOST_GRID_ROWS = 40
 
 
 def describe_grid(grid: SweepGrid, width: int) -> list[str]:
-    """Return the grid as lines, none where it is too large for them.
-
-    Args:
-        grid: The cells.
-        width: Cells of a line.
-    """
+    """Return the grid as lines, none where it is too large for them."""
     drawn = choose_cells(grid)
     best = find_best(grid)
     label = max(len(f"TP {tp}") for tp in drawn.rows) + 2
@@ -203,7 +192,6 @@ def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
 
     Args:
         index: The sweeps that are wanted, in the order in which they are listed.
-        width: Cells of a line.
         found: How many there are in all.
     """
     shown = count(len(index.sweeps), "sweep")

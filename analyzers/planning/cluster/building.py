@@ -313,7 +313,6 @@ def make_node(name: str, count: int, model: DeviceModel, link: Link | None = Non
 
 
 def make_device(node: str, index: int, model: DeviceModel) -> ClusterDevice:
-    """Return one device of a node."""
     return ClusterDevice(
         node=node,
         local_index=index,

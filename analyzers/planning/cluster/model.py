@@ -196,7 +196,6 @@ class DeviceModel(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def memory_bytes(self) -> int:
-        """Total memory."""
         return self.memory_mib * MIB
 
     @property

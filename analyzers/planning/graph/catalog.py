@@ -57,7 +57,6 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head_width(self) -> int:
-        """Width of one head."""
         return self.head_size or self.hidden // self.heads
 
     @property
@@ -70,7 +69,6 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def width(self) -> int:
-        """Width of the MLP."""
         return self.intermediate or 4 * self.hidden
 
 
@@ -78,7 +76,6 @@ def check_architecture(model: Architecture, what: str) -> Architecture:
     """Return the model if its sizes can be.
 
     Args:
-        model: The model.
         what: What it is called in the error.
 
     Raises:
@@ -274,7 +271,6 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens of one micro-batch."""
         return self.sequence * self.sequences
 
 
@@ -284,7 +280,6 @@ def size_block(
     """Return the size of one transformer block.
 
     Args:
-        model: The model.
         batch: The micro-batch.
         is_mixture: Whether its MLP is a mixture of experts.
         has_cross_attention: Whether it attends to an encoder as well, whose sequence is as long.

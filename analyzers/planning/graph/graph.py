@@ -107,7 +107,6 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Bytes of all kinds."""
         return self.weights + self.gradients + self.optimizer
 
 
@@ -142,7 +141,6 @@ class Recipe(NamedTuple):
 
 
 def build_layers(model: Architecture, recipe: Recipe) -> list[LayerNode]:
-    """Return the layers of a model."""
     return [_build_layer(model, recipe, place, part) for place, part in enumerate(_list_parts(model, recipe))]
 
 

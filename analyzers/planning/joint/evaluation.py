@@ -41,8 +41,6 @@ class Pricing:
     """Step times of candidates on one cluster.
 
     Args:
-        shape: The model.
-        cluster: Where it is trained.
         assumptions: What times rest on.
     """
 
@@ -71,7 +69,6 @@ class Pricing:
         return self._speeds[key]
 
     def find_rings(self, candidate: Candidate, order: Order = ()) -> tuple[StageGroups, ...]:
-        """Return the rings of each stage."""
         key = (candidate.degrees, order)
         if key not in self._groups:
             stages = self.place(candidate.layout, order)
@@ -154,7 +151,6 @@ class StageRooms:
     several kinds, those with experts are taken, which hold more.
 
     Args:
-        shape: The model.
         candidate: Degrees and training.
         capacities: Bytes of each stage's smallest device, as far as a plan fills them.
     """
@@ -240,8 +236,6 @@ class Evaluator:
     """Finds the best split of candidates, and the best order of devices where these differ.
 
     Args:
-        shape: The model.
-        cluster: Where it is trained.
         pricing: Times on it.
         memory_share: Of each device's memory that a plan may fill.
     """
@@ -298,7 +292,6 @@ class Evaluator:
         return tuple(min(self._memory[at] for at in own) for own in places)
 
     def _evaluate_in(self, candidate: Candidate, order: Order) -> Evaluation | None:
-        """Return a candidate on devices in one order."""
         counts = self._split(candidate, order)
         if counts is None:
             return None

@@ -129,7 +129,6 @@ class _Search:
         return tuple(PrunedCount(reason, count) for reason, count in pruned.most_common())
 
     def describe(self, found: Iterable[Evaluation]) -> list[JointConfiguration]:
-        """Return what was found in full."""
         return [describe_configuration(self._shape, each, self.evaluator, self.pricing) for each in found]
 
     def _try(self, bound: float, candidate: Candidate) -> None:
@@ -221,7 +220,6 @@ def _describe_optimality(shape: ModelShape, cluster: Cluster, found: list[Evalua
 def describe_configuration(
     shape: ModelShape, found: Evaluation, evaluator: Evaluator, pricing: Pricing
 ) -> JointConfiguration:
-    """Return a configuration in full."""
     layout = found.layout
     setup = found.candidate.setup
     memory = estimate_stages(shape, layout, setup)

@@ -191,10 +191,8 @@ class SearchSpace:
     """The configurations of a model on so many devices.
 
     Args:
-        shape: The model.
         devices: All of them are used.
         node_devices: Devices of the smallest node.
-        options: What is searched.
         gpu: What libraries take their workspaces for.
     """
 

@@ -256,7 +256,6 @@ def _choose(
 def _try_ends(
     stage: Stage, starts: range, ends: range, values: _Values, most: int
 ) -> tuple[_Values, list[int]]:
-    """Return what `_choose_ends` does, by trying all."""
     before = stage.before
     first = ends.start
     last = ends[-1]

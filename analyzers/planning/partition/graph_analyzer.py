@@ -53,7 +53,6 @@ class Device(NamedTuple):
 def judge_stages(
     graph: ModelGraph, result: PartitionResult, micro_batches: int, device: Device
 ) -> StageCount:
-    """Return what a partition is worth on such devices."""
     flops = {layer.layer_id: count_flops(layer) for layer in graph.layers}
     most_flops = max(sum(flops[each] for each in stage.layer_ids) for stage in result.partitions)
     compute_s = most_flops / device.flops_per_s
@@ -182,7 +181,6 @@ class GraphAnalyzer:
         result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
 
     Args:
-        graph: The model.
         micro_batches: Of one step; under 1F1B a stage holds the activations of several.
         states: What is held for a parameter, a name of `STATE_BYTES`.
 

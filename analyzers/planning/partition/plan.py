@@ -81,7 +81,6 @@ def make_plan(
     """Return the plan of a graph.
 
     Args:
-        analyzer: Of the graph.
         numbers: Of stages.
         strategies: Of each number of stages counts the one that fits and whose fullest stage has least of the
             metric, `exact` before others and then the first; of the numbers the one of least device time.

@@ -313,7 +313,6 @@ class StageMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def list_stage_memory(
     graph: ModelGraph, result: PartitionResult, training: InFlight
 ) -> tuple[StageMemory, ...]:
-    """Return what each stage of a partition of a graph holds."""
     layers = {layer.layer_id: layer for layer in graph.layers}
     return tuple(
         _add_up(layers, stage.layer_ids, training, min(result.total_stages - number, training.micro_batches))

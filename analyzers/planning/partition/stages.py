@@ -142,7 +142,6 @@ def reach_backward(stages: Sequence[Stage], most: int) -> list[Runs]:
 
 
 def ends_at(runs: Runs, position: int) -> bool:
-    """Return whether a position is in the runs."""
     return any(position in run for run in runs)
 
 

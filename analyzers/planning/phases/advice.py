@@ -117,7 +117,6 @@ def name_parts(
     """Return the parts that are held when a phase begins, and when it ends.
 
     Args:
-        phase: Its name.
         has_state: Whether the optimizer's state is there already.
         is_kept: Whether gradients outlive their step.
     """
@@ -265,7 +264,6 @@ def apply_effect(effect: Effect, run: PhaseRun, parts: Parts) -> dict[str, int]:
 
     Args:
         effect: The change.
-        run: The run as it was.
         parts: Of its steps.
     """
     return {level.phase: _apply(effect, level, parts) for level in list_levels(run, parts)}

@@ -62,11 +62,9 @@ class StepPeaks:
 
     @property
     def peak(self) -> Peak:
-        """The peak of the step."""
         return max(self.by_place.values(), key=lambda peak: peak.live_bytes)
 
     def describe(self, event: int) -> Live:
-        """Return what is live after an event."""
         trace = self.trace
         kinds = settle_kinds(trace)
         modules = settle_modules(trace)
@@ -83,7 +81,6 @@ class StepPeaks:
         return sum(self.trace.sizes[block] for block in _list_live(self.trace.events[: event + 1]))
 
     def _find_peaks(self) -> dict[Place, Peak]:
-        """Return the peak of each place of the last step."""
         trace = self.trace
         rounded = self._rounded
         most: defaultdict[tuple[int, int], tuple[int, int]] = defaultdict(lambda: (-1, -1))
@@ -210,11 +207,9 @@ class DeepPeaks:
 
     @property
     def place(self) -> Place:
-        """Where the peak is."""
         return max(self.by_place, key=lambda place: self.by_place[place].live_bytes)
 
     def describe(self) -> Live:
-        """Return what is live at the peak."""
         first = self._first.describe(self._first.by_place[self.place].event)
         second = self._second.describe(self._second.by_place[self.place].event)
         return Live(
@@ -346,7 +341,6 @@ def _build(
     live: Live,
     run: Rehearsal,
 ) -> StepEstimate:
-    """Return what every estimate says."""
     by_phase: dict[Phase, Peak] = {}
     for each in peaks:
         if each.phase not in by_phase or each.live_bytes > by_phase[each.phase].live_bytes:

@@ -205,7 +205,6 @@ def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int 
 
     Args:
         trace: From the making of the model on.
-        settings: Of the allocator.
         capacity_bytes: What the card has for it; None for more than any trace needs.
     """
     player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES)

@@ -68,8 +68,6 @@ def sort_sweeps(
     """Return sweeps in the order of a column: numbers from the greatest, names from A; unknown ones last.
 
     Args:
-        sweeps: In any order.
-        column: What to sort by.
         is_inverted: The other way round; unknown ones stay last.
     """
     known = [sweep for sweep in sweeps if _read(sweep, column) is not None]
@@ -113,7 +111,6 @@ def filter_sweeps(sweeps: Sequence[IndexedSweep], text: str) -> list[IndexedSwee
     """Return the sweeps that a filter lets pass.
 
     Args:
-        sweeps: In any order.
         text: Conditions with blanks between them; all must hold.
 
     Raises:

@@ -112,7 +112,6 @@ class SweepGrid(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(cell for cell in self.cells if cell.has_run and cell.actual_bytes is not None)
 
     def in_state(self, *states: CellState) -> Iterator[SweepCell]:
-        """Yield the cells in one of some states."""
         return (cell for cell in self.cells if cell.state in states)
 
 
@@ -140,9 +139,7 @@ class Limits(Protocol):
         ...
 
     @property
-    def layers(self) -> int | None:
-        """Of the model."""
-        ...
+    def layers(self) -> int | None: ...
 
     @property
     def heads(self) -> int | None:
@@ -296,7 +293,6 @@ def name_cells(cells: Sequence[SweepCell]) -> str:
 
 
 def show_gib(value_bytes: float | None) -> str:
-    """Return bytes in GiB."""
     return "—" if value_bytes is None else f"{value_bytes / GIB:.1f} GiB"
 
 
@@ -306,7 +302,6 @@ def list_places(cells: Iterable[SweepCell]) -> tuple[Place, ...]:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number of things."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -31,8 +31,6 @@ def list_layer_activations(
     """Return the bytes that one layer saves of one micro-batch, by operation.
 
     Args:
-        shape: The model.
-        layout: Degrees of parallelism.
         setup: The run; its `recompute` decides what is dropped. `full` is the caller's business.
         layer: Which layer, from 0.
     """
@@ -247,10 +245,6 @@ def list_expert_activations(
     divided by the ranks that share an expert. A router that balances badly makes more of it on some ranks.
 
     Args:
-        shape: The model.
-        experts: Its experts.
-        layout: Degrees of parallelism.
-        setup: The run.
         tokens: s b / CP.
     """
     size = setup.numbers.compute_bytes
@@ -315,7 +309,6 @@ class RunFigures:
         return self._firsts[kind]
 
     def find_figures(self, layer: int) -> LayerFigures:
-        """Return what a layer holds."""
         first = self.find_first(layer)
         if first not in self._figures:
             self._figures[first] = self._work_out(first)
@@ -365,9 +358,6 @@ def count_backward(
     runs.
 
     Args:
-        shape: The model.
-        layout: Degrees of parallelism.
-        setup: The run.
         layer: Which layer, from 0.
         saved: What it saves, by operation.
         weights: Its parameters on one rank.

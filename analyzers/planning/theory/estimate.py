@@ -49,7 +49,6 @@ class Moment(msgspec.Struct, frozen=True):
 
     @property
     def total_bytes(self) -> int:
-        """Return the bytes that are allocated then."""
         return sum(part.size_bytes for part in self.parts)
 
     def sum_group(self, group: str) -> int:
@@ -164,7 +163,6 @@ class _Stage:
         self.in_flight = count_in_flight(self.layout, self.setup, stage)
 
     def estimate(self) -> RankMemory:
-        """Return what the rank holds."""
         return RankMemory(
             stage=self.stage,
             layers=tuple(self.layers),
@@ -300,7 +298,6 @@ def count_gathered(
         outside: Tensors that belong to no layer.
         largest_layer: Parameters of the largest layer.
         parameters: All parameters of the rank.
-        setup: The run.
     """
     if setup.zero_stage < 3:
         return 0
@@ -329,7 +326,6 @@ def count_reduction(parameters: int, setup: TrainingSetup) -> int:
 
     Args:
         parameters: Of one unit.
-        setup: The run.
     """
     return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0
 

@@ -154,7 +154,6 @@ def _matrix(part: str, elements: int) -> WeightTensor:
 
 
 def count_elements(weights: list[WeightTensor]) -> int:
-    """Return the parameters of a list of tensors."""
     return sum(tensor.elements * tensor.copies for tensor in weights)
 
 
@@ -184,7 +183,6 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Return all of them together."""
         return sum(getattr(self, name) for name in self.__struct_fields__)
 
 
@@ -255,7 +253,6 @@ class _Sum:
             self._sums["rounding"] += (round_up(exact) - exact) * tensor.copies * copies
 
     def as_bytes(self) -> StateBytes:
-        """Return the sums."""
         return StateBytes(**self._sums)
 
 

@@ -36,7 +36,6 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def total_s(self) -> float:
-        """Seconds of a step."""
         return (
             self.compute_s + self.tensor_s + self.pipeline_s + self.bubble_s + self.data_s + self.optimizer_s
         )
@@ -107,7 +106,6 @@ def estimate_step(
     """Return where the seconds of a step go.
 
     Args:
-        shape: The model.
         layout: Degrees; no more ranks than the cluster has devices, which are taken from the first on.
         setup: Batch, ZeRO stage, recomputation.
         cluster: Devices and links.
@@ -137,7 +135,6 @@ def settle_assumptions(assumptions: TimeAssumptions | None, cluster: Cluster) ->
 
 
 def find_slowest(cluster: Cluster, positions: Sequence[int]) -> DeviceSpeed:
-    """Return the peaks of the slowest of some devices."""
     device = min((cluster.devices[at] for at in positions), key=lambda each: each.flops_per_s)
     return describe_speed(device)
 
@@ -160,17 +157,14 @@ class Parameters(NamedTuple):
         return Parameters(self.dense + other.dense, self.expert + other.expert)
 
     def times(self, count: int) -> "Parameters":
-        """Return so many of them."""
         return Parameters(count * self.dense, count * self.expert)
 
     @property
     def total(self) -> int:
-        """Return all of them."""
         return self.dense + self.expert
 
 
 def count_parameters_of(weights: Sequence[WeightTensor]) -> Parameters:
-    """Return the parameters of some tensors."""
     expert = sum(tensor.elements * tensor.copies for tensor in weights if tensor.is_expert)
     return Parameters(sum(tensor.elements * tensor.copies for tensor in weights) - expert, expert)
 
@@ -241,7 +235,6 @@ class LayerPrices:
     """Seconds and parameters of layers on one kind of device, by what a stage has of them.
 
     Args:
-        shape: The model.
         layout: Its tensor, context and expert ranks.
         setup: Its micro-batch and recomputation.
         device: Peaks of a rank.
@@ -403,9 +396,7 @@ def fit_layer_profile(
 
     Args:
         layer_s: Seconds of the pass of one micro-batch.
-        shape: The model that was profiled.
         setup: Its sequence length and micro-batch.
-        device: What it was profiled on.
         assumptions: What is assumed of the rest.
         name: What is said of where this was learnt.
     """

@@ -72,7 +72,6 @@ class DeviceSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def describe_speed(device: ClusterDevice) -> DeviceSpeed:
-    """Return the peaks of a device of a cluster."""
     kind = device.kind or ""
     model = next((it for it in DEVICES.values() if it.kind == kind), None) or recognise_device(kind)
     return DeviceSpeed(
@@ -104,7 +103,6 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return parts * self.phase_latency_s + (self.ranks - 1) / self.ranks * size_bytes / self.bytes_per_s
 
     def time_all_reduce(self, size_bytes: float) -> float:
-        """Return the seconds of an all-reduce."""
         return 2 * self.time_phase(size_bytes)
 
     def time_all_to_all(self, size_bytes: float) -> float:

@@ -161,7 +161,6 @@ class LayerTime(NamedTuple):
 
     @property
     def both(self) -> PassTime:
-        """Return both passes together."""
         return self.forward.plus(self.backward)
 
 

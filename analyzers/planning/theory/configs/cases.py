@@ -193,7 +193,6 @@ def find_fitting_changes(
     micro-batch, TP, PP. The global batch stays. More of what does already is left out.
 
     Args:
-        run: The run as it is.
         limit_bytes: What a rank may take.
         measure: The peak that counts, of the memory of all stages.
         most: How many to return.

@@ -43,7 +43,6 @@ def read_megatron_run(
     Args:
         flags: The flags that were given; what is not, has Megatron-LM's default.
         world_size: Ranks of the job; Megatron-LM takes it from its launcher.
-        gpu: Which GPU it runs on.
         is_deterministic: Whether it runs with `--deterministic-mode`, where the flags do not say.
         name: What the run is called.
 
