@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vramscope.analyzers.planning.steps import StepPeaks
-from vramscope.estimates import tracing
-from vramscope.estimates.step import judge_traces
-from vramscope.estimates.tracing import StepRequest, trace_steps
+from vramscope.estimates import FAKE_DEPTHS, StepRequest, judge_traces, trace_steps
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table
@@ -91,7 +89,7 @@ def _estimate(name: str, *, is_full: bool) -> EstimateRun:
     seconds = estimate.traced_s + time.perf_counter() - begun_s
     peaks = StepPeaks(traced.result.traces[-1])
     return EstimateRun(
-        name if is_full else f"{name} from {', '.join(map(str, tracing.FAKE_DEPTHS))} layers",
+        name if is_full else f"{name} from {', '.join(map(str, FAKE_DEPTHS))} layers",
         seconds,
         peaks.count_requested(peaks.peak.event) if is_full else None,
         estimate.live_peak_bytes,

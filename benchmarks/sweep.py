@@ -25,7 +25,7 @@ _CAPACITY_MIB = 80 * 1024
 _ONE = (
     "import json, sys, time\n"
     "from pathlib import Path\n"
-    "from vramscope.sweeps.loading import load_sweep\n"
+    "from vramscope.sweeps import load_sweep\n"
     "def now():\n"
     "    return time.perf_counter(), time.process_time()\n"
     "begun = now()\n"
@@ -47,7 +47,7 @@ _ONE = (
 _SEVERAL = (
     "import json, sys, time\n"
     "from pathlib import Path\n"
-    "from vramscope.sweeps.indexing import index_sweeps\n"
+    "from vramscope.sweeps import index_sweeps\n"
     "def now():\n"
     "    return time.perf_counter(), time.process_time()\n"
     "begun = now()\n"
@@ -60,7 +60,7 @@ _SEVERAL = (
     "drawn = now()\n"
     "from vramscope.tui.draw.glyphs import UNICODE\n"
     "from vramscope.tui.sweep.lines import Window, draw_lines, prepare_grid\n"
-    "from vramscope.sweeps.loading import load_sweep\n"
+    "from vramscope.sweeps import load_sweep\n"
     "grid = load_sweep(Path(sys.argv[2]), Path(sys.argv[3]), 80.0).grid\n"
     "opening = now()\n"
     "shown = prepare_grid(grid)\n"

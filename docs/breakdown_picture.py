@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from vramscope.cli.modules import read_profiled
+from vramscope.cli.verbs.modules import read_profiled
 from vramscope.engine.clock import SystemClock
 from vramscope.memory.module_profiler import SimpleMemoryProfiler
 from vramscope.tui.modules.profiled import Profiled

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vramscope.cli.comparing import compare_files
+from vramscope.cli.verbs.diff import compare_files
 from vramscope.engine.clock import SystemClock
 from vramscope.tui.diff.screen import view_difference
 from vramscope.tui.screens.terminal_app import TerminalApp

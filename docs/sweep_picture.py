@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.sweep.original import write_original
 from vramscope.exporters.figures.page import SweepFormat, SweepLook, SweepStyle
 from vramscope.exporters.sweep.figure import draw_sweep
-from vramscope.sweeps.loading import load_sweep
+from vramscope.sweeps import load_sweep
 
 _DPI = 120
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.sweep.trees import write_tree
 from vramscope.engine.clock import SystemClock
-from vramscope.sweeps.indexing import index_sweeps
+from vramscope.sweeps import index_sweeps
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.sweep.index_screen import view_sweeps
 from vramscope.tui.sweep.screen import SweepScreen, SweepView

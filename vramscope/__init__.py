@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vramscope.engine.jobs.in_code import attach, on_advice, phase, step
     from vramscope.engine.model.phase_memory import PhaseTraining
     from vramscope.engine.viewer.client import connect
-    from vramscope.estimates.step import estimate_step
+    from vramscope.estimates import estimate_step
     from vramscope.memory.distributed_monitor import DistributedMemoryMonitor
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
     from vramscope.memory.leak_detector import MemoryLeakDetector
@@ -42,12 +42,10 @@ if TYPE_CHECKING:
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
     from vramscope.phases.running import run_phases
-    from vramscope.planning.clusters import read_cluster
     from vramscope.planning.graph_analyzer import GraphAnalyzer
-    from vramscope.planning.joint import plan_cluster
-    from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
-    from vramscope.planning.tracing import trace_model_graph
-    from vramscope.sweeps.heatmap_visualizer import MemoryHeatmapVisualizer
+    from vramscope.planning.joint import plan_cluster, read_cluster
+    from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph, trace_model_graph
+    from vramscope.sweeps import MemoryHeatmapVisualizer
 
 __version__ = "0.1.0"
 
@@ -86,7 +84,7 @@ _IN_MODULES = {
     "DistributedRole": "vramscope.memory.node_exchange",
     "EdgeInfo": "vramscope.analyzers.planning.graph",
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
-    "MemoryHeatmapVisualizer": "vramscope.sweeps.heatmap_visualizer",
+    "MemoryHeatmapVisualizer": "vramscope.sweeps",
     "GPTModelGraph": "vramscope.planning.model_graph",
     "GraphAnalyzer": "vramscope.planning.graph_analyzer",
     "LayerNode": "vramscope.analyzers.planning.graph",
@@ -99,15 +97,15 @@ _IN_MODULES = {
     "attach": "vramscope.engine.jobs.in_code",
     "connect": "vramscope.engine.viewer.client",
     "create_gpt_model_graph": "vramscope.planning.model_graph",
-    "estimate_step": "vramscope.estimates.step",
+    "estimate_step": "vramscope.estimates",
     "initialize_llm_profile": "vramscope.memory.module_profiler",
     "on_advice": "vramscope.engine.jobs.in_code",
     "phase": "vramscope.engine.jobs.in_code",
     "plan_cluster": "vramscope.planning.joint",
-    "read_cluster": "vramscope.planning.clusters",
+    "read_cluster": "vramscope.planning.joint",
     "run_phases": "vramscope.phases.running",
     "step": "vramscope.engine.jobs.in_code",
-    "trace_model_graph": "vramscope.planning.tracing",
+    "trace_model_graph": "vramscope.planning.model_graph",
 }
 """Public names and where they live."""
 

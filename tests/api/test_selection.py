@@ -3,7 +3,7 @@
 import pytest
 
 from vramscope.engine.model import AllocatorReading, ProcessReading, RankSample, Sample
-from vramscope.memory.selection import Selection
+from vramscope.memory.watch import Selection
 
 from ..exporters.reports.logs import GIB, make_device, make_sample
 

@@ -9,8 +9,7 @@ import pytest
 
 import vramscope
 from tests import REPOSITORY
-from vramscope.cli.frame.registry import list_verbs
-from vramscope.cli.parser import build_parser, parse
+from vramscope.cli.frame.parse import build_parser, list_verbs, parse
 from vramscope.engine.errors import UsageError
 
 from .running import environment, no_library, run
@@ -130,7 +129,7 @@ def test_only_the_verbs_that_are_meant_are_loaded() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from vramscope.cli.parser import parse; parse(sys.argv[1:]);"
+            "import sys; from vramscope.cli.frame.parse import parse; parse(sys.argv[1:]);"
             "print(*[name for name in sys.modules if name.startswith('vramscope.cli.verbs.')])",
             "agent",
         ],
@@ -200,7 +199,7 @@ class TestInternalErrors:
     def broken(self, tmp_path: Path) -> dict[str, str]:
         """Make the first import of the headless path fail."""
         (tmp_path / "sitecustomize.py").write_text(
-            "import vramscope.cli.frame.configuration as c\n"
+            "import vramscope.cli.frame.settings as c\n"
             "def fail(arguments): raise ZeroDivisionError('our mistake')\n"
             "c.read_settings = fail\n"
         )

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from vramscope.cli.doctor.check import Check, Examination, Patient
-from vramscope.cli.doctor.driver import examine_device_files, examine_driver, examine_module
-from vramscope.cli.doctor.system import examine_host
+from vramscope.cli.doctor import (
+    Check,
+    Examination,
+    Patient,
+    examine_device_files,
+    examine_driver,
+    examine_host,
+    examine_module,
+)
 from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
 from ..pretend_nvml.driver import PretendDriver

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.cli.application import run as run_here
-from vramscope.cli.frame.registry import list_verbs
-from vramscope.cli.parser import build_parser
+from vramscope.cli.frame.parse import build_parser, list_verbs
 from vramscope.engine.recording import Recording
 
 from ..recording.samples import make_sample, write

@@ -17,9 +17,9 @@ from tests.cluster.remote import ListeningHub
 from tests.exporters.statuses import make_device, make_finding, make_status
 from tests.hostile import HOSTILE, OWN_SEQUENCES, PRINTED, list_forbidden, poison
 from vramscope.cli.application import run as run_here
-from vramscope.cli.frame.diagnostics import run_guarded
-from vramscope.cli.frame.printing import guarded_streams, write_over
-from vramscope.cli.frame.registry import list_verbs
+from vramscope.cli.frame.emit import guarded_streams, write_over
+from vramscope.cli.frame.errors import run_guarded
+from vramscope.cli.frame.parse import list_verbs
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.exporters.status.table import TableStyle, render_table

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from vramscope.cli.exporting import export_recording
-from vramscope.cli.importer import Importer
+from vramscope.cli.verbs.export import export_recording
+from vramscope.cli.verbs.import_ import Importer
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import Recording

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-from vramscope.cli.importer import Importer
+from vramscope.cli.verbs.import_ import Importer
 from vramscope.engine.recording import Recording
 
 from ..readers.snapshots import MIB, block, segment, snapshot, write_snapshot

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.cli.application import run as run_here
-from vramscope.cli.parser import parse
-from vramscope.cli.remote_flags import read_nodes
+from vramscope.cli.frame.parse import parse
+from vramscope.cli.nodes import read_nodes
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress, parse_ssh_hosts
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair, save_key_pair
 

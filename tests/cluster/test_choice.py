@@ -15,7 +15,7 @@ from tests.bus.assessors import make_assessment
 from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection, seed_told, split
 from vramscope.cli.application import run as main
-from vramscope.cli.guarding import Guard, GuardOptions
+from vramscope.cli.verbs.guard import Guard, GuardOptions
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch

@@ -10,8 +10,13 @@ from vramscope.engine.units import GIB
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.memory.node_exchange import ClusterJobs, DistributedRole, Meeting, NodeExchange
-from vramscope.memory.node_view import describe_own_node
+from vramscope.memory.node_exchange import (
+    ClusterJobs,
+    DistributedRole,
+    Meeting,
+    NodeExchange,
+    describe_own_node,
+)
 
 from ..clocks import HandClock
 

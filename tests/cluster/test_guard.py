@@ -16,7 +16,7 @@ import zmq
 
 from tests import REPOSITORY
 from vramscope.cli.application import run as main
-from vramscope.cli.guarding import Guard, GuardOptions
+from vramscope.cli.verbs.guard import Guard, GuardOptions
 from vramscope.engine.agent.hub import Hub
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.gate import make_listening

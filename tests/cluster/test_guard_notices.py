@@ -5,7 +5,7 @@ import pytest
 
 from tests.analyzers.cluster_state.clusters import make_node, watch
 from vramscope.analyzers.cluster_state import ClusterState
-from vramscope.cli.guarding import GRACE_S, HookNotices, PlanNotices
+from vramscope.cli.verbs.guard import GRACE_S, HookNotices, PlanNotices
 from vramscope.engine.model import HookStatus, RankCoordinates
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import Snapshot

@@ -13,7 +13,7 @@ from vramscope.analyzers.planning.cluster import DEVICES, find_device, make_netw
 from vramscope.analyzers.planning.cluster.model import LINKS
 from vramscope.engine.errors import InputFileError, UsageError, VramscopeError
 from vramscope.engine.units import GIB
-from vramscope.planning.clusters import read_cluster
+from vramscope.planning.joint import read_cluster
 
 TOML = """\
 name = "mixed"

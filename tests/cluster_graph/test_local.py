@@ -5,7 +5,7 @@ import pytest
 from tests.pretend_nvml.driver import GIB, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from vramscope.engine.errors import SourceUnavailableError, UsageError
-from vramscope.planning.clusters import read_cluster
+from vramscope.planning.joint import read_cluster
 
 H100 = "NVIDIA H100 80GB HBM3"
 

@@ -2,7 +2,7 @@
 
 import json
 
-from vramscope.cli.parser import parse
+from vramscope.cli.frame.parse import parse
 from vramscope.engine.cluster.addresses import DEFAULT_PORT
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair, save_key_pair
 

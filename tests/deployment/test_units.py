@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.structure.tree import ROOT
-from vramscope.cli.parser import parse
+from vramscope.cli.frame.parse import parse
 from vramscope.engine.errors import HubTakenError, RuntimeFolderError, UsageError
 
 SYSTEM = ROOT / "docs/deployment/vramscope-agent.service"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from vramscope.cli.exporting import ExportFormat, export_recording
+from vramscope.cli.verbs.export import ExportFormat, export_recording
 from vramscope.engine.files.series.open import COLUMNS
 from vramscope.engine.model import (
     AllocatorReading,

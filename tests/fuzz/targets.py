@@ -50,7 +50,7 @@ from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
 from vramscope.exporters.modules.text import describe_module_memory, report_module_memory
 from vramscope.exporters.phases.report import report_phase_records
 from vramscope.exporters.phases.text import describe_phase_file
-from vramscope.planning.clusters import read_cluster
+from vramscope.planning.joint import read_cluster
 
 from . import peers
 

@@ -12,7 +12,7 @@ from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
 from vramscope.analyzers.planning.theory.configs.document import describe_config, flag_hugging_face
 from vramscope.analyzers.planning.theory.configs.megatron import build_run, read_shape
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.cli.case_batch import PREDICTED, predict_case
+from vramscope.cli.estimating import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.run_config import read_run_config
 

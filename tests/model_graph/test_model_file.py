@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.planning.described_model import describe_model
-from vramscope.planning.model_graph import create_gpt_model_graph
+from vramscope.planning.model_graph import create_gpt_model_graph, describe_model
 
 CONFIG = b"""{"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
 "intermediate_size": 1024, "vocab_size": 1000, "max_position_embeddings": 512}"""

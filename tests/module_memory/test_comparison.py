@@ -17,7 +17,7 @@ from vramscope.analyzers.breakdown import (
     list_unmatched,
     make_span_tree,
 )
-from vramscope.cli.parser import parse
+from vramscope.cli.frame.parse import parse
 from vramscope.cli.verbs.modules import run
 from vramscope.engine.errors import InputFileError, UsageError
 

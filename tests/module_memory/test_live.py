@@ -12,7 +12,7 @@ import pytest
 from tests.probe.processes import LOAD, MODEL, run_beside_torch
 from tests.ranks.running import RankHub, see, see_ranks
 from vramscope.analyzers.breakdown import find_node, make_breakdown
-from vramscope.cli.live_modules import Wanted, ask_profiles
+from vramscope.cli.verbs.modules import Wanted, ask_profiles
 from vramscope.engine.errors import UsageError
 from vramscope.engine.probe.module_memory.module_watch import ModelSearch
 from vramscope.engine.viewer.client import Client

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.planning.phases import PhaseAdvice, PhaseChange, advise_phases
-from vramscope.cli.phase_trials import refuse_ranks
+from vramscope.cli.verbs.phases import refuse_ranks
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseMemory, PhaseRun, PhaseTraining, TrainingState
 from vramscope.exporters.phases.report import report_phases
 from vramscope.exporters.phases.text import describe_advice, describe_phases
-from vramscope.phases.trials import try_advice
+from vramscope.phases.lengths import try_advice
 
 from .runs import MIB, SETUP, STATE, levels, make_run, phase, take_step
 from .test_text import OUT

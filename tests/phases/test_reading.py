@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramscope.cli.phase_reading import print_read
+from vramscope.cli.verbs.phases import print_read
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.phases import is_phase_file, read_phase_file
 from vramscope.engine.model.phase_memory import PhaseFile

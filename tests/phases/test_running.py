@@ -8,18 +8,22 @@ import pytest
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.units import GIB
-from vramscope.phases import child, devices
-from vramscope.phases.checking import check_training, count_ranks
-from vramscope.phases.devices import choose_device
-from vramscope.phases.rank_runs import RankRuns
-from vramscope.phases.running import run_phases
+from vramscope.phases import running
+from vramscope.phases.running import (
+    DeviceChoice,
+    RankRuns,
+    check_training,
+    choose_device,
+    count_ranks,
+    run_phases,
+)
 
 TINY = PhaseTraining(model_size="tiny")
 
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch, private_environment: Path) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(child, "_SCRIPT", "tests.phases.pretend_training")
+    monkeypatch.setattr(running, "_SCRIPT", "tests.phases.pretend_training")
     return monkeypatch
 
 
@@ -64,9 +68,7 @@ def test_a_host_without_memory_for_real_tensors_gets_a_run_without_storage(
 
 
 def test_without_cuda_it_is_a_simulated_card_and_says_so(pretend: pytest.MonkeyPatch) -> None:
-    pretend.setattr(
-        "vramscope.phases.running.choose_device", lambda *_, **__: devices.DeviceChoice(kind="cuda")
-    )
+    pretend.setattr("vramscope.phases.running.choose_device", lambda *_, **__: DeviceChoice(kind="cuda"))
     run = run_pretended(pretend, "finished", "cuda")
     assert (run.end, run.device.kind) == ("finished", "simulated")
     assert "no CUDA device here" in (run.device.note or "")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.cli.parser import parse
-from vramscope.cli.prometheus_flags import check_prometheus_flags, read_server, read_span
+from vramscope.cli.frame.parse import parse
+from vramscope.cli.view import check_prometheus_flags, read_server, read_span
 from vramscope.engine.errors import (
     InputFileError,
     ServerUnreachableError,

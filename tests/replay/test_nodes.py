@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.cli.running import run
-from vramscope.cli.importer import Importer
+from vramscope.cli.verbs.import_ import Importer
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.model import Sample

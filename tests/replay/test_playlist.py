@@ -11,12 +11,18 @@ from tests.cli.terminals import TerminalRun
 from tests.sweep.original import name_trace, trace_text, write_original
 from vramscope.analyzers.planning.sweep import SweepCell
 from vramscope.cli.application import run
-from vramscope.cli.replay_sweep import find_sweep
-from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, name_sweep, open_first, open_with
+from vramscope.cli.replaying import (
+    DEFAULT_OPTIONS,
+    find_sweep,
+    list_entries,
+    name_sweep,
+    open_first,
+    open_with,
+)
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.replay.feed import Playlist, PlaylistEntry
 from vramscope.engine.replay.tapes import Tape
-from vramscope.sweeps.loading import load_sweep
+from vramscope.sweeps import load_sweep
 
 ABSENT = "ran out of memory"
 

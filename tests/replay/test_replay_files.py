@@ -13,7 +13,7 @@ from tests.cli.running import environment, run
 from tests.cli.terminals import TerminalRun
 from tests.cli.test_import_export import SERIES, write_inputs
 from tests.replay.recordings import grow, record
-from vramscope.cli.replay_files import ReplayFiles
+from vramscope.cli.replaying import ReplayFiles
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.units import GIB

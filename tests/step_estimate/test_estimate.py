@@ -2,11 +2,10 @@
 
 import pytest
 
+from vramscope import estimates
 from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
 from vramscope.engine.errors import UsageError
-from vramscope.estimates import tracing
-from vramscope.estimates.step import estimate_step, judge_traces
-from vramscope.estimates.tracing import StepRequest, trace_steps
+from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
 from .tracing import warm  # noqa: F401 - a fixture
 
@@ -56,7 +55,7 @@ def test_without_storage_every_block_comes_and_goes_as_with_it(name: str) -> Non
     traced = trace_steps(request)
     assert traced.is_fake
     (fake,) = traced.result.traces
-    (real,) = tracing._run(request, is_fake=False).traces
+    (real,) = estimates._run(request, is_fake=False).traces
     assert fake.sizes == real.sizes
     if name not in ("mixed", "scaled"):  # autocast lets go of its copies in the order of their addresses
         assert fake.events == real.events
@@ -122,7 +121,7 @@ def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, i
 
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "find_spec", lambda name: None)
+    monkeypatch.setattr(estimates, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
         estimate_step("trainings:plain")
 

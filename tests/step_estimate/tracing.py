@@ -8,7 +8,7 @@ import pytest
 
 from tests.structure.tree import ROOT
 from tests.warm_torch.starter import run_warm
-from vramscope.estimates import tracing
+from vramscope import estimates
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 120
@@ -33,5 +33,5 @@ def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         errors.append(ended.stderr)
         return ended.returncode
 
-    monkeypatch.setattr(tracing, "_call", call)
+    monkeypatch.setattr(estimates, "_call", call)
     return errors

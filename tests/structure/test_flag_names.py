@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vramscope.cli.frame.figure_flag import read_figure
-from vramscope.cli.frame.flag_words import _OldFlag
-from vramscope.cli.parser import build_parser, parse
+from vramscope.cli.frame.flags import OldFlag, read_figure
+from vramscope.cli.frame.parse import build_parser, parse
 from vramscope.engine.errors import UsageError
 
 OLD = {
@@ -80,7 +79,7 @@ def test_a_capacity_is_a_size_and_devices_are_chosen_not_counted() -> None:
 
 def test_an_old_flag_names_one_that_is_shown() -> None:
     shown = {(verb, flag) for verb, action in SHOWN for flag in action.option_strings}
-    old = [(verb, action) for verb, action in list_flags() if isinstance(action, _OldFlag)]
+    old = [(verb, action) for verb, action in list_flags() if isinstance(action, OldFlag)]
     assert len(old) > 30
     assert [(verb, each.use) for verb, each in old if (verb, each.use.split()[0]) not in shown] == []
 

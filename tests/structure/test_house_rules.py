@@ -117,7 +117,7 @@ UNGUARDED = {
     "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
     "tui/frame/shutdown.py": "sequences of ours, when the view ends",
     "tui/terminal/driver.py": "screens, of which `PrintableFilter` makes every line printable",
-    "vramscope/cli/frame/printing.py": "the guard itself",
+    "vramscope/cli/frame/emit.py": "the guard itself",
 }
 """The places that write past the guard, and what makes their text safe."""
 STYLED = {

@@ -98,7 +98,7 @@ def test_reports_of_a_file_load_no_screen_no_driver_and_nothing_heavy(
 @pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
 def test_reports_of_a_node_load_no_screen_and_nothing_heavy(verb: str) -> None:
     result, imported = _run(verb, "--duration", "1")
-    assert "vramscope.memory.driver_stream" in imported, result.stderr
+    assert "vramscope.engine.sampling.live" in imported, result.stderr
     assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
 
 

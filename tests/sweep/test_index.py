@@ -16,7 +16,7 @@ from vramscope.engine.files.sweep import read_sweep
 from vramscope.exporters.schema import build_schema, render_schema
 from vramscope.exporters.sweep.figure import draw_multiples, name_panels
 from vramscope.exporters.sweep.text import describe_index
-from vramscope.sweeps.indexing import index_sweeps, name_folders
+from vramscope.sweeps import index_sweeps, name_folders
 
 from .original import LOG_NAME, name_trace, trace_text, write_original
 from .trees import SMALL, SMALL_LOG, name_small, write_tree

@@ -10,10 +10,9 @@ from tests.module_memory.profiles import write_profile
 from tests.replay.recordings import record
 from tests.tui.replays import make_replay, press_until
 from vramscope.analyzers.breakdown import BreakdownNode, find_node, make_point_tree
+from vramscope.cli.frame.parse import parse
 from vramscope.cli.live import read_by_words
-from vramscope.cli.modules import read_profiled
-from vramscope.cli.parser import parse
-from vramscope.cli.verbs.modules import run
+from vramscope.cli.verbs.modules import read_profiled, run
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model.module_memory import (
     MEMORY_KINDS,

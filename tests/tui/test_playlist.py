@@ -9,11 +9,11 @@ from tests.replay.recordings import fresh_analyzers
 from tests.sweep.original import name_trace, write_original
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from tests.tui.looks import notices, shown_text
-from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, open_first, open_with
+from vramscope.cli.replaying import DEFAULT_OPTIONS, list_entries, open_first, open_with
 from vramscope.engine.replay.feed import HOLD_S, Playlist, PlaylistFeed
 from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.settings import Settings
-from vramscope.sweeps.loading import load_sweep
+from vramscope.sweeps import load_sweep
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
 from vramscope.tui.frame.keys import collect_keys

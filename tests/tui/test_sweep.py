@@ -14,7 +14,7 @@ from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.cli.live import find_by_words
 from vramscope.exporters.figures.style import measure_contrast
-from vramscope.sweeps.indexing import index_sweeps
+from vramscope.sweeps import index_sweeps
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.screens.terminal_app import TerminalApp

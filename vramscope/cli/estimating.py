@@ -1,29 +1,50 @@
 """What `vramscope estimate` works out of its flags and prints."""
 
+import csv
+import io
 import math
+import pickle
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from vramscope.analyzers.allocator_model import AllocatorSettings
 from vramscope.analyzers.planning.cluster import DEVICES, DeviceModel, find_device
-from vramscope.analyzers.planning.theory import estimate_as_fork, estimate_as_published, estimate_stages
+from vramscope.analyzers.planning.steps import StepPeaks, StepTrace, take_snapshot
+from vramscope.analyzers.planning.theory import (
+    estimate_as_fork,
+    estimate_as_published,
+    estimate_stage,
+    estimate_stages,
+)
+from vramscope.analyzers.planning.theory.calibration import Calibration
 from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun
+from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.analyzers.planning.theory.configs.document import Described
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.case_table import MODEL_COLUMNS, CaseTable, read_case_table
+from vramscope.engine.text import make_printable
 from vramscope.engine.units import format_bytes, parse_bytes
-from vramscope.planning.described_model import describe_model
+from vramscope.estimates import StepRequest, estimate_request, read_allocator_settings
+from vramscope.planning.model_graph import describe_model
 
-from .frame.configuration import read_settings
-from .frame.parser_flags import choose_fit_code
+from .frame.emit import complain, emit_fitted, emit_json
+from .frame.flags import choose_fit_code, pick, refuse
+from .frame.progress import ProgressLine
+from .frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.exporters.estimates import EstimateReport
+
 
 FLAGS = {
     "tp": "tensor-model-parallel-size",
@@ -59,13 +80,11 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_estimate(arguments: Namespace) -> int:
-    """Print the estimate of one run and return the exit code.
-
-    Raises:
-        UsageError: A flag makes no sense, or the degrees cannot be.
-        InputFileError: The configuration cannot be read or understood.
-    """
-    _check_output(arguments)
+    """Print the estimate of one run and return the exit code."""
+    if arguments.output is not None:
+        raise UsageError("--output goes with --batch; redirect standard output to keep an estimate")
+    if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
+        raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
     run = read_run(arguments)
     if arguments.theory != "vramscope":
         _print_formula(arguments, run)
@@ -79,36 +98,18 @@ def print_estimate(arguments: Namespace) -> int:
         for path in arguments.figure.list_files("estimate"):
             draw_estimate(report, path)
     if arguments.json:
-        from vramscope.exporters.json_lines import write_line
-
-        write_line(report, sys.stdout.buffer)
+        emit_json(report)
         return choose_fit_code(arguments, does_fit=report.does_fit)
     from vramscope.exporters.estimates import describe_estimate
 
-    from .frame.printing import choose_style, emit
-
-    style = choose_style(read_settings(arguments))
-    text = describe_estimate(report, style.width)
-    emit(text, is_ascii=style.is_ascii)
+    emit_fitted(read_settings(arguments), lambda width: describe_estimate(report, width))
     return choose_fit_code(arguments, does_fit=report.does_fit)
-
-
-def _check_output(arguments: Namespace) -> None:
-    """Refuse flags that do not go together.
-
-    Raises:
-        UsageError: Which, and what to do.
-    """
-    if arguments.output is not None:
-        raise UsageError("--output goes with --batch; redirect standard output to keep an estimate")
-    if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
-        raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
 
 
 def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
     from vramscope.exporters.estimates import build_estimate
 
-    from .calibrating import read_calibration
+    from .verbs.calibrate import read_calibration
 
     card = find_card(arguments.gpu)
     capacity_bytes = None if card is None else card.memory_bytes
@@ -121,22 +122,14 @@ def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
 
 
 def find_card(name: str | None) -> DeviceModel | None:
-    """Return the card that `--gpu` names; None without it, and for a name that the theory alone knows.
-
-    Raises:
-        UsageError: The name is not known; the text has the nearest ones.
-    """
+    """Return the card that `--gpu` names; None without it, and for a name that the theory alone knows."""
     if name is None or name.strip().lower() == AMPERE:
         return None
     return find_device(name)
 
 
 def choose_gpu(name: str | None) -> Gpu:
-    """Return whose workspaces and kernels the theory takes for a card: by its compute capability.
-
-    Raises:
-        UsageError: The name is not known; the text has the nearest ones.
-    """
+    """Return whose workspaces and kernels the theory takes for a card: by its compute capability."""
     card = find_card(name)
     if card is None:
         return USUAL_GPU if name is None else AMPERE
@@ -148,28 +141,19 @@ def choose_gpu(name: str | None) -> Gpu:
 
 
 def _print_formula(arguments: Namespace, run: TrainingRun) -> None:
-    find = estimate_as_fork if arguments.theory == "megatron-fork" else _find_published
-    total = round(find(run.shape, run.layout, run.setup))
+    if arguments.theory == "megatron-fork":
+        total = round(estimate_as_fork(run.shape, run.layout, run.setup))
+    else:
+        total = round(estimate_as_published(run.shape, run.layout, run.setup)[1])
     if arguments.json:
-        from vramscope.exporters.json_lines import write_line
-
-        write_line(FormulaReport(theory=arguments.theory, run=run, peak_bytes=total), sys.stdout.buffer)
+        emit_json(FormulaReport(theory=arguments.theory, run=run, peak_bytes=total))
         return
     name = "Megatron-LM's published formula" if arguments.theory == "megatron" else "the fork's formula"
     sys.stdout.write(f"{run.name}: {format_bytes(total)} ({total / 2**20:.2f} MiB) by {name}, first stage\n")
 
 
-def _find_published(*run: object) -> float:
-    return estimate_as_published(*run)[1]  # type: ignore[arg-type]
-
-
 def read_run(arguments: Namespace) -> TrainingRun:
-    """Return the run that the flags and the configuration describe.
-
-    Raises:
-        UsageError: A flag makes no sense, or the degrees do not fit.
-        InputFileError: The configuration cannot be read or understood.
-    """
+    """Return the run that the flags and the configuration describe."""
     described = describe_model(arguments.model)
     flags = {name: value for name, value in described.flags.items() if value is not None}
     flags |= _translate(arguments)
@@ -240,3 +224,126 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
     if count < 1:
         raise UsageError(f"--micro-batches {count}: expected at least 1")
     return Flags({**flags, MICRO_BATCHES: None, "global-batch-size": count * data * sequences})
+
+
+THEORY_FLAGS = (
+    *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "micro_batch", "global_batch"),
+    *("micro_batches", "recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output"),
+    *("figure", "calibration"),
+)
+"""Flags that describe a run by its sizes, for which a step of the user's own code has no use."""
+FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
+_MARK = "vramscope_simulated"
+
+
+def estimate_factory(arguments: Namespace) -> int:
+    """Estimate a step of the user's own code, print it and return the exit code."""
+    _check_flags(arguments)
+    capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
+    request = StepRequest(
+        factory=arguments.factory,
+        batch_size=arguments.batch_size,
+        seq_length=arguments.seq,
+        layers=arguments.layers,
+        inputs=tuple(arguments.input),
+        optimizer=arguments.optimizer or "adamw",
+        is_full=arguments.full,
+        settings=read_allocator_settings(),
+    )
+    tracing, estimate = estimate_request(request, capacity_bytes)
+    if arguments.snapshot is not None:
+        (trace,) = tracing.result.traces
+        write_whole(pickle.dumps(describe_peak(trace, request.settings)), arguments.snapshot)
+    if arguments.json:
+        emit_json(estimate)
+    else:
+        from vramscope.exporters.estimates import describe_step_estimate
+
+        emit_fitted(read_settings(arguments), lambda width: describe_step_estimate(estimate, width))
+    check = estimate.capacity
+    return choose_fit_code(arguments, does_fit=None if check is None else check.does_fit)
+
+
+def _check_flags(arguments: Namespace) -> None:
+    changed = [name for name, usual in FACTORY_DEFAULTS.items() if getattr(arguments, name) != usual]
+    refuse(
+        pick(arguments, (*THEORY_FLAGS, *changed)),
+        "does not go with --factory: the step is that of your own code, which says so by itself",
+    )
+    if arguments.snapshot is not None and arguments.layers and not arguments.full:
+        raise UsageError(
+            "--snapshot goes with --full where --layers is given: a snapshot is of what was traced"
+        )
+
+
+def describe_peak(trace: StepTrace, settings: str) -> dict[str, object]:
+    """Return the memory at the peak as a snapshot of PyTorch's that says it is of no real card."""
+    snapshot = take_snapshot(trace, AllocatorSettings.parse(settings), StepPeaks(trace).peak.event)
+    snapshot["allocator_settings"][_MARK] = {"name": "estimated, no GPU was used"}
+    return snapshot
+
+
+PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
+"""Columns that are added; the last one says why a row has no figures."""
+
+
+def estimate_batch(arguments: Namespace) -> int:
+    """Estimate every row for its last rank, and write the rows with what was predicted.
+
+    Returns:
+        The exit code: that of bad input where no row at all could be estimated.
+    """
+
+    from .verbs.calibrate import read_calibration
+
+    if arguments.json or arguments.capacity or arguments.figure or arguments.theory != "vramscope":
+        raise UsageError("--json, --capacity, --figure and --theory do not go with --batch: it writes CSV")
+    table = read_case_table(arguments.batch)
+    if not MODEL_COLUMNS.intersection(table.columns):
+        raise InputFileError(
+            f"{show_path(arguments.batch)}: line 1: no column of a model; expected num_layers, hidden and "
+            "others, or arguments with the flags of Megatron-LM"
+        )
+    calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
+    predictions: list[dict[str, str]] = []
+    with ProgressLine("vramscope estimate", "cases estimated") as progress:
+        for done, row in enumerate(table.rows):
+            progress.show_count(done, len(table.rows))
+            predictions.append(predict_case(row, calibration))
+    text = render_table(table, predictions)
+    refused = sum(bool(row[PREDICTED[2]]) for row in predictions)
+    if arguments.output is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(text.encode(), arguments.output)
+    told = f"{len(predictions) - refused} of {len(predictions)} cases estimated"
+    told += f", calibrated by {calibration.source}" if calibration is not None else ""
+    told += f"; the others say why in {PREDICTED[2]}" if refused else ""
+    complain(told)
+    return UsageError.exit_code if predictions and refused == len(predictions) else 0
+
+
+def predict_case(row: Mapping[str, str], calibration: Calibration | None = None) -> dict[str, str]:
+    """Return the added cells of one row; an impossible row gets a sentence in place of figures."""
+    try:
+        run = read_case(row)
+        memory = estimate_stage(run.shape, run.layout, run.setup, -1)
+    except UsageError as error:
+        return dict(zip(PREDICTED, ("", "", str(error)), strict=True))
+    figures = (memory.allocated_bytes, memory.peak_bytes)
+    if calibration is not None:
+        figures = calibration.shift(*figures)
+    cells = (str(figures[0]), str(figures[1]), "")
+    return dict(zip(PREDICTED, cells, strict=True))
+
+
+def render_table(table: CaseTable, predictions: list[dict[str, str]]) -> str:
+    """Return the rows with the added columns as CSV; columns of those names are replaced."""
+    columns = [name for name in table.columns if name not in PREDICTED] + list(PREDICTED)
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(make_printable, columns))
+    for row, predicted in zip(table.rows, predictions, strict=True):
+        cells = row | predicted
+        writer.writerow(make_printable(cells[name]) for name in columns)
+    return stream.getvalue()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings, save_settings
 
-from .frame.configuration import read_settings
-from .frame.diagnostics import complain
+from .frame.emit import complain
+from .frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.sweep.index import SweepIndex
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def show_live(arguments: Namespace) -> int:
-    """Show this node until the view is quit; return the exit code.
-
-    Raises:
-        UsageError: Nothing can be drawn here.
-    """
+    """Show this node until the view is quit; return the exit code."""
     settings = read_settings(arguments)
     config = getattr(arguments, "config", None)
 
@@ -51,9 +47,7 @@ def prepare_recording(
     """Return what begins and ends recordings in a view.
 
     Args:
-        settings: Settings of this run.
         folder: Runtime folder of the agent; this user's own by default.
-        is_private: The agent ends with the view, and so does the recording.
     """
     from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.paths import locate_runtime_folder
@@ -76,19 +70,13 @@ def open_view(
 
     Args:
         start_feed: Starts what is missing and returns the feed; called once the terminal is known to do.
-        settings: Settings of this run.
-        config: Settings file that was named on the command line, into which settings are then saved.
-        local_node: Name of the node whose processes run here.
         duration_s: Seconds after which the view ends by itself; None for never.
-        is_replay: Whether the feed is a `ReplayFeed`.
         recording: Begins and ends recordings of what is shown; None where none can be made.
-
-    Raises:
-        UsageError: Nothing can be drawn here.
     """
-    from vramscope.tui.frame.launch import run_app
+    from vramscope.tui.frame.launch import check_terminal, run_app
+    from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
 
-    _check_terminal(settings, is_replay=is_replay)
+    check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
     try:
         return run_app(
             start_feed(),
@@ -101,49 +89,28 @@ def open_view(
             overlays=list_overlays(),
         )
     finally:
-        _leave_recording(recording)
-
-
-def _check_terminal(settings: Settings, *, is_replay: bool) -> None:
-    from vramscope.tui.frame.launch import check_terminal
-    from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
-
-    check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
-
-
-def _leave_recording(recording: "ViewerRecording | None") -> None:
-    """Say what becomes of a recording, now that the terminal is a terminal again."""
-    told = None if recording is None else recording.leave()
-    if told is not None:
-        complain(told)
+        # The terminal is a terminal again: say what becomes of the recording.
+        told = None if recording is None else recording.leave()
+        if told is not None:
+            complain(told)
 
 
 def list_overlays() -> "Overlays":
-    """Return what can be shown over a view."""
     from vramscope.tui.frame.launch import Overlays
 
     return Overlays(plan_words, find_by_words, read_by_words)
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
-    """Make the plan that words ask for: a model, then flags of `vramscope plan`.
-
-    Raises:
-        VramscopeError: The words mean nothing, or no plan can be made of them.
-    """
+    """Make the plan that words ask for: a model, then flags of `vramscope plan`."""
     from .plan_screen import present_words
 
     return present_words(words, defaults)
 
 
 def find_by_words(words: str) -> "SweepIndex":
-    """Read the sweeps that words ask for: folders, then flags of `vramscope sweep`.
-
-    Raises:
-        UsageError: The words mean nothing.
-        InputFileError: A folder cannot be read, or there is no sweep in any.
-    """
-    from .parser import parse
+    """Read the sweeps that words ask for: folders, then flags of `vramscope sweep`."""
+    from .frame.parse import parse
     from .sweeps import find_wanted
     from .verbs.sweep import read_job
 
@@ -157,13 +124,8 @@ def find_by_words(words: str) -> "SweepIndex":
 
 
 def read_by_words(words: str) -> "Sequence[Profiled]":
-    """Read the profiles by module below the paths in a line.
-
-    Raises:
-        UsageError: The words mean nothing.
-        InputFileError: A profile cannot be read or understood, or there is none.
-    """
-    from .modules import read_profiled
+    """Read the profiles by module below the paths in a line."""
+    from .verbs.modules import read_profiled
 
     try:
         given = shlex.split(words)

@@ -14,8 +14,8 @@ from vramscope.tui.plan.planned import JobDefaults, Planned
 from vramscope.tui.plan.planned_partition import present_plan
 from vramscope.tui.plan.screen import show_plan
 
-from .drawing import can_draw
-from .frame.parser_flags import choose_fit_code
+from .frame.emit import can_draw
+from .frame.flags import choose_fit_code
 from .planning import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
@@ -27,15 +27,7 @@ ALL_STRATEGIES = "exact,uniform,balanced_memory,balanced_compute,balanced_parame
 
 
 def present_stages(request: Request) -> Planned:
-    """Return the plan of a request as the screen shows it.
-
-    Args:
-        request: What was asked for.
-
-    Raises:
-        UsageError: The model is unknown, or nothing can be done with it.
-        InputFileError: Its file cannot be read or understood.
-    """
+    """Return the plan of a request as the screen shows it."""
     planned = plan_model(request)
     analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
     return present_plan(
@@ -48,12 +40,7 @@ def present_stages(request: Request) -> Planned:
 
 
 def show_arguments(arguments: Namespace, settings: Settings) -> int:
-    """Show the plan that flags of `vramscope plan` ask for until the user quits, and return the exit code.
-
-    Raises:
-        UsageError: Nothing can be drawn here, a value cannot be used, or nothing can be done with the model.
-        InputFileError: A file cannot be read or understood.
-    """
+    """Show the plan that flags of `vramscope plan` ask for until the user quits, and return the exit code."""
     if not can_draw(settings):
         raise UsageError("--screen needs a terminal that can draw: leave it out for tables, or give --json")
     if arguments.cluster is None:
@@ -70,7 +57,7 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
     try:
         code = show_plan(keep, model=arguments.model or arguments.factory, settings=settings)
     except NothingFitsError as error:
-        from .joint_planning import say_nothing_fits
+        from .planning import say_nothing_fits
 
         return say_nothing_fits(error, arguments)
     does_fit = shown[0].best is not None if shown else None
@@ -78,18 +65,13 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
 
 
 def present_joint(arguments: Namespace) -> Planned:
-    """Return the plan of all degrees on a cluster as the screen shows it.
-
-    Raises:
-        UsageError: A flag cannot be used, or nothing fits.
-        InputFileError: A file cannot be read or understood.
-    """
+    """Return the plan of all degrees on a cluster as the screen shows it."""
     from vramscope.engine.files.base.output_file import write_whole
     from vramscope.exporters.json_lines import encode_line
     from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
     from vramscope.tui.plan.planned_joint import present_joint_plan
 
-    from .joint_planning import make_joint_plan, write_outputs
+    from .planning import make_joint_plan, write_outputs
 
     plan = make_joint_plan(arguments)
     report = report_joint_plan(plan)
@@ -102,11 +84,7 @@ def present_joint(arguments: Namespace) -> Planned:
 
 
 def read_screen_request(arguments: Namespace) -> Request:
-    """Return what flags ask for, with all strategies unless some were named.
-
-    Raises:
-        UsageError: A value cannot be used.
-    """
+    """Return what flags ask for, with all strategies unless some were named."""
     if arguments.strategy is None and not arguments.legacy:
         is_other = arguments.metric not in (None, "training")
         arguments.strategy = f"{ALL_STRATEGIES},exact-1f1b" if is_other else ALL_STRATEGIES
@@ -118,13 +96,8 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
 
     Args:
         words: As on a command line; a number of stages may stand right after the model.
-        defaults: What is taken of the job that runs where no flag says otherwise.
-
-    Raises:
-        UsageError: They mean nothing, or nothing can be done with the model.
-        InputFileError: A file cannot be read or understood.
     """
-    from .parser import parse
+    from .frame.parse import parse
 
     try:
         model, *flags = shlex.split(words)

@@ -1,10 +1,16 @@
-"""What `vramscope plan` was asked for, the plan, and its files."""
+"""What `vramscope plan` was asked for, the plan by stages or of all degrees, its files, what a job needed."""
 
+import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
-from vramscope.analyzers.planning.graph import Figures
+import msgspec
+from msgspec.structs import replace
+
+from vramscope.analyzers.planning.graph import Figures, ModelGraph
 from vramscope.analyzers.planning.partition import (
     METRICS,
     STRATEGIES,
@@ -16,14 +22,26 @@ from vramscope.analyzers.planning.partition import (
     Strategy,
     make_plan,
 )
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.model import Sample
 from vramscope.engine.text import suggest
 from vramscope.engine.units import parse_bytes
-from vramscope.exporters.plan.outputs import take_partition
-from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
-from vramscope.planning.tracing import TracedType, trace_model_graph
+from vramscope.exporters.plan.outputs import ENCODERS, PipelineSplit, take_partition
+from vramscope.planning.model_graph import (
+    GPTModelGraph,
+    TracedType,
+    create_gpt_model_graph,
+    trace_model_graph,
+)
 
-from .plan_outputs import Outputs, encode_outputs
+from .frame.emit import complain, emit_fitted, emit_json
+from .frame.flags import FigureTarget, choose_fit_code, pick, refuse
+from .frame.settings import read_settings
+
+if TYPE_CHECKING:
+    from vramscope.analyzers.planning.feedback import MeasuredJob, PlanFeedback
+    from vramscope.analyzers.planning.joint import JointPlan
 
 MOST_STAGES = 4096
 MOST_DIGITS = 15
@@ -32,8 +50,6 @@ LEGACY_STRATEGIES: tuple[Strategy, ...] = STRATEGIES[:4]
 
 
 class Request(NamedTuple):
-    """What was asked for."""
-
     model: str
     stages: tuple[int, ...]
     strategies: tuple[Strategy, ...]
@@ -49,8 +65,6 @@ class Request(NamedTuple):
 
 
 class TracedRequest(NamedTuple):
-    """A model that a function of the user makes."""
-
     factory: str
     inputs: tuple[str, ...]
     data_type: TracedType | None
@@ -64,12 +78,25 @@ class Planned(NamedTuple):
     request: Request
 
 
-def read_request(arguments: Namespace) -> Request:
-    """Return what the flags ask for.
+class Outputs(NamedTuple):
+    contents: dict[str, bytes]
+    """By name of the file."""
+    left_out: list[str]
+    """A sentence for each framework that cannot be told of the split, with the reason."""
 
-    Raises:
-        UsageError: A value cannot be used.
-    """
+
+def encode_outputs(split: PipelineSplit) -> Outputs:
+    """Return a file for each framework that can be told of a split."""
+    outputs = Outputs({}, [])
+    for name, encode in ENCODERS.items():
+        try:
+            outputs.contents[name] = encode(split)
+        except UsageError as error:
+            outputs.left_out.append(f"{name} is not written: {error}")
+    return outputs
+
+
+def read_request(arguments: Namespace) -> Request:
     if arguments.legacy and arguments.capacity is not None:
         raise UsageError(
             "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
@@ -82,13 +109,13 @@ def read_request(arguments: Namespace) -> Request:
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
         metric=None if metric is None else cast("Metric", _read_name("--metric", metric, METRICS)),
-        seq_length=None if arguments.seq is None else _read_count("--seq", arguments.seq),
-        micro_batch=_read_count("--micro-batch", arguments.micro_batch),
-        micro_batches=_read_count("--micro-batches", arguments.micro_batches),
+        seq_length=arguments.seq,
+        micro_batch=arguments.micro_batch,
+        micro_batches=arguments.micro_batches,
         states=_read_name("--states", arguments.states, ("mixed-adam", "fp32-adam")),
         device=Device(
-            flops_per_s=1e12 * _read_positive("--tflops", arguments.tflops),
-            link_bytes_per_s=1e9 * _read_positive("--link", arguments.link),
+            flops_per_s=1e12 * arguments.tflops,
+            link_bytes_per_s=1e9 * arguments.link,
             capacity_bytes=None if capacity is None else parse_bytes(capacity),
         ),
         is_legacy=arguments.legacy,
@@ -97,12 +124,6 @@ def read_request(arguments: Namespace) -> Request:
 
 
 def plan_model(request: Request) -> Planned:
-    """Return the plan of the model.
-
-    Raises:
-        UsageError: The model is unknown, or nothing can be done with it.
-        InputFileError: Its file cannot be read or understood.
-    """
     graph = make_graph(request)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
     request = request._replace(metric=request.metric or analyzer.usual_metric)
@@ -119,12 +140,7 @@ def plan_model(request: Request) -> Planned:
 
 
 def make_graph(request: Request) -> GPTModelGraph:
-    """Return the graph of the model that was asked for, traced where a factory makes it.
-
-    Raises:
-        UsageError: The model is unknown, or nothing can be done with it.
-        InputFileError: Its file cannot be read or understood.
-    """
+    """Return the graph of the model that was asked for, traced where a factory makes it."""
     if request.traced is not None:
         factory, inputs, data_type = request.traced
         return trace_model_graph(factory, *inputs, dtype=data_type)
@@ -135,11 +151,7 @@ def make_graph(request: Request) -> GPTModelGraph:
 
 
 def write_plan(planned: Planned, folder: Path) -> list[Path]:
-    """Write the graph, the best partition, its configurations and the report into a folder; return the files.
-
-    Raises:
-        OutputFileError: The folder or a file cannot be written.
-    """
+    """Write the graph, the best partition, its configurations and the report; return the files."""
     from vramscope.engine.files.base.output_file import write_files
     from vramscope.exporters.plan.partition import (
         describe_strategies,
@@ -171,11 +183,7 @@ def encode_planned(planned: Planned) -> Outputs:
 
 
 def _read_traced(arguments: Namespace) -> TracedRequest | None:
-    """Return the factory that is to be traced; None where a model is named.
-
-    Raises:
-        UsageError: Neither is given, or both, or a flag of the one with the other.
-    """
+    """Return the factory that is to be traced; None where a model is named."""
     inputs = tuple(arguments.input or ())
     if arguments.factory is None:
         if arguments.model is None:
@@ -185,7 +193,7 @@ def _read_traced(arguments: Namespace) -> TracedRequest | None:
         return None
     if arguments.model is not None or arguments.legacy:
         raise UsageError("--factory goes with neither --model nor --legacy: give one of them")
-    if arguments.seq is not None or arguments.micro_batch != "1":
+    if arguments.seq is not None or arguments.micro_batch != 1:
         raise UsageError("--factory takes sizes from --input SHAPE: leave out --seq and --micro-batch")
     if not inputs:
         raise UsageError("--factory needs --input SHAPE[:TYPE] for its forward pass, as 4x1024:int64")
@@ -226,17 +234,307 @@ def _read_name(flag: str, name: str, known: tuple[str, ...]) -> str:
     return name
 
 
-def _read_count(flag: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
-        raise UsageError(f"{flag} {text[:40]}: expected a whole number of at least 1 and a few digits")
-    return int(text)
+def check_figures(arguments: Namespace) -> None:
+    """Look at the places of figures before anything is computed; a folder is made where it is missing."""
+    for target in (arguments.figure, arguments.graph_figure):
+        if target is not None:
+            target.check()
 
 
-def _read_positive(flag: str, text: str) -> float:
+def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
+    """Draw the stages and the graph where that was asked for; return the files."""
+    figure: FigureTarget | None = arguments.figure
+    graph: FigureTarget | None = arguments.graph_figure
+    paths: list[Path] = []
+    if figure is not None:
+        paths += _draw_stages(planned, figure)
+    if graph is not None:
+        paths += _draw_graph(planned, graph)
+    elif figure is not None and figure.is_folder:
+        try:
+            paths += _draw_graph(planned, figure)
+        except UsageError as error:
+            complain(f"the graph is not drawn: {error}", program="vramscope plan")
+    return paths
+
+
+def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
+    from vramscope.exporters.figures.page import save_figure
+    from vramscope.exporters.plan.figure import draw_stages
+
+    request = planned.request
+    analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
+    page = draw_stages(planned.plan, analyzer)
+    for path in target.list_files("stages"):
+        save_figure(page, path)
+        yield path
+
+
+def _draw_graph(planned: Planned, target: FigureTarget) -> Iterator[Path]:
+    from vramscope.exporters.figures.page import save_figure
+    from vramscope.exporters.plan.figure import draw_graph
+
+    page = draw_graph(planned.graph)
+    for path in target.list_files("graph"):
+        save_figure(page, path)
+        yield path
+
+
+LIVE = "live"
+_NO_STAGES = (
+    "no process in it tells its pipeline stage; the probe (`vramscope run`, `vramscope attach`) has it from "
+    "Megatron, DeepSpeed or a device mesh"
+)
+
+
+def print_feedback(arguments: Namespace) -> int:
+    """Print the plan of a model beside what a job of it needed."""
+    if arguments.measured is None:
+        raise UsageError("--measured-split goes with --measured: give the job that it is of")
+    refuse(
+        pick(arguments, ("cluster", "legacy", "screen", "output", "figure", "graph_figure")),
+        "does not go with --measured: give one of both",
+    )
+    feedback = compare_with_measured(read_request(arguments), arguments.measured, arguments.measured_split)
+    if arguments.json:
+        emit_json(feedback)
+        return _choose_code(feedback, arguments)
+    from vramscope.exporters.plan.partition import describe_feedback
+
+    from .frame.settings import read_settings
+
+    emit_fitted(read_settings(arguments), lambda width: describe_feedback(feedback, width))
+    return _choose_code(feedback, arguments)
+
+
+def _choose_code(feedback: "PlanFeedback", arguments: Namespace) -> int:
+    capacity_bytes = feedback.capacity_bytes
+    does_fit = None if capacity_bytes is None else feedback.replanned.most_bytes <= capacity_bytes
+    return choose_fit_code(arguments, does_fit=does_fit)
+
+
+def compare_with_measured(request: Request, measured: str, split: str | None) -> "PlanFeedback":
+    """Return the plan of a model beside what a job of it needed.
+
+    Args:
+        request: What to plan; of several numbers of stages the job's counts.
+        split: Transformer blocks of each stage of the job; None for the plan's own split.
+    """
+
+    from vramscope.analyzers.planning.feedback import make_feedback
+    from vramscope.analyzers.planning.partition.result import make_in_flight
+
+    job = _measure(measured)
+    if len(request.stages) == 1 and request.stages[0] != job.pipeline:
+        raise UsageError(
+            f"--stages {request.stages[0]}: the job that was measured has {job.pipeline}; leave it out"
+        )
+    graph = make_graph(request)
+    return make_feedback(
+        graph,
+        _find_bounds(graph, request, job.pipeline, split),
+        make_in_flight(request.states, request.micro_batches),
+        job,
+        source=measured,
+        capacity_bytes=request.device.capacity_bytes,
+    )
+
+
+def _measure(measured: str) -> "MeasuredJob":
+    from vramscope.analyzers.planning.feedback import JobMeasurement
+
+    measurement = JobMeasurement()
+    for sample in _read_live() if measured == LIVE else _read_files(Path(measured)):
+        measurement.observe(sample)
+    told = measurement.tell()
+    if told is None:
+        where = "the running jobs" if measured == LIVE else show_path(Path(measured))
+        raise InputFileError(f"{where}: {_NO_STAGES}")
+    return told
+
+
+def _read_live() -> Iterator[Sample]:
+    """Yield what the agent remembers, and its newest sample."""
+    from vramscope.engine.viewer.client import connect
+
+    client = connect()
     try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e9:
-        raise UsageError(f"{flag} {text}: expected a number above 0 and below 1,000,000,000")
-    return number
+        yield from client.history.samples()
+        newest = client.snapshot(timeout_s=0.0).sample
+        yield from [] if newest is None else [newest]
+    finally:
+        client.close()
+
+
+def _read_files(path: Path) -> Iterator[Sample]:
+    recordings = sorted(path.glob("*.vscope")) if path.is_dir() else []
+    if not recordings:
+        yield from _read_file(path)
+    for recording in recordings:  # of several nodes: each calls the job by a name of its own
+        for sample in _read_file(recording):
+            yield replace(sample, ranks=tuple(replace(rank, job=None) for rank in sample.ranks))
+
+
+def _read_file(path: Path) -> Iterable[Sample]:
+    from vramscope.engine.sampling.series_source import open_series
+
+    source = open_series(path)
+    try:
+        yield from source.samples()
+    finally:
+        source.close()
+
+
+def _find_bounds(graph: ModelGraph, request: Request, stages: int, split: str | None) -> tuple[int, ...]:
+    """Return the first layer of each stage, and the number of layers."""
+    if split is not None:
+        return _read_measured_split(graph, split, stages)
+    analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
+    partition = analyzer.partition_graph_balanced(stages, request.metric, request.strategies[0])
+    sizes = [len(stage.layer_ids) for stage in partition.partitions]
+    return tuple(accumulate(sizes, initial=0))
+
+
+def _read_measured_split(graph: ModelGraph, split: str, stages: int) -> tuple[int, ...]:
+    """Return where stages of so many blocks begin; layers before and behind all blocks join the ends.
+
+    Of a model that has no blocks, as one that was traced, layers count.
+    """
+    parts = split.split(",")
+    if not all(part.strip().isdecimal() and len(part) <= 6 for part in parts):
+        raise UsageError(f"--measured-split {split}: expected blocks of each stage, for example 12,12,12,12")
+    blocks = [at for at, layer in enumerate(graph.layers) if layer.layer_type == "transformer_block"]
+    blocks = blocks or list(range(len(graph.layers)))
+    sizes = [int(part) for part in parts]
+    if len(sizes) != stages or sum(sizes) != len(blocks) or min(sizes) < 1:
+        raise UsageError(
+            f"--measured-split {split}: {len(sizes)} stages of {sum(sizes)} blocks; expected {stages} stages "
+            f"as the job has, and {len(blocks)} blocks as the model has, one at least in each"
+        )
+    starts = [blocks[done] for done in accumulate(sizes[:-1])]
+    return (0, *starts, len(graph.layers))
+
+
+OF_STAGES = {
+    "stages": "2-8",
+    "strategy": None,
+    "metric": None,
+    "micro_batch": 1,
+    "micro_batches": 8,
+    "states": "mixed-adam",
+    "tflops": 100.0,
+    "link": 25.0,
+    "capacity": None,
+    "legacy": False,
+    "factory": None,
+    "input": None,
+    "dtype": None,
+    "figure": None,
+    "graph_figure": None,
+    "measured": None,
+    "measured_split": None,
+}
+"""Flags of plans by stages that say nothing here, and what they are where they were not given."""
+_OF_SCREEN = "whose plans are drawn on --screen: E writes the picture"
+_OF_MODULE = "whose memory theory needs a model's sizes: give --model NAME|FILE"
+WHY_NOT = {
+    "figure": _OF_SCREEN,
+    "graph_figure": "which splits no graph: leave out --cluster to draw that",
+    "factory": _OF_MODULE,
+    "input": _OF_MODULE,
+    "dtype": _OF_MODULE,
+}
+"""Of flags that have a reason of their own, what to do instead."""
+
+
+def plan_jointly_and_print(arguments: Namespace) -> int:
+    """Plan, print, write files, and return the exit code."""
+
+    from vramscope.exporters.plan.joint import report_joint_plan
+
+    try:
+        plan = make_joint_plan(arguments)
+    except NothingFitsError as error:
+        return say_nothing_fits(error, arguments)
+    if arguments.output is not None:
+        for line in write_outputs(plan, arguments.output):
+            complain(line, program="vramscope plan")
+    report = report_joint_plan(plan)
+    if arguments.json:
+        emit_json(report)
+        return 0
+    from vramscope.exporters.plan.joint import describe_joint_plan
+
+    emit_fitted(read_settings(arguments), lambda width: describe_joint_plan(report, width))
+    return 0
+
+
+class NothingFitsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope plan --cluster --json` prints where nothing fits."""
+
+    schema: str = "vramscope.nothing_fits/1"
+    fits: bool = False
+    reason: str
+    """What would fit."""
+
+
+def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
+    if arguments.json:
+        emit_json(NothingFitsReport(reason=str(error)))
+    else:
+        from vramscope.exporters.text import wrap
+
+        emit_fitted(
+            read_settings(arguments), lambda width: "\n".join(wrap(f"Nothing fits: {error}", width)) + "\n"
+        )
+    if arguments.output is not None:
+        print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
+    return choose_fit_code(arguments, does_fit=False)
+
+
+def make_joint_plan(arguments: Namespace) -> "JointPlan":
+    from vramscope.planning.joint import plan_cluster
+
+    _check(arguments)
+    options: dict[str, Any] = {
+        "seq_length": arguments.seq,
+        "max_tensor": arguments.max_tp,
+        "max_micro_batch": arguments.max_micro_batch,
+        "context": arguments.cp,
+        "zero_stages": arguments.zero,
+        "recomputes": arguments.recompute,
+        "memory_share": arguments.memory_share,
+        "top": arguments.top,
+        "efficiency": arguments.efficiency,
+        "measured_times": arguments.calibrate_time,
+    }
+    return plan_cluster(
+        arguments.model,
+        arguments.cluster,
+        global_batch=arguments.global_batch,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+
+
+def write_outputs(plan: "JointPlan", folder: Path) -> list[str]:
+    """Write the fastest configuration as the files of training frameworks; return a line about each."""
+    from vramscope.engine.files.base.output_file import write_files
+    from vramscope.exporters.plan.outputs import take_configuration
+
+    outputs = encode_outputs(take_configuration(plan.configurations[0]))
+    written = write_files(outputs.contents, folder)
+    return [*(f"wrote {path}" for path in written), *outputs.left_out]
+
+
+def _check(arguments: Namespace) -> None:
+    given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
+    if given:
+        flag = given[0].replace("_", "-")
+        why = WHY_NOT.get(given[0], "which searches by itself: leave one out")
+        raise UsageError(f"--{flag} does not go with --cluster, {why}")
+    if arguments.model is None:
+        raise UsageError("no model: give --model NAME|FILE for the --cluster")
+    if arguments.global_batch is None:
+        raise UsageError(
+            "--cluster needs --global-batch: sequences of a step over all ranks, for example 1024"
+        )

@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -21,9 +20,9 @@ from vramscope.engine.prometheus.server import PrometheusServer
 from vramscope.engine.replay.node_player import FoundVerdicts
 from vramscope.engine.units import parse_duration
 
-from .frame.configuration import read_settings
-from .frame.diagnostics import complain
-from .prometheus_flags import read_server, read_span
+from .frame.emit import complain, emit_json
+from .frame.settings import read_settings
+from .view import read_server, read_span
 
 if TYPE_CHECKING:
     from vramscope.engine.model import Analyzer, NodeStatus, Sample
@@ -37,14 +36,7 @@ FIRST_ANSWER_WITHIN_S = 3.0
 
 
 def show_prometheus(arguments: Namespace) -> int:
-    """Show what a server knows and return the exit code.
-
-    Raises:
-        UsageError: The flags cannot be used.
-        InputFileError: The file of the password cannot be used.
-        ServerUnreachableError: The server does not answer, or not as Prometheus does.
-        SourceUnavailableError: It has no figure of a device.
-    """
+    """Show what a server knows and return the exit code."""
     server = PrometheusServer(read_server(arguments))
     settings = read_settings(arguments)
     if arguments.past_from is not None:
@@ -109,13 +101,7 @@ def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
 
 
 def keep_past(past: PastRange, path: Path) -> None:
-    """Write a span into a recording.
-
-    Raises:
-        ServerUnreachableError: The server does not answer, or not as Prometheus does.
-        SourceUnavailableError: It has no figure of a device in the span.
-        OutputFileError: There is no room for it.
-    """
+    """Write a span into a recording."""
     from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 
     from .frame.progress import ProgressLine
@@ -145,7 +131,6 @@ def _print_past(past: PastRange) -> int:
 
 
 def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: bool) -> int:
-    """Print the newest state of every node."""
     statuses = _list_newest(follower, _make_verdicts())
     _complain_of(follower, ())
     if is_json:
@@ -153,7 +138,7 @@ def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: 
         return 0
     from vramscope.exporters.status.table import render_table
 
-    from .frame.printing import choose_style, emit
+    from .frame.emit import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(render_table(status, style) for status in statuses)
@@ -253,7 +238,5 @@ def _describe(
 
 
 def _write(statuses: "Iterator[NodeStatus] | list[NodeStatus]") -> None:
-    from vramscope.exporters.json_lines import write_line
-
     for status in statuses:
-        write_line(status, sys.stdout.buffer)
+        emit_json(status)

@@ -24,9 +24,8 @@ from vramscope.engine.units import format_age, format_bytes
 from vramscope.engine.viewer.node_source import DRIVER_SILENT, EXIT_DRIVER_SILENT
 from vramscope.engine.wire.endpoints import is_hub_alive
 
-from .frame.diagnostics import complain
-from .frame.interruption import Interruption
-from .frame.printing import write_over
+from .frame.emit import complain, write_over
+from .frame.errors import Interruption
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings

@@ -1,6 +1,5 @@
 """`--connect`, `--hosts`, `--ssh` and `--slurm`: agents of other nodes, in the view or as text."""
 
-import sys
 import time
 from argparse import Namespace
 from collections import Counter
@@ -11,10 +10,10 @@ from msgspec.structs import replace
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.wire.selection import find_mismatch
 
-from .frame.configuration import read_settings
-from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
-from .node_flags import is_by_tcp
-from .remote_flags import read_choice, read_nodes
+from .frame.emit import complain, emit_json, leave_now
+from .frame.errors import EXIT_INTERRUPTED
+from .frame.settings import read_settings
+from .nodes import is_by_tcp, read_choice, read_nodes
 from .status import read_duration
 
 if TYPE_CHECKING:
@@ -34,13 +33,7 @@ EXIT_UNREACHABLE = HubUnreachableError.exit_code
 
 
 def show_remote(arguments: Namespace) -> int:
-    """Show the nodes that are named and return the exit code.
-
-    Raises:
-        UsageError: The flags cannot be used, or nothing can be drawn here.
-        InputFileError: The file of hosts, or the keys, cannot be used.
-        HubUnreachableError: A Slurm job has no nodes now, or Slurm does not answer.
-    """
+    """Show the nodes that are named and return the exit code."""
     from vramscope.engine.agent.resources import allow_many_descriptors
     from vramscope.engine.cluster.links import read_trust
 
@@ -80,7 +73,9 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
     """Print every node that answers, in the order in which they were named; say of the others why not."""
     slowest_s = max((node.connection.answers_within_s for node in watch.nodes.values()), default=0.0)
     end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
-    while time.monotonic() < end_s and not all(_is_decided(it) for it in _newest(watch)):
+    while time.monotonic() < end_s and any(
+        it.sample is None and it.connection != "lost" for it in _newest(watch)
+    ):
         watch.turn(end_s - time.monotonic())
     _tell_warnings(watch, set())
     statuses = _describe(_newest(watch))
@@ -105,16 +100,14 @@ def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
 
 
 def _print_lines(statuses: "Iterable[NodeStatus]") -> None:
-    from vramscope.exporters.json_lines import write_line
-
     for status in statuses:
-        write_line(status, sys.stdout.buffer)
+        emit_json(status)
 
 
 def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
     from vramscope.exporters.status.table import render_table
 
-    from .frame.printing import choose_style, emit
+    from .frame.emit import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(render_table(status, style) for status in statuses)
@@ -122,7 +115,6 @@ def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
 
 
 def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | None) -> int:
-    """Print lines until the time is up; return the exit code."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
     printer = StreamPrinter(interval_s)
     warned = set[str]()
@@ -149,7 +141,6 @@ class StreamPrinter:
         self._addresses: dict[str, str] = {}
 
     def take(self, snapshot: "Snapshot") -> None:
-        """Print what is new of a node."""
         if snapshot.connection == "lost" and self._told.get(snapshot.node) != snapshot.reason:
             self._told[snapshot.node] = snapshot.reason
             complain(f"{snapshot.node}: {snapshot.reason}")
@@ -177,10 +168,6 @@ class StreamPrinter:
 
 def _newest(watch: "NodesWatch") -> "list[Snapshot]":
     return [node.picture.newest for node in watch.nodes.values()]
-
-
-def _is_decided(snapshot: "Snapshot") -> bool:
-    return snapshot.sample is not None or snapshot.connection == "lost"
 
 
 def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:

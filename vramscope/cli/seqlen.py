@@ -1,7 +1,6 @@
 """What `vramscope seqlen` runs, tells meanwhile, prints and writes."""
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,34 +21,25 @@ from vramscope.engine.model.phase_memory import (
     PrivacyMode,
 )
 from vramscope.engine.settings import Settings
-from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
 from vramscope.exporters.lengths.figure import LengthLook
-from vramscope.phases.checking import check_training, count_ranks
-from vramscope.phases.fitting import FitTask, search_fit
-from vramscope.phases.lengths import run_lengths, run_without_storage
+from vramscope.phases.lengths import FitTask, run_lengths, run_without_storage, search_fit
+from vramscope.phases.running import check_training, count_ranks
 
-from .frame.configuration import read_settings
-from .frame.diagnostics import EXIT_INTERRUPTED, complain
-from .frame.figure_flag import FigureTarget
-from .frame.parser_flags import choose_fit_code
+from .frame.emit import complain, emit_fitted, emit_json
+from .frame.errors import EXIT_INTERRUPTED, unwinding_on_signals
+from .frame.flags import FigureTarget, choose_fit_code, pick, refuse
 from .frame.progress import ProgressLine
-from .frame.termination import unwinding_on_signals
-from .phase_flags import read_training
-from .sweep_flags import read_number
+from .frame.settings import read_settings
 
 DEFAULT_LENGTHS = (64, 128, 256, 512, 1024, 2048)
 DEFAULT_LENGTH = 128
 DEFAULT_STEP = 64
 MOST_LENGTHS = 64
 _MOST_DIGITS = 9
-_LARGEST_IN = 100.0
-_LARGEST_DPI = 2400
 
 
 class LengthRequest(NamedTuple):
-    """What to run, and what to make of it."""
-
     training: PhaseTraining
     """Its length is that of the largest batch."""
     device: str
@@ -66,16 +56,14 @@ class LengthRequest(NamedTuple):
 
 
 def read_length_request(arguments: Namespace) -> LengthRequest:
-    """Return what the flags ask for.
+    from .verbs.phases import read_training
 
-    Raises:
-        UsageError: A value cannot be used, or two flags do not go together.
-        OutputFileError: A file could not be written to.
-    """
     if count_ranks(os.environ) > 1:
         raise UsageError("seqlen trains in one process at a time: start it without torchrun")
     modes = _read_modes(arguments)
-    capacity_bytes = _read_capacity(arguments)
+    if arguments.fit is None:
+        refuse(pick(arguments, ("seq", "step")), "goes with --fit; the lengths to run are --seq-lengths")
+    capacity_bytes: int | None = arguments.fit
     training = read_training(
         arguments,
         seq_length=DEFAULT_LENGTH if arguments.seq is None else arguments.seq,
@@ -96,7 +84,7 @@ def read_length_request(arguments: Namespace) -> LengthRequest:
         figure=arguments.figure,
         look=_read_look(arguments),
         csv=arguments.csv,
-        form=_read_form(arguments),
+        form="json" if arguments.json else arguments.format or "text",
     )
     _check_files(request)
     return request
@@ -131,24 +119,6 @@ def _read_modes(arguments: Namespace) -> tuple[PrivacyMode, ...]:
     return tuple(cast("list[PrivacyMode]", names))
 
 
-def _read_capacity(arguments: Namespace) -> int | None:
-    if arguments.fit is None:
-        for flag, value in (("--seq", arguments.seq), ("--step", arguments.step)):
-            if value is not None:
-                raise UsageError(f"{flag} goes with --fit; the lengths to run are --seq-lengths")
-        return None
-    try:
-        capacity_bytes = parse_bytes(arguments.fit)
-    except UsageError as error:
-        raise UsageError(f"--fit {arguments.fit}: {error}") from error
-    if capacity_bytes <= DEFAULT_CONTEXT_BYTES:
-        raise UsageError(
-            f"--fit {arguments.fit}: expected more than the {format_bytes(DEFAULT_CONTEXT_BYTES)} that the "
-            "CUDA context of a process takes"
-        )
-    return capacity_bytes
-
-
 def _choose_device(arguments: Namespace, capacity_bytes: int | None) -> str:
     device: str = arguments.device or "cuda"
     if capacity_bytes is None:
@@ -165,21 +135,15 @@ def _choose_device(arguments: Namespace, capacity_bytes: int | None) -> str:
 
 def _read_look(arguments: Namespace) -> LengthLook:
     if arguments.figure is None:
-        for flag in ("style", "figsize", "dpi"):
-            if getattr(arguments, flag) is not None:
-                raise UsageError(f"--{flag} goes with --figure FILE, which names the figure")
-    words = arguments.figsize
-    size_in = None if words is None else tuple(read_number("--figsize", it, 0.5, _LARGEST_IN) for it in words)
-    dpi = arguments.dpi
+        refuse(
+            pick(arguments, ("style", "figsize", "dpi")), "goes with --figure FILE, which names the figure"
+        )
+    size_in = None if arguments.figsize is None else tuple(arguments.figsize)
     return LengthLook(
         style=arguments.style or "usenix",
         size_in=cast("tuple[float, float] | None", size_in),
-        dpi=None if dpi is None else int(read_number("--dpi", dpi, 10, _LARGEST_DPI)),
+        dpi=None if arguments.dpi is None else int(arguments.dpi),
     )
-
-
-def _read_form(arguments: Namespace) -> str:
-    return "json" if arguments.json else arguments.format or "text"
 
 
 def _check_files(request: LengthRequest) -> None:
@@ -201,12 +165,7 @@ _INTERRUPTED = "interrupted"
 
 
 def measure_lengths(arguments: Namespace) -> int:
-    """Train at each length, look for what fits, print and write it, and return the exit code.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used, or nothing could be started.
-        OutputFileError: A file cannot be written.
-    """
+    """Train at each length, look for what fits, print and write it, and return the exit code."""
     request = read_length_request(arguments)
     if arguments.fail_on is not None and request.capacity_bytes is None:
         raise UsageError("--fail-on unfit goes with --fit SIZE, into which it is to fit")
@@ -303,11 +262,7 @@ def _warn_of_long_ones(request: LengthRequest) -> None:
 
 
 def _write_files(request: LengthRequest, study: LengthStudy) -> None:
-    """Write the figure and the CSV.
-
-    Raises:
-        OutputFileError: One of them cannot be written.
-    """
+    """Write the figure and the CSV."""
     if request.figure is not None and study.runs:
         from vramscope.exporters.figures.page import save_figure
         from vramscope.exporters.lengths.figure import draw_lengths
@@ -328,17 +283,12 @@ def _print(
     request: LengthRequest, study: LengthStudy, searches: Sequence[FitSearch], settings: Settings
 ) -> None:
     if request.form == "json":
-        from vramscope.exporters.json_lines import write_line
         from vramscope.exporters.lengths.text import report_study
 
-        write_line(report_study(study, searches), sys.stdout.buffer)
+        emit_json(report_study(study, searches))
         return
 
-    from .frame.printing import choose_style, emit
-
-    style = choose_style(settings)
-    text = "\n".join(_describe(request, study, searches, style.width))
-    emit(text, is_ascii=style.is_ascii)
+    emit_fitted(settings, lambda width: "\n".join(_describe(request, study, searches, width)))
 
 
 def _describe(

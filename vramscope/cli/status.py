@@ -11,8 +11,9 @@ from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
 from vramscope.engine.viewer.node_source import LocalNode, NodeSource
 
-from .frame.configuration import read_settings
-from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
+from .frame.emit import complain, leave_now
+from .frame.errors import EXIT_INTERRUPTED
+from .frame.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -260,7 +261,7 @@ def _print_table(observer: Observer, settings: Settings) -> int:
     status = observer.once(meanwhile=_import_table)
     from vramscope.exporters.status.table import render_table
 
-    from .frame.printing import choose_style, emit
+    from .frame.emit import choose_style, emit
 
     style = choose_style(settings)
     text = render_table(status, style, hidden_notes=observer.sentences)

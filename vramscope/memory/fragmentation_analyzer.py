@@ -21,9 +21,8 @@ from vramscope.exporters.reports.fragment import (
 from vramscope.exporters.reports.frame import KINDS, describe_findings
 from vramscope.exporters.reports.log import DeviceLog
 
-from .monitor import MemoryMonitor, publish
-from .plotting import plot_device
-from .process_stream import ProcessStream
+from .monitor import MemoryMonitor, plot_device, publish
+from .own_process import ProcessStream
 
 MAP_S = 30.0
 """Seconds from one map of the segments of this process to the next."""

@@ -1,26 +1,27 @@
 """A watch in the background of a program; what goes wrong in it never reaches the training."""
 
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import msgspec
 
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.text import fit_to_reader, make_printable
 from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.frame import Provenance
-from vramscope.exporters.reports.log import DeviceLog, RunLog
+from vramscope.exporters.reports.log import DeviceLog, RunLog, Snapshot
 
-from .process_stream import ProcessStream
-from .selection import Selection
-from .stream import SampleStream
-from .watch import Watch
+from .own_process import ProcessStream
+from .streams import SampleStream
+from .watch import Selection, Watch
 
 STEP_S = 0.2
 """How soon the thread notices that it should end."""
@@ -184,13 +185,85 @@ class MemoryMonitor:
 
 
 def publish(report: msgspec.Struct, output_file: str | Path | None) -> dict[str, object]:
-    """Return a report as a reader of its file would get it, and write that file where one was named.
-
-    Raises:
-        OutputFileError: It cannot be written.
-    """
+    """Return a report as a reader of its file would get it, and write that file where one was named."""
     data = encode_report(report)
     if output_file is not None:
         write_whole(data, Path(output_file))
     read: dict[str, object] = msgspec.json.decode(data)
     return read
+
+
+Format = Literal["png", "pdf"]
+FORMATS: tuple[Format, ...] = ("png", "pdf")
+_NAN = float("nan")
+
+
+def plot_device(
+    snapshots: Sequence[Snapshot],
+    device: str,
+    clock: Literal["wall", "trace"],
+    output_file: str | Path | None,
+    *,
+    what: Literal["memory_usage", "fragmentation"],
+) -> list[Path]:
+    """Draw one device over time; return the files.
+
+    Args:
+        output_file: File to write, in the format of its ending; None for PNG and PDF in the working folder.
+    """
+    if output_file is None:
+        return _draw(snapshots, device, clock, Path(), FORMATS, what)
+    path = Path(output_file)
+    ending = path.suffix.lower()
+    kind = next((it for it in FORMATS if ending == f".{it}"), None)
+    if kind is None:
+        raise UsageError(f"{path}: no such format; expected a name that ends in .png or .pdf")
+    with tempfile.TemporaryDirectory() as folder:
+        (drawn,) = _draw(snapshots, device, clock, Path(folder), (kind,), what)
+        data = drawn.read_bytes()
+    if not path.parent.is_dir():
+        raise OutputFileError(f"{path}: there is no folder {path.parent}; make it first")
+    write_whole(data, path)
+    return [path]
+
+
+def _draw(
+    snapshots: Sequence[Snapshot],
+    device: str,
+    clock: Literal["wall", "trace"],
+    folder: Path,
+    formats: tuple[Format, ...],
+    what: Literal["memory_usage", "fragmentation"],
+) -> list[Path]:
+    from vramscope.exporters.figures import (
+        Curve,
+        DeviceFigure,
+        FragmentationFigure,
+        plot_fragmentation,
+        plot_memory_usage,
+    )
+
+    times = array("d", (it.time_s for it in snapshots))
+    subtitle = f"{len(snapshots):,} snapshots"
+
+    def curve(values: Iterable[float | None]) -> Curve:
+        column = array("d", (_NAN if value is None else value for value in values))
+        return Curve(times, column, column, column)
+
+    if what == "fragmentation":
+        fragmentation = curve(it.fragmentation for it in snapshots)
+        return plot_fragmentation(
+            FragmentationFigure(device=device, clock=clock, fragmentation=fragmentation, subtitle=subtitle),
+            folder,
+            formats,
+        )
+    figure = DeviceFigure(
+        device=device,
+        clock=clock,
+        allocated=curve(it.allocated_bytes for it in snapshots),
+        reserved=curve(it.reserved_bytes for it in snapshots),
+        used=curve(it.used_bytes for it in snapshots),
+        capacity=curve(it.total_bytes for it in snapshots),
+        subtitle=subtitle,
+    )
+    return plot_memory_usage(figure, folder, formats)

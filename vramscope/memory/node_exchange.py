@@ -16,8 +16,19 @@ from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.analyzers.cluster_state.model import read_report
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.exchange import Collector, Reporter, open_reporter, prepare_gathering
-from vramscope.engine.cluster.reports import MAX_NAME_LENGTH, NodeReport, NodeRoll, NodeThreat
+from vramscope.engine.cluster.reports import (
+    MAX_NAME_LENGTH,
+    MOST_DEVICES,
+    MOST_RANKS,
+    MOST_THREATS,
+    NodeDevice,
+    NodeRank,
+    NodeReport,
+    NodeRoll,
+    NodeThreat,
+)
 from vramscope.engine.errors import UsageError
+from vramscope.engine.model import AllocatorReading, DeviceSample, RankCoordinates, RankSample
 from vramscope.exporters.reports.distributed import (
     ClusterOomEvent,
     DistributedReport,
@@ -34,8 +45,6 @@ from vramscope.exporters.reports.distributed import (
 from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings, stamp
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.status.guard import JobOverNodes, describe_job
-
-from .node_view import describe_own_node
 
 DEFAULT_PORT = 29500
 
@@ -68,13 +77,9 @@ class NodeExchange:
 
     Args:
         node_id: By which others know this node; by default the host's name and the time of the start.
-        meeting: Where nodes meet.
         interval_s: Most seconds from one report to the next.
         timeout_s: Seconds without a report after which a node counts as silent.
         clock: Injected in tests.
-
-    Raises:
-        UsageError: The name is none.
     """
 
     def __init__(
@@ -107,12 +112,7 @@ class NodeExchange:
         self._reported_s = -math.inf
 
     def open(self) -> None:
-        """Begin to listen, or to connect; asks name servers, and may take long.
-
-        Raises:
-            UsageError: The port is taken, the address is none, or it is beyond loopback and there is no key.
-            InputFileError: The keys cannot be used.
-        """
+        """Begin to listen, or to connect; asks name servers, and may take long."""
         role, host, port, is_insecure = self.meeting
         if role is DistributedRole.MASTER:
             listening = prepare_gathering(host, port, is_insecure=is_insecure)
@@ -158,12 +158,7 @@ class NodeExchange:
         return describe_own_node(log, self.node_id, self.interval_s, self._session)
 
     def build(self, log: RunLog, provenance: Provenance) -> DistributedReport:
-        """Return the report of everything seen so far.
-
-        Args:
-            log: Of the watch of this node.
-            provenance: Where its samples come from.
-        """
+        """Return the report of everything seen so far."""
         analysis = self._analyze()
         events = list(self.events.newest)
         ages_s = self.roll.ages_s
@@ -267,11 +262,7 @@ class NodeExchange:
 
 
 class ClusterJobs:
-    """Takes the roll again and again.
-
-    Args:
-        clock: Where time is read.
-    """
+    """Takes the roll again and again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -332,4 +323,84 @@ def _describe(
         kind=threat.kind,
         severity=threat.severity,
         title=threat.title,
+    )
+
+
+THREATS = ("oom", "oom_met")
+"""Kinds of findings that are told: an error is foreseen, or was met."""
+
+
+def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str) -> NodeReport | None:
+    """Return the report of this node; None before its first sample.
+
+    Args:
+        interval_s: Seconds after which the next report is to be expected.
+    """
+    last = log.last
+    if last is None:
+        return None
+    return NodeReport(
+        node_id=node_id,
+        time_s=time.time(),
+        interval_s=interval_s,
+        devices=tuple(_describe_device(it) for it in last.devices[:MOST_DEVICES]),
+        threats=_list_threats(log),
+        step=min((it.step.index for it in last.ranks if it.step is not None), default=None),
+        session=session,
+        ranks=tuple(
+            _describe_rank(it, it.coordinates)
+            for it in last.ranks[:MOST_RANKS]
+            if it.coordinates is not None and it.state == "ok"
+        ),
+    )
+
+
+def _describe_rank(rank: RankSample, place: RankCoordinates) -> NodeRank:
+    allocator = rank.allocator or AllocatorReading()
+    step = rank.step
+    return NodeRank(
+        pid=rank.pid,
+        rank=place.rank,
+        world_size=place.world_size,
+        pp=place.pp,
+        job=rank.job,
+        started_s=rank.started_s,
+        device_uuid=rank.device_uuid,
+        is_simulated=rank.is_simulated,
+        step=None if step is None else step.index,
+        floor_bytes=None if step is None else step.floor_bytes,
+        peak_bytes=None if step is None else step.peak_bytes,
+        allocated_bytes=allocator.allocated_bytes,
+        reserved_bytes=allocator.reserved_bytes,
+    )
+
+
+def _describe_device(device: DeviceSample) -> NodeDevice:
+    memory = device.memory
+    if device.state != "ok":  # what it said before is old by now
+        return NodeDevice(device.index, device.label, device.uuid, memory.total_bytes)
+    return NodeDevice(
+        device.index,
+        device.label,
+        device.uuid,
+        memory.total_bytes,
+        memory.used_bytes,
+        memory.free_bytes,
+        device.utilization_percent,
+    )
+
+
+def _list_threats(log: RunLog) -> tuple[NodeThreat, ...]:
+    found = [it.finding for it in log.findings.values() if it.finding.is_open and it.finding.kind in THREATS]
+    return tuple(
+        NodeThreat(
+            it.id,
+            it.kind,
+            None if (device := log.devices.get(it.device_uuid or "")) is None else device.index,
+            it.severity,
+            it.opened_s,
+            it.title,
+            it.advice,
+        )
+        for it in found[:MOST_THREATS]
     )

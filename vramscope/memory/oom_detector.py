@@ -18,10 +18,9 @@ from vramscope.engine.units import MIB
 from vramscope.exporters.reports.log import DeviceLog, RunLog, Snapshot
 from vramscope.exporters.reports.oom import DeviceRisk, Thresholds, build_oom, describe_trend, judge_device
 
-from .conclusions import Conclusions
 from .monitor import MemoryMonitor, publish
-from .own_process import OwnError
-from .process_stream import ProcessStream
+from .own_process import OwnError, ProcessStream
+from .watch import Conclusions
 
 
 class OOMRiskLevel(Enum):
@@ -339,11 +338,7 @@ class OOMDetector(MemoryMonitor):
 
 
 def _read_thresholds(warning: float | None, critical: float | None, window: int) -> Thresholds:
-    """Return the thresholds in percent.
-
-    Raises:
-        UsageError: A share is out of range, or the critical one is below the other.
-    """
+    """Return the thresholds in percent."""
     known = Thresholds()
     low = known.warning_percent / 100 if warning is None else warning
     high = known.critical_percent / 100 if critical is None else critical
@@ -376,10 +371,8 @@ def play_scenario(device: DeviceLog, interval_s: float, *, increase_mib: float, 
     """Feed fresh analyzers with what was seen of a device and then with growth that did not happen.
 
     Args:
-        device: What was seen.
         interval_s: Seconds from one made-up sample to the next.
         increase_mib: MiB by which each of them holds more than the one before.
-        steps: How many of them.
     """
     conclusions = Conclusions()
     log = RunLog()

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,8 +20,10 @@ from vramscope.engine.model import (
     AllocatorReading,
     Backend,
     DeviceSample,
+    Finding,
     MemoryReading,
     RankSample,
+    Sample,
     Segment,
     SegmentMap,
 )
@@ -40,6 +42,8 @@ from vramscope.engine.probe.identity import (
 )
 from vramscope.engine.probe.steps import StepEnd, StepSizes, StepWatch
 from vramscope.engine.ranks.track import TickSteps
+from vramscope.engine.sampling.live import LiveProducer, open_node
+from vramscope.exporters.reports.frame import Provenance
 
 MOST_ERRORS = 32
 """Out-of-memory errors that wait for a sample; the oldest go."""
@@ -84,11 +88,7 @@ class OwnErrors:
         self._taking: list[list[Any]] = []
 
     def follow(self, *, is_simulated: bool) -> None:
-        """Take errors from now on: CUDA's allocator calls us, or the simulated card its probe.
-
-        Args:
-            is_simulated: Whether this process trains on a simulated card.
-        """
+        """Take errors from now on: CUDA's allocator calls us, or the simulated card its probe."""
         known = current
         if is_simulated:
             known = getattr(sys.modules.get(_PROBE_MODULE), "current", current)
@@ -147,11 +147,7 @@ class OwnProcess:
     def read(
         self, devices: Sequence[DeviceSample]
     ) -> tuple[tuple[DeviceSample, ...], tuple[RankSample, ...]]:
-        """Return the devices of a sample with those that only this process knows, and what it holds of each.
-
-        Args:
-            devices: As the driver tells them.
-        """
+        """Return the devices of a sample with those that only this process knows, and what it holds there."""
         reader = find_reader()
         held = [] if reader is None else self._list_held(reader)
         if reader is not None:
@@ -342,12 +338,7 @@ class OwnSteps:
             step_takers.remove(self._take)
 
     def follow(self, reader: Reader, ordinals: tuple[int, ...]) -> None:
-        """Read these devices at the end of each step from now on.
-
-        Args:
-            reader: Who reads.
-            ordinals: Devices on which this process holds memory.
-        """
+        """Read these devices at the end of each step from now on."""
         for ordinal in ordinals:
             self._ends.setdefault(ordinal, deque(maxlen=MOST_ENDS))
         self._reader = reader
@@ -357,10 +348,7 @@ class OwnSteps:
         """Fold the steps that ended before a reading of a device, and note the reading.
 
         Args:
-            ordinal: The device.
             read_s: When it was read, in monotonic seconds.
-            reading: What its allocator said.
-            steps: What the steps are folded into.
         """
         watch = self._watches.setdefault(ordinal, StepWatch())
         ends = self._ends[ordinal]
@@ -383,3 +371,84 @@ class OwnSteps:
                 self._ends[ordinal].append(StepEnd(*moment, reader.read(ordinal), sizes, is_largest))
         except Exception:  # noqa: BLE001 - whatever the allocator does, the training goes on; the step is not told
             return
+
+
+MEMORY_INTERVAL_S = 0.1
+
+
+class ProcessStream:
+    """Samples the driver, where one is there, and the allocator of this process, where it has one.
+
+    Args:
+        interval_s: Seconds from one sample to the next.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._producer: LiveProducer = open_node(
+            interval_s=interval_s, memory_interval_s=min(MEMORY_INTERVAL_S, 0.5 * interval_s)
+        )
+        self._own = OwnProcess()
+        self._newest: Sample | None = None
+        self._has_allocator = False
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the samples come from, and why there is no device where there is none."""
+        newest = self._newest
+        has_devices = newest is not None and bool(newest.devices)
+        notes = () if has_devices else tuple(str(failure) for failure in self._producer.failures)
+        return Provenance(source="process" if self._has_allocator else "driver", notes=notes)
+
+    @property
+    def agent(self) -> None:
+        return
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether this is a fork of the process that was watched, which has no threads to sample with."""
+        return os.getpid() != self._own.pid
+
+    @property
+    def read_share(self) -> float | None:
+        return None
+
+    def start(self) -> None:
+        """Begin to read on threads of its own, and to take the steps that this process tells."""
+        self._producer.start()
+        self._own.steps.start()
+
+    def past(self) -> Iterable[Sample]:
+        return ()
+
+    def take(self, timeout_s: float) -> Sequence[Sample]:
+        end_s = time.monotonic() + timeout_s
+        while True:
+            samples = [self._add_own(sample) for sample in self._producer.take()]
+            left_s = end_s - time.monotonic()
+            if samples or left_s <= 0:
+                return samples
+            time.sleep(min(self._producer.wait_s(), left_s))
+
+    def map_segments(self) -> list[SegmentMap]:
+        """Return the segments of the allocator of this process, for each device that it uses."""
+        newest = self._newest
+        return [] if newest is None else self._own.map_segments(newest.node, newest.devices)
+
+    def take_errors(self) -> list[OwnError]:
+        """Return the out-of-memory errors that this process met since the last call."""
+        return self._own.take_errors()
+
+    def complete(self, finding: Finding) -> Finding:
+        return finding
+
+    def stop(self) -> None:
+        """End all reading; a call that hangs is left behind."""
+        self._own.steps.stop()
+        self._own.errors.stop()
+        self._producer.stop()
+
+    def _add_own(self, sample: Sample) -> Sample:
+        devices, ranks = self._own.read(sample.devices)
+        self._has_allocator = self._has_allocator or any(rank.allocator is not None for rank in ranks)
+        self._newest = msgspec.structs.replace(sample, devices=devices, ranks=ranks)
+        return self._newest

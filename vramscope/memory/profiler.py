@@ -15,9 +15,8 @@ from vramscope.exporters.phases.report import SummaryStage, describe_stage, summ
 from vramscope.exporters.reports.log import DeviceLog
 from vramscope.exporters.reports.profile import ProcessInfo, ProfilePhase, build_export, build_profile
 
-from .monitor import MemoryMonitor, publish
+from .monitor import MemoryMonitor, plot_device, publish
 from .own_process import find_reader
-from .plotting import plot_device
 
 MOST_NAMES = 256
 """Names of parts that are kept, of all devices together; further ones are left out."""
@@ -57,7 +56,6 @@ class OwnPhases:
 
     Args:
         find_reader: Returns who reads the allocator; None before the program has used a device.
-        resets_peaks: Whether to reset the allocator's peaks, which the program may be reading itself.
     """
 
     def __init__(self, find_reader: Callable[[], Reader | None], *, resets_peaks: bool) -> None:

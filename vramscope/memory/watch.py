@@ -1,17 +1,105 @@
 """A stream watched for a while: what was asked for goes through the analyzers into the log of a report."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from vramscope.engine.model import SEVERITIES, Analyzer, DeviceSample, Finding, Sample
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
+from vramscope.engine.model import SEVERITIES, Analyzer, Assessment, DeviceSample, Finding, RankSample, Sample
+from vramscope.engine.plugins import make_analyzers
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import MAX_SNAPSHOTS, RunLog
 
-from .conclusions import Conclusions
-from .selection import Selection
-from .stream import SampleStream
+from .streams import SampleStream
+
+
+class Selection(NamedTuple):
+    """What was asked for; None is everything."""
+
+    devices: tuple[str, ...] | None = None
+    """Indices, labels (`0:1`, `sim0`) or UUIDs."""
+    pid: int | None = None
+    job: str | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.devices is None and self.pid is None and self.job is None
+
+    def apply(self, sample: Sample) -> Sample:
+        """Return a sample with what was asked for only."""
+        if self.is_all:
+            return sample
+        ranks = tuple(rank for rank in sample.ranks if self._wants_rank(rank))
+        inhabited = {rank.device_uuid for rank in ranks}
+        devices = tuple(
+            self._narrow(device, ranks)
+            for device in sample.devices
+            if self._wants_device(device) and self._is_inhabited(device, inhabited)
+        )
+        if self.devices is not None:
+            kept = {device.uuid for device in devices}
+            ranks = tuple(rank for rank in ranks if rank.device_uuid in kept)
+        return msgspec.structs.replace(sample, devices=devices, ranks=ranks)
+
+    def find_missing(self, seen: Collection[DeviceSample]) -> tuple[str, ...]:
+        """Return the devices that were asked for by name and are none of those seen."""
+        known = {word for device in seen for word in _names_of(device)}
+        return tuple(word for word in self.devices or () if word not in known)
+
+    def _wants_rank(self, rank: RankSample) -> bool:
+        return self.pid in (None, rank.pid) and self.job in (None, rank.job)
+
+    def _wants_device(self, device: DeviceSample) -> bool:
+        return self.devices is None or not _names_of(device).isdisjoint(self.devices)
+
+    def _is_inhabited(self, device: DeviceSample, inhabited: Collection[str | None]) -> bool:
+        if self.pid is None and self.job is None:
+            return True
+        holds = self.job is None and any(it.pid == self.pid for it in device.processes or ())
+        return holds or device.uuid in inhabited
+
+    def _narrow(self, device: DeviceSample, ranks: tuple[RankSample, ...]) -> DeviceSample:
+        """Return a device with the allocator of the only process asked for, where several share it."""
+        if self.pid is None and self.job is None:
+            return device
+        own = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.allocator is not None]
+        return msgspec.structs.replace(device, allocator=own[0].allocator) if len(own) == 1 else device
+
+
+def _names_of(device: DeviceSample) -> set[str]:
+    return {str(device.index), device.label, device.uuid}
+
+
+AnalyzerT = TypeVar("AnalyzerT")
+
+
+class Conclusions:
+    """Every analyzer of this installation, fed with the same samples."""
+
+    def __init__(self) -> None:
+        plugins = make_analyzers()
+        self._analyzers = list(plugins.made)
+        self._host = AnalyzerHost(self._analyzers)
+        self._plugin_notes = tuple(plugins.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why an analyzer could not be loaded, or was set aside."""
+        return self._plugin_notes if self._host.reason is None else (*self._plugin_notes, self._host.reason)
+
+    def observe(self, sample: Sample) -> list[Finding]:
+        return self._host.observe(sample)
+
+    def assess(self) -> list[Assessment]:
+        return self._host.assess()
+
+    def find(self, kind: type[AnalyzerT]) -> AnalyzerT | None:
+        """Return the analyzer of a class, while it runs."""
+        names = self._host.names
+        found = (it for it in self._analyzers if isinstance(it, kind) and it.name in names)
+        return next(found, None)
 
 
 class Companion(Protocol):
@@ -26,9 +114,6 @@ class Watch:
     """Takes samples of a stream and keeps what a report tells.
 
     Args:
-        stream: Where samples come from.
-        selection: What is watched of them.
-        max_snapshots: Snapshots to keep of each device.
         interval_s: Least seconds between two snapshots; analyzers see every sample.
         until_s: Seconds of the samples' clock after the first at which to end; None for never.
     """
@@ -94,11 +179,7 @@ class Watch:
                 self.on_finding(trail.finding)
 
     def step(self, timeout_s: float) -> bool:
-        """Take what is there within a time; return whether any sample was.
-
-        Raises:
-            VramscopeError: There is nothing to sample, or the file cannot be understood.
-        """
+        """Take what is there within a time; return whether any sample was."""
         return self.fold(self.stream.take(timeout_s))
 
     def fold(self, samples: Sequence[Sample]) -> bool:

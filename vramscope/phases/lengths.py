@@ -1,39 +1,41 @@
 """Runs by phase of one training at several lengths, each in a process of its own, one after the other."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from vramscope.analyzers.planning.lengths import PeakKind, PeakLaws, fit_peaks
+from vramscope.analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model.phase_memory import LengthPoint, LengthStudy, PhaseRun, PhaseTraining, PrivacyMode
+from vramscope.engine.model.phase_memory import (
+    FitSearch,
+    FitSize,
+    FitTrial,
+    LengthPoint,
+    LengthStudy,
+    PhaseRun,
+    PhaseTraining,
+    PrivacyMode,
+)
 from vramscope.engine.sources.host import HostReader
+from vramscope.engine.units import format_bytes
+from vramscope.exporters.lengths.text import describe_device, describe_end
 
-from .checking import check_training
-from .child import train_apart
-from .devices import choose_device
-from .running import run_phases
+from .running import check_training, choose_device, run_phases, train_apart
 
 RunOne = Callable[[PhaseTraining, str], PhaseRun]
 """Trains on a device and returns the run; the tests have their own."""
 
 
 def run_one(training: PhaseTraining, device: str) -> PhaseRun:
-    """Train in a process of its own and return the run, as far as it came.
-
-    Raises:
-        UsageError: It cannot be started.
-    """
+    """Train in a process of its own and return the run, as far as it came."""
     (run,) = run_phases(training, device)
     return run
 
 
 def run_without_storage(training: PhaseTraining, device: str) -> PhaseRun:
-    """Train as `run_one` does, without storage where that gives the same figures: as fast at any size.
-
-    Raises:
-        UsageError: It cannot be started.
-    """
+    """Train as `run_one` does, without storage where that gives the same figures: as fast at any size."""
     environ = dict(os.environ)
     check_training(training, environ)
     free_bytes = HostReader().read().available_bytes
@@ -62,15 +64,9 @@ def run_lengths(
     the study, which keeps the points until then.
 
     Args:
-        training: What all have in common.
         device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
         lengths: Tokens; they run from the shortest on.
         privacy_modes: Algorithms; each length runs with all of them before the next.
-        run: Trains once.
-        on_point: Given the study so far after each point.
-
-    Raises:
-        UsageError: Nothing could be started.
     """
     study = LengthStudy(
         training=training, device=device, lengths=tuple(sorted(lengths)), privacy_modes=tuple(privacy_modes)
@@ -104,11 +100,273 @@ def _run_points(study: LengthStudy, run: RunOne) -> Iterator[LengthPoint]:
 
 
 def _refuse_nothing(study: LengthStudy) -> None:
-    """Raise what was wrong where it was the same with every point: it is wrong with what was asked for.
-
-    Raises:
-        UsageError: It was.
-    """
+    """Raise what was wrong where it was the same with every point: it is wrong with what was asked for."""
     refusals = {point.refusal for point in study.points}
     if study.points and not study.runs and len(refusals) == 1:
         raise UsageError(refusals.pop() or "nothing could be started")
+
+
+MOST_SIZES: dict[FitSize, int] = {"batch size": 1 << 16, "sequence length": 1 << 20}
+"""Where a search ends without having met an edge."""
+MOST_TRIALS = 40
+_GROWTH = 16
+"""Most times as large as what ran: beyond, predictions are worth little and runs are long."""
+_FIRST_GROWTH = 4
+_MOST_TERMS = 3
+_MOST_SLOW = 3
+_NEAR = 0.02
+"""Share of the room by which a law may be off that is worth more than halving."""
+_KINDS: tuple[PeakKind, ...] = ("reserved", "allocated")
+
+
+class FitTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to fit where."""
+
+    training: PhaseTraining
+    """The size that is varied in it does not matter."""
+    device: str
+    """Where it runs: a simulated card of that capacity, or `cuda`."""
+    varied: FitSize
+    step: int
+    """Sizes that are considered are its multiples."""
+    capacity_bytes: int
+    context_bytes: int
+
+    def resize(self, size: int) -> PhaseTraining:
+        """Return the training at a size."""
+        if self.varied == "batch size":
+            return msgspec.structs.replace(self.training, batch_size=size)
+        return msgspec.structs.replace(self.training, seq_length=size)
+
+
+def search_fit(
+    task: FitTask,
+    *,
+    known: Mapping[int, PhaseRun] | None = None,
+    run: RunOne = run_one,
+    on_trial: Callable[[FitSearch], None] | None = None,
+) -> FitSearch:
+    """Run sizes until the largest that fits is known, and return all that was tried.
+
+    An interruption, or a size that cannot be run here, ends the search with what is known until then.
+
+    Args:
+        known: Runs on the same device by size; they count as tried.
+    """
+    bracket = _Bracket(task, known or {})
+    while bracket.search.refusal is None and not bracket.search.is_settled:
+        if len(bracket.search.trials) >= MOST_TRIALS:
+            bracket.end(f"ended after {MOST_TRIALS} runs")
+            break
+        size = bracket.choose_size()
+        try:
+            ran = run(task.resize(size), task.device)
+        except UsageError as error:
+            if not bracket.search.trials:
+                raise
+            bracket.end(f"{size:,} could not be run here: {error}")
+            break
+        except (KeyboardInterrupt, SystemExit):
+            bracket.end("interrupted")
+            break
+        bracket.take(size, ran)
+        if on_trial is not None:
+            on_trial(bracket.search)
+    return bracket.search
+
+
+class _Bracket:
+    """What ran and what did not, and what to run next."""
+
+    def __init__(self, task: FitTask, known: Mapping[int, PhaseRun]) -> None:
+        self._task = task
+        self._runs: dict[int, PhaseRun] = {}
+        self._slow = 0
+        """Trials in a row that left more than half of the bracket."""
+        self._stride = task.step
+        """How far from what is known the next size is, should the law have nothing else to say."""
+        self._room_bytes = task.capacity_bytes - task.context_bytes
+        limit = MOST_SIZES[task.varied] // task.step * task.step
+        self.search = FitSearch(
+            privacy=task.training.privacy,
+            varied=task.varied,
+            fixed=task.training.seq_length if task.varied == "batch size" else task.training.batch_size,
+            step=task.step,
+            capacity_bytes=task.capacity_bytes,
+            context_bytes=task.context_bytes,
+            device=task.device,
+            is_simulated=task.device.startswith("simulate"),
+            limit=limit,
+        )
+        for size in sorted(known):
+            if size % task.step == 0:
+                self.take(size, known[size])
+            else:
+                self._runs[size] = known[size]
+
+    @property
+    def _low(self) -> int:
+        largest = self.search.largest
+        return 0 if largest is None else largest.size
+
+    @property
+    def _high(self) -> int | None:
+        refused = self.search.refused
+        return None if refused is None else refused.size
+
+    def take(self, size: int, run: PhaseRun) -> None:
+        """Note how a size ended; what neither ran nor ran out of memory ends the search."""
+        width = None if self._high is None else self._high - self._low
+        self._runs[size] = run
+        self.search = msgspec.structs.replace(
+            self.search,
+            device=describe_device(run.device),
+            is_simulated=run.device.kind == "simulated",
+        )
+        if run.end in ("interrupted", "failed"):
+            self.end(describe_end(run) if run.end == "interrupted" else f"{size:,}: {describe_end(run)}")
+            return
+        trial = self._judge(size, run)
+        self.search = msgspec.structs.replace(self.search, trials=(*self.search.trials, trial))
+        is_halved = width is None or self._high is None or 2 * (self._high - self._low) <= width
+        self._slow = 0 if is_halved else self._slow + 1
+
+    def end(self, reason: str) -> None:
+        """End the search without an answer that is certain."""
+        self.search = msgspec.structs.replace(self.search, refusal=reason)
+
+    def choose_size(self) -> int:
+        """Return a multiple of the step between what ran and what did not."""
+        step = self._task.step
+        low = self._low
+        high = self._high
+        least = low + step
+        most = self._limit_growth() if high is None else high - step
+        laws = [fit_peaks(self._runs, kind) for kind in _KINDS]
+        if laws[0].predict(least) is None or (high is not None and self._slow >= _MOST_SLOW):
+            return most if high is None else self._halve(low, high)
+        size = self._predict_edge(laws, least, most)
+        if least < size < most or (size == most and high is None):
+            self._stride = step
+            return size
+        # The law has its edge where a size has just been. If it is nearly right, sizes right beside that are
+        # next, then further and further away; else it has nothing to say.
+        beside = max(low, step) if size <= least else most + step
+        is_near = abs((laws[0].predict(beside) or 0) / self._room_bytes - 1) <= _NEAR
+        if not is_near and high is not None:
+            return self._halve(low, high)
+        size = low + self._stride if size <= least else most + step - self._stride
+        self._stride *= 2
+        return size if least <= size <= most else least if high is None else self._halve(low, high)
+
+    def _limit_growth(self) -> int:
+        """Return the largest size to try where nothing has run out of memory yet."""
+        growth = _GROWTH if len(self._runs) > _MOST_TERMS else _FIRST_GROWTH
+        return min(self.search.limit or 0, max(growth * self._low, self._task.step))
+
+    def _halve(self, low: int, high: int | None) -> int:
+        """Return the middle, never one of both where there is any between them."""
+        step = self._task.step
+        return step if high is None else low + max(1, (high - low) // step // 2) * step
+
+    def _predict_edge(self, laws: Sequence[PeakLaws], least: int, most: int) -> int:
+        """Return the largest size that should fit, one below the least where none does.
+
+        What is reserved is given back before memory runs out, so that its law is on the safe side; where that
+        says that nothing more fits although something did, the law of what is allocated is the upper bound.
+        """
+        safe, bound = (self._find_edge(each, least, most) for each in laws)
+        return bound if safe < least and self._stride > self._task.step else safe
+
+    def _find_edge(self, laws: PeakLaws, least: int, most: int) -> int:
+        step = self._task.step
+        low = least // step - 1
+        high = most // step
+        while low < high:
+            middle = (low + high + 1) // 2
+            if (laws.predict(middle * step) or 0) <= self._room_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return low * step
+
+    def _judge(self, size: int, run: PhaseRun) -> FitTrial:
+        reserved = run.peak.reserved_bytes
+        if run.end != "finished":
+            return FitTrial(size=size, has_fitted=False, reason=describe_end(run))
+        needed = (reserved or 0) + self._task.context_bytes
+        if needed > self._task.capacity_bytes:
+            reason = f"needs {format_bytes(needed)} with the context"
+            return FitTrial(size=size, has_fitted=False, peak_reserved_bytes=reserved, reason=reason)
+        return FitTrial(size=size, has_fitted=True, peak_reserved_bytes=reserved)
+
+
+MOST_ADVICE_TRIALS = 4
+"""Of those that are estimated to save most."""
+_FIELDS = {
+    "--dp-mode": "privacy",
+    "--optimizer": "optimizer",
+    "--precision": "precision",
+    "--batch-size": "batch_size",
+    "--seq": "seq_length",
+    "--checkpoint": "is_checkpointed",
+}
+"""Fields of `PhaseTraining` by the flag that sets them."""
+
+
+def try_advice(
+    training: PhaseTraining,
+    device: str,
+    advice: PhaseAdvice,
+    *,
+    run: Callable[[PhaseTraining, str], tuple[PhaseRun, ...]] = run_phases,
+) -> tuple[AdviceTrial, ...]:
+    """Train with each change that is estimated to lower the peak, and return what it came to.
+
+    One that cannot be started is told with its reason; an interruption ends the trials, and those until then
+    are kept.
+
+    Args:
+        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
+    """
+    trials: list[AdviceTrial] = []
+    for change in choose_changes(advice):
+        try:
+            (tried,) = run(change_training(training, change), device)
+        except UsageError as error:
+            trials.append(_make_trial(change, advice, None, str(error)))
+            continue
+        if tried.end == "interrupted":
+            break
+        trials.append(_make_trial(change, advice, tried, tried.error))
+    return tuple(trials)
+
+
+def choose_changes(advice: PhaseAdvice) -> list[PhaseChange]:
+    """Return the changes that are worth a trial, and that a single process can try."""
+    helping = [each for each in advice.changes if each.saved_bytes and each.flags]
+    return [each for each in helping if each.flags[0] in _FIELDS][:MOST_ADVICE_TRIALS]
+
+
+def change_training(training: PhaseTraining, change: PhaseChange) -> PhaseTraining:
+    """Return the training with a change."""
+    flag, *values = change.flags
+    given = {**msgspec.structs.asdict(training), _FIELDS[flag]: values[0] if values else True}
+    return msgspec.convert(given, PhaseTraining, strict=False)
+
+
+def _make_trial(
+    change: PhaseChange, advice: PhaseAdvice, tried: PhaseRun | None, error: str | None
+) -> AdviceTrial:
+    peak = None if tried is None else tried.peak.allocated_bytes
+    is_whole = tried is not None and tried.end == "finished"
+    return AdviceTrial(
+        name=change.name,
+        flags=change.flags,
+        estimated_peak_bytes=change.peak_bytes,
+        peak_bytes=peak,
+        reserved_peak_bytes=None if tried is None else tried.peak.reserved_bytes,
+        saved_bytes=advice.peak_bytes - peak if is_whole and peak is not None else None,
+        end=None if tried is None else tried.end,
+        error=error,
+    )

@@ -1,19 +1,435 @@
-"""`run_phases`: train by phase in a process of its own, and return what each phase held."""
+"""`run_phases`: a training in a process of its own, on a device that is there or simulated, rank by rank."""
 
+import ctypes
+import hashlib
+import math
 import os
-from collections.abc import Mapping
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from subprocess import Popen
+from typing import Literal
 
 import msgspec
 
+from vramscope.engine.child_processes import LEDGERS_NAME, module_command, user_code_environment
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
+from vramscope.engine.files.base.output_file import replacing
+from vramscope.engine.jobs.launch import (
+    DEFAULT_CONTEXT_BYTES,
+    DEFAULT_HOST_RESERVE_BYTES,
+    SimulatedDevice,
+    describe_for_job,
+    make_environment,
+    make_job_name,
+    sweep_ledgers,
+)
+from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
+from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.sources.host import HostReader
-from vramscope.engine.workloads.phases.updates import RunUpdate
+from vramscope.engine.units import GIB, format_bytes, parse_bytes
+from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
+from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update
 
-from .checking import check_training, count_ranks
-from .child import Told, train_apart
-from .devices import DeviceChoice, choose_device, simulate_instead
-from .rank_runs import RankRuns, find_rank_runs
+MOST_STEPS = 100_000
+
+
+def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
+    """Refuse a training that cannot be."""
+    _check_model(training)
+    for flag, count in (
+        ("--batch-size", training.batch_size),
+        ("--seq", training.seq_length),
+        ("--num-steps", training.num_steps),
+    ):
+        if count < 1:
+            raise UsageError(f"{flag} {count}: expected a whole number from 1 on")
+    if training.warmup_steps < 0:
+        raise UsageError(f"--warmup {training.warmup_steps}: expected a whole number from 0 on")
+    if training.num_steps + training.warmup_steps > MOST_STEPS:
+        raise UsageError(f"--num-steps, --warmup: expected at most {MOST_STEPS:,} steps together")
+    _check_numbers(training)
+    _check_combinations(training, environ)
+
+
+def count_ranks(environ: Mapping[str, str]) -> int:
+    """Return how many ranks train together; one where torchrun did not start this process.
+
+    Args:
+        environ: As torchrun makes it; other launchers set WORLD_SIZE alone.
+    """
+    told = environ.get("WORLD_SIZE", "1") if "RANK" in environ else "1"
+    if not told.isdecimal():
+        raise UsageError(f"WORLD_SIZE={told}: expected a whole number, as torchrun sets it")
+    return int(told)
+
+
+def _check_model(training: PhaseTraining) -> None:
+    given = [it for it in (training.model_size, training.factory, training.hugging_face) if it is not None]
+    if len(given) != 1:
+        raise UsageError("expected one model: --model-size NAME, --model hf:DIR or --factory module:function")
+    if training.model_size is not None and training.model_size not in LLAMA_PRESETS:
+        raise UsageError(f"--model-size {training.model_size}: expected one of {', '.join(LLAMA_PRESETS)}")
+    if training.factory is not None and not all(training.factory.partition(":")):
+        raise UsageError(f"--factory {training.factory}: expected module:function, as train:make_model")
+    if training.hugging_face is not None and not (Path(training.hugging_face) / "config.json").is_file():
+        raise UsageError(
+            f"--model hf:{training.hugging_face}: expected a folder with a config.json of transformers"
+        )
+
+
+def _check_numbers(training: PhaseTraining) -> None:
+    for flag, value, is_right in (
+        ("--learning-rate", training.learning_rate, training.learning_rate >= 0),
+        ("--noise-multiplier", training.noise_multiplier, training.noise_multiplier >= 0),
+        ("--max-grad-norm", training.max_grad_norm, training.max_grad_norm > 0),
+    ):
+        if not (math.isfinite(value) and is_right):
+            least = "above 0" if flag == "--max-grad-norm" else "from 0 on"
+            raise UsageError(f"{flag} {value:g}: expected a number {least}")
+
+
+def _check_combinations(training: PhaseTraining, environ: Mapping[str, str]) -> None:
+    if training.is_checkpointed and training.factory is not None:
+        raise UsageError(
+            "--checkpoint goes with a preset or --model hf:DIR: a model of your own does so itself"
+        )
+    if training.strategy is not None and "RANK" not in environ:
+        raise UsageError(
+            f"--strategy {training.strategy} shares a model among ranks: "
+            f"torchrun --nproc-per-node 2 -m vramscope phases --strategy {training.strategy}"
+        )
+    if training.strategy == "fsdp2" and training.privacy in ("hooks", "functorch"):
+        raise UsageError(
+            f"--strategy fsdp2 --dp-mode {training.privacy}: Opacus has gradients by sample for whole "
+            "parameters only; expected --dp-mode ghost or none"
+        )
+
+
+DEFAULT_CARD_BYTES = 80 * GIB
+"""Of a simulated card whose size nobody gave: the largest preset with gradients by sample needs 40 GiB."""
+SHARE_OF_HOST = 0.5
+"""Of the host's free memory that real tensors may take where the same figures can be had without storage."""
+
+_CONTEXT = f"{format_bytes(DEFAULT_CONTEXT_BYTES)} of the card stand for the CUDA context"
+
+
+class DeviceChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start a training on."""
+
+    kind: Literal["cuda", "cpu", "simulated"]
+    total_bytes: int | None = None
+    """Of a simulated card."""
+    is_fake: bool = False
+    can_be_fake: bool = False
+    """Whether the run can be repeated without storage, should the host have too little memory."""
+    note: str | None = None
+
+
+def choose_device(
+    text: str, training: PhaseTraining, *, environ: Mapping[str, str], host_free_bytes: int | None
+) -> DeviceChoice:
+    """Return what to run on.
+
+    Args:
+        text: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
+        host_free_bytes: Memory that this host has free; None where nobody knows.
+    """
+    name, _, size = text.partition(":")
+    if text == "cpu":
+        return DeviceChoice(kind="cpu", note="resident memory of the process; not what a GPU would hold")
+    if text == "cuda":
+        return (
+            DeviceChoice(kind="cuda")
+            if may_have_cuda()
+            else simulate_instead(training, environ, host_free_bytes)
+        )
+    if name != "simulate" or text == "simulate:":
+        raise UsageError(f"--device {text}: expected cuda, cpu, simulate or simulate:SIZE, as simulate:24GiB")
+    try:
+        total_bytes = parse_bytes(size) if size else DEFAULT_CARD_BYTES
+    except UsageError as error:
+        raise UsageError(f"--device {text}: {error}") from error
+    if total_bytes <= DEFAULT_CONTEXT_BYTES:
+        raise UsageError(
+            f"--device {text}: expected more than the {format_bytes(DEFAULT_CONTEXT_BYTES)} that the CUDA "
+            "context of a process takes"
+        )
+    return _simulate(total_bytes, training, environ, host_free_bytes, None)
+
+
+def simulate_instead(
+    training: PhaseTraining, environ: Mapping[str, str], host_free_bytes: int | None
+) -> DeviceChoice:
+    """Return the simulated card that stands for CUDA where there is none."""
+    note = f"no CUDA device here: a simulated card of {format_bytes(DEFAULT_CARD_BYTES)}"
+    return _simulate(DEFAULT_CARD_BYTES, training, environ, host_free_bytes, note)
+
+
+def may_have_cuda() -> bool:
+    """Tell whether a driver of NVIDIA or AMD is there; PyTorch has the last word."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()
+    return True
+
+
+def _simulate(
+    total_bytes: int,
+    training: PhaseTraining,
+    environ: Mapping[str, str],
+    host_free_bytes: int | None,
+    note: str | None,
+) -> DeviceChoice:
+    """Return a simulated card, with storage where that fits this host."""
+    ranks = int(environ.get("LOCAL_WORLD_SIZE", "1"))
+    can_be_fake = training.strategy is None
+    needed_bytes = estimate_host_bytes(training)
+    note = f"{note}; {_CONTEXT}" if note else _CONTEXT
+    choice = DeviceChoice(kind="simulated", total_bytes=total_bytes, can_be_fake=can_be_fake, note=note)
+    if needed_bytes is None or host_free_bytes is None:
+        return choice
+    # More than the card has is never held: the run ends before.
+    needed_bytes = ranks * min(needed_bytes, total_bytes - DEFAULT_CONTEXT_BYTES)
+    free_bytes = max(0, host_free_bytes - DEFAULT_HOST_RESERVE_BYTES)
+    if can_be_fake and needed_bytes > SHARE_OF_HOST * free_bytes:
+        return msgspec.structs.replace(choice, is_fake=True)
+    if not can_be_fake and needed_bytes > free_bytes:
+        raise UsageError(_describe_too_large(training, needed_bytes, free_bytes))
+    return choice
+
+
+def _describe_too_large(training: PhaseTraining, needed_bytes: int, free_bytes: int) -> str:
+    return (
+        f"--strategy {training.strategy}: ranks hand each other the values of tensors, so that simulated "
+        f"cards need real ones: about {format_bytes(needed_bytes)} of host memory, and "
+        f"{format_bytes(free_bytes)} are free; take a smaller --model-size, --batch-size or --seq, "
+        "fewer ranks, or one process without --strategy, which needs no storage"
+    )
+
+
+_PROGRAM_BYTES = GIB
+"""PyTorch, Opacus, and what libraries of the host take while they compute."""
+_BYTES_PER_NUMBER = 4
+_STATES = {"sgd": 0, "adam": 2, "adamw": 2}
+_ACTIVATIONS_OF_HIDDEN = 30
+_ACTIVATIONS_OF_INNER = 6
+_ACTIVATIONS_OF_LOGITS = 5
+"""Numbers that a layer keeps or makes for each token, in its widths; and the head, in words."""
+
+
+def estimate_host_bytes(training: PhaseTraining) -> int | None:
+    """Return an upper estimate of the host's memory; None for a model of which nothing is known.
+
+    Weights, gradients, the sum and the noise that Opacus adds, the optimizer's state, gradients by sample
+    and activations, all of four bytes.
+    """
+    if training.model_size is None:
+        return None
+    sizes = LLAMA_PRESETS[training.model_size]
+    copies = 2 + _STATES[training.optimizer]
+    if training.privacy != "none":
+        copies += 2
+    if training.privacy in ("hooks", "functorch"):
+        copies += training.batch_size
+    tokens = training.batch_size * training.seq_length
+    widths = _ACTIVATIONS_OF_HIDDEN * sizes.hidden_size + _ACTIVATIONS_OF_INNER * sizes.intermediate_size
+    scores = sizes.num_heads * training.seq_length if training.privacy != "none" else sizes.num_heads
+    activations = tokens * (
+        sizes.num_layers * widths + 2 * scores + _ACTIVATIONS_OF_LOGITS * sizes.vocab_size
+    )
+    return _PROGRAM_BYTES + _BYTES_PER_NUMBER * (copies * sizes.parameters + activations)
+
+
+_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+"""What the ranks of one start of torchrun have in common."""
+_POLL_S = 0.25
+_GRACE_S = 10.0
+"""How long a rank may go on when another has ended early: it may wait for that one for ever."""
+_PATIENCE_S = 60.0
+"""How long local rank 0 waits for the others once it has ended itself."""
+
+
+class RankRuns:
+    """Where the ranks of this node leave their runs: a folder below the runtime folder."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.local_rank = int(environ["LOCAL_RANK"])
+        self._count = int(environ["LOCAL_WORLD_SIZE"])
+        key = hashlib.sha256("\0".join(environ.get(name, "") for name in _NAMES).encode()).hexdigest()[:12]
+        self._folder = locate_runtime_folder(environ) / "phases" / key
+
+    def begin(self) -> None:
+        """Make room; called before any rank can have ended, for none does without all others."""
+        open_runtime_folder(self._folder.parents[1])
+        if self.local_rank == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def hand_in(self, run: PhaseRun) -> None:
+        """Leave the run of this rank."""
+        path = self._folder / f"{self.local_rank}.json"
+        # Where local rank 0 waited no longer, it has removed the folder.
+        with suppress(OSError), replacing(path) as stream:
+            stream.write(msgspec.json.encode(run))
+
+    def gather(self) -> tuple[PhaseRun, ...]:
+        """Return what was handed in, by rank, once all have or patience ends; then nothing is left of it."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while len(self._list()) < self._count and time.monotonic() < until_s:
+            time.sleep(_POLL_S)
+        runs = [msgspec.json.decode(path.read_bytes(), type=PhaseRun) for path in self._list()]
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return tuple(sorted(runs, key=lambda run: run.rank))
+
+    @contextmanager
+    def watched(self, process: "Popen[bytes]") -> Iterator[None]:
+        """End a process that trains some time after another rank has ended early."""
+        is_over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(process, is_over), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def find_left(self) -> PhaseRun | None:
+        """Return the run of a rank that has ended early; None where none has."""
+        for path in self._list():
+            with suppress(OSError, msgspec.DecodeError):
+                run = msgspec.json.decode(path.read_bytes(), type=PhaseRun)
+                if run.end != "finished":
+                    return run
+        return None
+
+    def _watch(self, process: "Popen[bytes]", is_over: threading.Event) -> None:
+        while not is_over.wait(_POLL_S):
+            if self.find_left() is not None:
+                if not is_over.wait(_GRACE_S):
+                    process.terminate()
+                return
+
+    def _list(self) -> list[Path]:
+        return list(self._folder.glob("*.json"))
+
+
+def find_rank_runs() -> RankRuns | None:
+    """Return where ranks meet, in a process that torchrun started beside others on this node; else None."""
+    environ = os.environ
+    if "LOCAL_RANK" not in environ or int(environ.get("LOCAL_WORLD_SIZE", "1")) < 2:
+        return None
+    return RankRuns(environ)
+
+
+_SCRIPT = "vramscope.engine.workloads.phases"
+_LEAVING_S = 5.0
+"""What a process that is told to end may take for it."""
+Told = Callable[[PhaseRun], None]
+
+
+def train_apart(
+    training: PhaseTraining,
+    choice: DeviceChoice,
+    *,
+    environ: Mapping[str, str],
+    on_phase: Told | None,
+    ranks: RankRuns | None = None,
+) -> tuple[PhaseRun, RunUpdate]:
+    """Train in a process of its own; return the run as far as it came, and the last that was heard.
+
+    A Ctrl-C, or SIGTERM where it is raised as SystemExit, ends the process and marks the run as interrupted.
+
+    Args:
+        ranks: Where the other ranks of this node are; None for one process.
+    """
+    request = PhaseRequest(training=training, kind=choice.kind, is_fake=choice.is_fake, note=choice.note)
+    device = PhaseDevice(kind=choice.kind, name=choice.kind, is_fake=choice.is_fake, note=choice.note)
+    run = PhaseRun(training=training, device=device, end="failed")
+    last = RunUpdate()
+    descriptor, given = os.pipe()
+    process = _start(request, make_child_environment(choice, environ), given)
+    try:
+        with nullcontext() if ranks is None else ranks.watched(process):
+            for last in _listen(descriptor):
+                run = apply_update(run, last)
+                if last.phase is not None and on_phase is not None:
+                    on_phase(run)
+            code = process.wait()
+    except (KeyboardInterrupt, SystemExit):
+        _end(process)
+        return msgspec.structs.replace(run, end="interrupted"), last
+    finally:
+        os.close(descriptor)
+        _end(process)
+    if last.end is None and last.obstacle is None:
+        run = msgspec.structs.replace(run, end="failed", error=_describe_death(code, ranks))
+    return run, last
+
+
+def make_child_environment(choice: DeviceChoice, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the process that trains: with the probe, and the card that was chosen."""
+    folder = locate_runtime_folder(environ)
+    job = f"phases-{environ['MASTER_PORT']}" if "MASTER_PORT" in environ else f"phases-{make_job_name()}"
+    simulate = None
+    if choice.total_bytes is not None:
+        device = SimulatedDevice(
+            total_bytes=choice.total_bytes,
+            devices=int(environ.get("LOCAL_WORLD_SIZE", "1")),
+            is_fake=choice.is_fake,
+        )
+        open_runtime_folder(folder)  # before the ledger of the card is made in it, with other rights
+        sweep_ledgers(folder / LEDGERS_NAME)
+        simulate = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
+    return make_environment(user_code_environment(environ), runtime_dir=folder, job=job, simulate=simulate)
+
+
+def _start(request: PhaseRequest, environment: dict[str, str], given: int) -> subprocess.Popen[bytes]:
+    """Start the process, out of reach of the terminal's Ctrl-C: that is for us, and we end it."""
+    text = msgspec.json.encode(request).decode()
+    command = module_command(_SCRIPT, "--report", str(given), text)
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=2, env=environment, pass_fds=[given], process_group=0
+        )
+    finally:
+        os.close(given)
+
+
+def _listen(descriptor: int) -> Iterator[RunUpdate]:
+    with os.fdopen(os.dup(descriptor), "rb") as reports:
+        for line in reports:
+            with suppress(msgspec.DecodeError):  # the last line of a process that was killed may be cut
+                yield msgspec.json.decode(line, type=RunUpdate)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_LEAVING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _describe_death(code: int, ranks: RankRuns | None) -> str:
+    left = None if ranks is None else ranks.find_left()
+    if left is not None:
+        return f"rank {left.rank} had ended before"
+    if code >= 0:
+        return f"the process that trained ended with exit code {code} before it was done"
+    name = signal.Signals(-code).name
+    hint = ": the kernel does that where the host runs out of memory" if name == "SIGKILL" else ""
+    return f"the process that trained was ended by {name}{hint}"
+
 
 _REPEATED = "this host has too little memory for real tensors, so the run was repeated without storage"
 

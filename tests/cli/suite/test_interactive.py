@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.cli.suite.prompt import LEAVING, VERBS, LineEditor
+from vramscope.cli.verbs.interactive import LEAVING, VERBS, LineEditor
 
 from ...pretend_nvml.driver import PretendDriver
 from ..running import GIB, environment

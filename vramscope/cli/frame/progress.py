@@ -11,7 +11,7 @@ from types import TracebackType
 from vramscope.engine.text import make_printable
 from vramscope.engine.units import format_age
 
-from .printing import write_over
+from .emit import write_over
 
 QUIET_S = 1.0
 """What is over by then says nothing in a terminal."""
@@ -26,11 +26,6 @@ class ProgressLine:
 
     Entered as a context, it also counts the seconds in a terminal while nothing is reported, so that work
     without a known end does not look dead.
-
-    Args:
-        program: What the line begins with.
-        what: What is counted by `show_count`, such as `figures drawn`.
-        is_eager: Report each count from the first on, also where nobody watches.
     """
 
     def __init__(self, program: str, what: str = "", *, is_eager: bool = False) -> None:
@@ -83,8 +78,6 @@ class ProgressLine:
         """Show how many of a known number are done, when that is due.
 
         Args:
-            done: How many.
-            total: Of how many.
             detail: What else is known; it takes the place of the bar.
         """
         filled = _BAR_CELLS * done // total if total else _BAR_CELLS

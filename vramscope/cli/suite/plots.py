@@ -18,7 +18,7 @@ from vramscope.exporters.figures import (
 from vramscope.exporters.figures.charts import make_marker
 from vramscope.exporters.reports.log import RunLog, Snapshot, measure_fragmentation
 
-from ..frame.figure_flag import FigureTarget
+from ..frame.flags import FigureTarget
 
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
@@ -29,8 +29,6 @@ _NOTHING = AllocatorReading()
 
 
 class _Curves(NamedTuple):
-    """Recorders of one device."""
-
     used: CurveRecorder
     allocated: CurveRecorder
     reserved: CurveRecorder
@@ -49,7 +47,6 @@ class PlotRecorder:
         """What was not drawn when the figures were written, and why: nothing of it was measured."""
 
     def observe(self, sample: Sample) -> None:
-        """Take one sample."""
         for device in sample.devices:
             curves = self._curves.get(device.uuid)
             if curves is None:
@@ -63,14 +60,6 @@ class PlotRecorder:
         """Write the figures of all devices and the heat map into a folder, or the main one into a file.
 
         The main figure is the memory of a single device, or the heat map of several.
-
-        Args:
-            log: What the findings are taken from.
-            target: Where to.
-            subtitle: What the figures are of.
-
-        Raises:
-            OutputFileError: The folder cannot be written to.
         """
         file = target.file
         folder = target.make() if file is None else file.parent
@@ -81,7 +70,9 @@ class PlotRecorder:
             device = log.devices.get(uuid)
             key = self._devices[uuid].label if device is None else log.key_of(device)
             reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NOT_TOLD
-            figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle, reason)
+            figures = _make_figures(
+                curves, key, clock, tuple(map(make_marker, log.findings_of(uuid))), subtitle, reason
+            )
             is_read = _is_measured(curves.used, curves.allocated, curves.reserved)
             if not is_read:
                 self.left_out.append(f"device {key}: no figure of memory: nothing of it was read")
@@ -149,10 +140,6 @@ def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
         None,
     )
     curves.share.add(time_s, snapshot.utilization_percent)
-
-
-def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
-    return tuple(map(make_marker, log.findings_of(uuid)))
 
 
 def describe_files(paths: Sequence[Path]) -> str:

@@ -25,30 +25,24 @@ from vramscope.exporters.reports.leak import LeakReport
 from vramscope.exporters.reports.log import DeviceLog, RunLog
 from vramscope.exporters.reports.oom import OomReport
 from vramscope.exporters.reports.text import Report
-from vramscope.memory.stream import SampleStream
+from vramscope.memory.streams import SampleStream
 from vramscope.memory.watch import Companion, Watch
 
-from ..frame.diagnostics import EXIT_FINDINGS, complain
-from ..frame.figure_flag import ENDINGS
-from ..frame.interruption import Interruption
+from ..frame.emit import choose_width, complain, emit
+from ..frame.errors import EXIT_FINDINGS, Interruption
+from ..frame.flags import ENDINGS
 from ..frame.progress import ProgressLine
-from .options import WatchOptions
+from .flags import WatchOptions
 
 if TYPE_CHECKING:
-    from .plots import PlotRecorder
+    pass
 
 
 EXTENSION = ".json"
 
 
 class Schedule:
-    """Knows when a period is over, and names its report.
-
-    Args:
-        folder: Where the reports go.
-        verb: Name of the verb, with which their names begin.
-        period_s: Length of a period.
-    """
+    """Knows when a period is over, and names its report."""
 
     def __init__(self, folder: Path, verb: str, period_s: float) -> None:
         self._folder = folder
@@ -57,11 +51,7 @@ class Schedule:
         self._end_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether the running period is over, and begin the next if it is.
-
-        Args:
-            now_s: Time of the sample that follows, or of a clock that never steps.
-        """
+        """Return whether the running period is over, and begin the next if it is."""
         if self._end_s is None:
             self._end_s = now_s + self._period_s
         if now_s < self._end_s:
@@ -71,11 +61,7 @@ class Schedule:
         return True
 
     def write(self, report: Report, newest: Sample | None) -> Path:
-        """Write the report of a period under a name with its time; return the file.
-
-        Raises:
-            OutputFileError: It cannot be written.
-        """
+        """Write the report of a period under a name with its time; return the file."""
         stem = f"{self._verb}-{self._stamp(newest)}"
         path = self._folder / f"{stem}{EXTENSION}"
         number = 1
@@ -107,12 +93,8 @@ class SuiteRun:
     """Watches, reports, and says how it ended.
 
     Args:
-        options: Flags of the verb.
-        build: Makes its report.
-        companions: What looks at each sample beside the analyzers.
         stream: Where samples come from; as the flags say by default.
         turn: Called several times a second with the seconds that have passed; returns those that count.
-        may_be_empty: Whether a watch that has seen no device is no failure.
         rules: What the user asked for; what they find live is said as it comes, with or without --monitor.
     """
 
@@ -147,20 +129,23 @@ class SuiteRun:
         if options.is_told or self._spoken:
             self.watch.on_finding = self._say
         self.watch.companions += companions
-        self._plots = _make_plots(options)
+        if options.figure is None:
+            self._plots = None
+        else:
+            from .plots import PlotRecorder
+
+            self._plots = PlotRecorder()
         self.watch.companions += [] if self._plots is None else [self._plots]
         self._progress = ProgressLine(f"vramscope {options.verb}")
-        self._schedule = _make_schedule(options)
+        self._schedule: Schedule | None = None
+        if options.archive is not None and options.every_s is not None:
+            self._schedule = Schedule(options.archive, options.verb, options.every_s)
         if options.input is not None:
             self.watch.before_sample = lambda sample: self._archive_if_over(sample.time_s)
         self._code = 0
 
     def run(self) -> int:
-        """Watch until it is over or Ctrl-C, deliver the report, return the exit code.
-
-        Raises:
-            VramscopeError: There is nothing to watch, or the report cannot be written.
-        """
+        """Watch until it is over or Ctrl-C, deliver the report, return the exit code."""
         with Interruption() as interruption:
             try:
                 self._follow(interruption)
@@ -223,7 +208,6 @@ class SuiteRun:
         return DEVICES_WITHIN_S - passed_s if is_too_soon else left_s
 
     def _archive_if_over(self, now_s: float) -> None:
-        """Write the report of a period that is over."""
         if self._schedule is None or not self._schedule.is_over(now_s):
             return
         self.watch.complete_findings()
@@ -254,7 +238,8 @@ class SuiteRun:
             return
         from .plots import describe_files
 
-        subtitle = _describe_source(self._options, self.watch.log.samples)
+        source = "this node" if self._options.input is None else self._options.input.name
+        subtitle = f"{source}, {self.watch.log.samples:,} samples"
         complain(describe_files(self._plots.write(self.watch.log, figure, subtitle=subtitle)))
         for sentence in self._plots.left_out:
             complain(sentence)
@@ -277,11 +262,7 @@ class SuiteRun:
         self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
 
     def _check_devices(self) -> None:
-        """Refuse devices that are not there; one of a job may come later, any other not.
-
-        Raises:
-            UsageError: A device was asked for that this node or file does not have.
-        """
+        """Refuse devices that are not there; one of a job may come later, any other not."""
         missing = self.watch.missing_devices
         seen = self.watch.devices_seen
         if missing and seen:
@@ -289,13 +270,7 @@ class SuiteRun:
             raise UsageError(f"--devices {' '.join(missing)}: no such device; there are {known}")
 
     def _check_seen(self) -> None:
-        """Refuse a report about nothing.
-
-        Raises:
-            UsageError: A device was asked for that is not there.
-            SourceUnavailableError: No device was seen or answered, or not the process or job.
-            HubUnreachableError: The agent gave no sample.
-        """
+        """Refuse a report about nothing."""
         self._check_devices()
         if not (self._may_be_empty or self.watch.has_seen_any):
             if self.watch.provenance.source == "agent":
@@ -327,49 +302,21 @@ class SuiteRun:
 
 
 def open_stream(options: WatchOptions) -> SampleStream:
-    """Return where the samples come from: a file, or this node.
-
-    Raises:
-        InputFileError: The file cannot be read or understood.
-    """
+    """Return where the samples come from: a file, or this node."""
     if options.input is not None:
-        from vramscope.memory.file_stream import FileStream
+        from vramscope.memory.streams import FileStream
 
         return FileStream(options.input, capacity_bytes=options.capacity_bytes)
-    from vramscope.memory.live_stream import LiveStream
+    from vramscope.memory.streams import LiveStream
 
     return LiveStream(options.interval_s)
-
-
-def _make_plots(options: WatchOptions) -> "PlotRecorder | None":
-    if options.figure is None:
-        return None
-    from .plots import PlotRecorder
-
-    return PlotRecorder()
-
-
-def _make_schedule(options: WatchOptions) -> Schedule | None:
-    if options.archive is None or options.every_s is None:
-        return None
-    return Schedule(options.archive, options.verb, options.every_s)
-
-
-def _describe_source(options: WatchOptions, samples: int) -> str:
-    source = "this node" if options.input is None else options.input.name
-    return f"{source}, {samples:,} samples"
 
 
 LEAST_WIDTH = 40
 
 
 def check_outputs(options: WatchOptions) -> None:
-    """Find out before the watch what could not be written after it.
-
-    Raises:
-        UsageError: The report would be written into a file named as a figure.
-        OutputFileError: A report or the plots could not be written.
-    """
+    """Find out before the watch what could not be written after it."""
     output = options.output
     source = options.input
     if output is not None:
@@ -387,11 +334,7 @@ def check_outputs(options: WatchOptions) -> None:
 
 
 def make_archive(folder: Path) -> None:
-    """Make the folder of scheduled reports where it is missing.
-
-    Raises:
-        OutputFileError: It cannot be made or written to.
-    """
+    """Make the folder of scheduled reports where it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -401,15 +344,7 @@ def make_archive(folder: Path) -> None:
 
 
 def deliver(report: Report, options: WatchOptions) -> bool:
-    """Put a report where it was asked for; return whether people have read its notes in it.
-
-    Args:
-        report: The report.
-        options: Flags of the verb.
-
-    Raises:
-        OutputFileError: The file cannot be written.
-    """
+    """Put a report where it was asked for; return whether people have read its notes in it."""
     if options.output is not None:
         _write_or_print(report, options.output)
         complain(f"the report is in {show_path(options.output)}")
@@ -419,29 +354,19 @@ def deliver(report: Report, options: WatchOptions) -> bool:
         sys.stdout.buffer.write(encode_report(report))
         sys.stdout.buffer.flush()
         return False
-    _print_text(report)
+    from vramscope.exporters.reports.text import describe_report
+
+    emit(describe_report(report, max(LEAST_WIDTH, choose_width())))
     return True
 
 
 def _write_or_print(report: Report, path: Path) -> None:
-    """Write a report; where its folder has gone during the watch, print it, so that it is not lost.
-
-    Raises:
-        OutputFileError: It cannot be written.
-    """
+    """Write a report; where its folder has gone during the watch, print it, so that it is not lost."""
     try:
         write_report(report, path)
     except OutputFileError as error:
         sys.stdout.buffer.write(encode_report(report))
         raise OutputFileError(f"{error}; the report is on standard output instead") from error
-
-
-def _print_text(report: Report) -> None:
-    from vramscope.exporters.reports.text import describe_report
-
-    from ..frame.printing import choose_width, emit
-
-    emit(describe_report(report, max(LEAST_WIDTH, choose_width())))
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:

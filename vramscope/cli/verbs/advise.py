@@ -1,15 +1,25 @@
 """`vramscope advise`: ask a training process to do something about its memory."""
 
-import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import os
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import ADVICE_ACTIONS
 
-from ..frame.configuration import refuse_if_read_only
-from ..frame.flag_words import add_format_flags
-from ..frame.parser_flags import add_read_only_flag
-from ..frame.registry import SubParsers
+from ..frame.emit import emit_json
+from ..frame.flags import add_format_flags, add_read_only_flag, duration
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import refuse_if_read_only
+from ..nodes import read_typed_nodes
+
+if TYPE_CHECKING:
+    from vramscope.engine.cluster.addresses import NodeAddress
+    from vramscope.engine.cluster.links import Trust
+    from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.wire.messages import Advised
+
 
 SUMMARY = "ask a training process to do something about its memory at the end of its next step"
 DESCRIPTION = """\
@@ -28,23 +38,18 @@ EXIT_DECLINED = 3
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "advise",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, common, "advise", SUMMARY, DESCRIPTION, EPILOG)
     parser.add_argument("pid", metavar="PID", type=int, help="the process, as the agent of its node knows it")
     parser.add_argument("action", metavar="ACTION", choices=ADVICE_ACTIONS, help=", ".join(ADVICE_ACTIONS))
     parser.add_argument(
         "--reason", metavar="TEXT", default="", help="why; the callback of the program gets it"
     )
     parser.add_argument(
-        "--within", metavar="TIME", default="60s", help="how long the step may take (default 60s, 2m at most)"
+        "--within",
+        metavar="TIME",
+        type=duration(lambda seconds: 0 < seconds <= 120, "a time above zero, of two minutes at most"),
+        default="60s",
+        help="how long the step may take (default 60s, 2m at most)",
     )
     add_format_flags(parser, text="text is the default", json="print one JSON object (vramscope.advice/1)")
     add_read_only_flag(parser)
@@ -66,44 +71,129 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Give the advice, print the answer and return the exit code.
-
-    Raises:
-        UsageError: The words cannot be used, or the process was not asked.
-        InputFileError: The keys cannot be used.
-        HubUnreachableError: There is no agent, or it does not answer.
-    """
-    from vramscope.exporters.json_lines import write_line
     from vramscope.exporters.status.document import describe_advice, word_advice
 
-    from ..advising import advise_elsewhere, advise_here
-
     refuse_if_read_only(arguments, f"advise would have process {arguments.pid} change its memory")
-    within_s = _read_time(arguments.within)
     address = arguments.ssh_host if arguments.hub is None else arguments.hub
     if address is None and arguments.node is not None:
         raise UsageError("--node goes with --connect to a relay")
     advise = advise_here if address is None else advise_elsewhere
-    report = describe_advice(arguments.action, advise(arguments, within_s), arguments.node or address)
+    report = describe_advice(arguments.action, advise(arguments), arguments.node or address)
     if arguments.json:
-        write_line(report, sys.stdout.buffer)
+        emit_json(report)
     else:
         print(word_advice(report))
     return 0 if report.is_obeyed else EXIT_DECLINED
 
 
-def _read_time(text: str) -> float:
-    """Return how long the end of a step may be waited for, in seconds.
+MOST_NAMED = 8
+ANSWER_WITHIN_S = 5.0
+"""How long nodes behind a relay may take to say what they are called."""
 
-    Raises:
-        UsageError: It is no such time.
-    """
-    from vramscope.engine.units import parse_duration
 
+def advise_here(arguments: Namespace) -> "Advised":
+    """Advise a process of this node and return its answer."""
+    from vramscope.engine.viewer.client import connect
+
+    with connect() as client:
+        return client.advise_and_wait(
+            arguments.pid, arguments.action, reason=arguments.reason, step_end_within_s=arguments.within
+        )
+
+
+def advise_elsewhere(arguments: Namespace) -> "Advised":
+    """Advise a process of the node that is named, by one of the flags, and return its answer."""
+    from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.viewer.picture import read_advised
+
+    address, trust = _find_node(arguments)
+    watch = NodesWatch([address], trust, most_in_full=1)
     try:
-        within_s = parse_duration(text)
-    except UsageError as error:
-        raise UsageError(f"--within {text}: {error}") from error
-    if not 0 < within_s <= 120:
-        raise UsageError(f"--within {text}: expected a time above zero, of two minutes at most")
-    return within_s
+        name = _reach(watch, address.label, arguments.node)
+        picture = watch.nodes[name].picture
+        number = picture.advise(
+            arguments.pid, arguments.action, reason=arguments.reason, step_end_within_s=arguments.within
+        )
+        while (advised := read_advised(picture.newest, number)) is None:
+            _turn(watch, name)
+        return advised
+    finally:
+        watch.close()
+
+
+def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
+    """Return the node that is named, and the keys for it; ssh has keys of its own."""
+    from vramscope.engine.cluster.addresses import DEFAULT_COMMAND
+    from vramscope.engine.cluster.links import read_trust
+
+    command = os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
+    nodes = read_typed_nodes(arguments.hub, arguments.ssh_host, command)
+    if len(nodes) != 1:
+        raise UsageError(
+            f"--connect and --ssh name {len(nodes)} nodes: a process is of one node, so name that alone"
+        )
+    return nodes[0], read_trust(is_insecure=arguments.hub is None)
+
+
+def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
+    """Return the name of the node, once it has answered.
+
+    Args:
+        behind: What the relay calls the node, or its agent; None where there is no relay.
+    """
+    _await_answer(watch, label)
+    is_relay = label not in watch.nodes
+    if not is_relay:
+        if behind is not None and behind not in (label, _own_name(watch, label)):
+            raise UsageError(f"{_word_node(watch, label)} is no relay: leave out --node {behind!r}")
+        return label
+    if behind is None or behind not in watch.nodes:
+        behind = _find_behind(watch, label, behind)
+    _await_answer(watch, behind)
+    return behind
+
+
+def _find_behind(watch: "NodesWatch", relay: str, wanted: str | None) -> str:
+    """Return the only node behind a relay whose agent calls itself so, once all have said what they do."""
+    end_s = time.monotonic() + ANSWER_WITHIN_S
+    while time.monotonic() < end_s and any(it.picture.newest.sample is None for it in watch.nodes.values()):
+        watch.turn(end_s - time.monotonic())
+    found = [name for name in watch.nodes if wanted and _own_name(watch, name) == wanted]
+    if len(found) == 1:
+        return found[0]
+    names = found or list(watch.nodes)
+    shown = [
+        *(_word_node(watch, name) for name in names[:MOST_NAMED]),
+        *(["…"] if len(names) > MOST_NAMED else []),
+    ]
+    said = (
+        "" if wanted is None else f"--node {wanted!r} names {len(found) or 'none'} of the nodes behind it; "
+    )
+    known = ", ".join(shown) or "none yet"
+    raise UsageError(f"{relay} is a relay: {said}say by --node which is meant: {known}")
+
+
+def _own_name(watch: "NodesWatch", name: str) -> str | None:
+    """Return what an agent calls its node; None where it has told no sample."""
+    sample = watch.nodes[name].picture.newest.sample
+    return None if sample is None else sample.node
+
+
+def _word_node(watch: "NodesWatch", name: str) -> str:
+    """Return the name of a node, with that which its agent gives it where that is another."""
+    own = _own_name(watch, name)
+    return name if own is None or own == name else f"{name} ({own})"
+
+
+def _await_answer(watch: "NodesWatch", name: str) -> None:
+    """Wait until a node has told of itself, or turned out to be a relay."""
+    while name in watch.nodes and watch.nodes[name].picture.newest.hub is None:
+        _turn(watch, name)
+
+
+def _turn(watch: "NodesWatch", name: str) -> None:
+    """Wait for news of the node."""
+    watch.turn(1.0)
+    node = watch.nodes.get(name)
+    if node is not None and node.picture.newest.connection == "lost":
+        raise HubUnreachableError(f"{name}: {node.picture.newest.reason}")

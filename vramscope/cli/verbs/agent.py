@@ -1,32 +1,36 @@
 """`vramscope agent`: the hub alone, for viewers that come and go."""
 
+import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope import __version__
+from vramscope.engine.errors import UsageError
 
-from ..frame.configuration import read_settings
-from ..frame.flag_words import given_by
-from ..frame.parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
-from ..frame.registry import SubParsers
-from ..relaying import add_relay_flags, check_relay_flags, run_relay
+from ..frame.emit import complain
+from ..frame.flags import add_endpoint_flags, add_replay_flags, build_sampling_flags, given_by
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
+from ..nodes import add_node_flags, is_by_tcp, is_remote, read_nodes, take_node_flags
 
 if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
     from vramscope.engine.cluster.gate import Listening
     from vramscope.engine.settings import AlertSettings, Settings
+
 
 SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
+    parser = add_verb(
+        subparsers,
+        [build_sampling_flags(), *common],
         "agent",
-        help=SUMMARY,
-        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}. `vramscope` attaches to it and shows its history.",
-        parents=[build_sampling_flags(), *common],
-        allow_abbrev=False,
+        SUMMARY,
+        f"{SUMMARY[0].upper()}{SUMMARY[1:]}. `vramscope` attaches to it and shows its history.",
     )
     parser.add_argument(
         "--test-alert",
@@ -76,12 +80,9 @@ def _add_elsewhere(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Serve until told to end."""
     from vramscope.engine.agent.agent import AgentOptions, run_agent
     from vramscope.engine.agent.supervisor import VIEWER_WITHIN_S
     from vramscope.engine.paths import locate_runtime_folder
-
-    from ..frame.parser_flags import read_capacity, read_replay_interval, read_speed
 
     check_relay_flags(arguments)
     if arguments.relay:
@@ -98,9 +99,9 @@ def run(arguments: Namespace) -> int:
             interval_s=settings.interval_s,
             memory_interval_s=settings.memory_interval_s,
             replay=arguments.replay,
-            speed=read_speed(arguments),
-            replay_interval_s=read_replay_interval(arguments) or 0.1,
-            capacity_bytes=read_capacity(arguments),
+            speed=arguments.speed,
+            replay_interval_s=arguments.replay_interval or 0.1,
+            capacity_bytes=arguments.capacity,
             leaves_with_viewers=arguments.leave_with_viewers,
             first_within_s=VIEWER_WITHIN_S if arguments.first_within is None else arguments.first_within,
             linger_s=arguments.linger,
@@ -125,12 +126,7 @@ def _serve_on_stdio(arguments: Namespace, settings: "Settings") -> int:
 
 
 def _read_listening(arguments: Namespace) -> "Listening | None":
-    """Return where the agent listens beyond its folder; None for nowhere.
-
-    Raises:
-        UsageError: It may not listen there.
-        InputFileError: The keys cannot be used.
-    """
+    """Return where the agent listens beyond its folder; None for nowhere."""
     if arguments.listen is None:
         return None
     from vramscope.engine.cluster.addresses import parse_listen_address
@@ -142,12 +138,7 @@ def _read_listening(arguments: Namespace) -> "Listening | None":
 
 
 def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
-    """Return the flags of the exporter that the agent starts, found to be sound; None where there is none.
-
-    Raises:
-        UsageError: They cannot be used, or there is nothing that they could protect.
-        InputFileError: The web configuration cannot be used.
-    """
+    """Return the flags of the exporter that the agent starts, found to be sound; None where there is none."""
     from vramscope.engine.errors import UsageError
 
     flags = ("--insecure",) if arguments.insecure else ()
@@ -164,11 +155,7 @@ def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
 
 
 def _test_alert(settings: "AlertSettings") -> int:
-    """Try every hook out and say how it went; return 1 where one did not take the alert.
-
-    Raises:
-        UsageError: There is no hook to try.
-    """
+    """Try every hook out and say how it went; return 1 where one did not take the alert."""
     from vramscope.engine.alerts.delivery import try_hooks
     from vramscope.engine.errors import UsageError
     from vramscope.engine.sampling.live import node_name
@@ -180,3 +167,57 @@ def _test_alert(settings: "AlertSettings") -> int:
         went = "delivered" if status.delivered else f"not delivered: {status.reason or 'it took too long'}"
         print(f"{status.name} {status.target}: {went}")
     return 0 if all(status.delivered for status in statuses) else 1
+
+
+def add_relay_flags(parser: ArgumentParser, elsewhere: "_ArgumentGroup") -> None:
+    """Add the flags to the parser of the agent; they are not those of the view, which name what is drawn."""
+    elsewhere.add_argument(
+        "--relay",
+        action="store_true",
+        help="sample nothing: follow the nodes that are named and pass them on, at --listen",
+    )
+    add_node_flags(parser, "nodes of a --relay", "relay")
+
+
+def check_relay_flags(arguments: Namespace) -> None:
+    """Refuse flags that say nothing to a relay, or nothing without one."""
+    has_nodes = is_remote(take_node_flags(arguments, "relay"))
+    if not arguments.relay and has_nodes:
+        raise UsageError("--connect, --hosts and --ssh of an agent name the nodes that a --relay passes on")
+    if not arguments.relay:
+        return
+    if not has_nodes:
+        raise UsageError("a relay needs nodes to pass on: name them with --connect, --hosts or --ssh")
+    if arguments.listen is None:
+        raise UsageError("a relay needs a port where viewers come in: name it with --listen, as '*:5757'")
+    others = (arguments.test_alert, arguments.no_worker, arguments.stdio, arguments.prometheus is not None)
+    if any(others) or arguments.replay is not None:
+        raise UsageError(
+            "--relay samples and analyzes nothing itself: --test-alert, --no-worker and --prometheus are for "
+            "the agents behind it"
+        )
+
+
+def run_relay(arguments: Namespace) -> int:
+    """Pass nodes on until told to end."""
+    from vramscope.engine.agent.resources import allow_many_descriptors
+    from vramscope.engine.cluster.addresses import parse_listen_address
+    from vramscope.engine.cluster.gate import prepare_listening
+    from vramscope.engine.cluster.links import read_trust
+    from vramscope.engine.relay.relay import Relay, stop_on_signals
+    from vramscope.engine.sampling.live import node_name
+
+    named = take_node_flags(arguments, "relay")
+    addresses = read_nodes(named)
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
+    with given_by("--listen", arguments.listen):
+        parse_listen_address(arguments.listen)
+    listening = prepare_listening(arguments.listen, is_insecure=arguments.insecure)
+    allow_many_descriptors()
+    relay = Relay(addresses, trust, listening, name=node_name(), version=__version__)
+    stop_on_signals(relay)
+    number = "one node" if len(addresses) == 1 else f"{len(addresses)} nodes"
+    complain(f"passing on {number} (process {os.getpid()}); Ctrl-C ends it", program="vramscope agent")
+    complain(listening.words, program="vramscope agent")
+    relay.run()
+    return 0

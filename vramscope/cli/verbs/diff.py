@@ -1,22 +1,26 @@
 """`vramscope diff`: two runs side by side, where and when they part."""
 
-import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import heapq
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from vramscope.analyzers.comparison import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_name, show_path
+from vramscope.engine.model import Finding, Sample
 from vramscope.engine.settings import Settings
+from vramscope.engine.units import parse_bytes
 
-from ..comparing import PROGRAM, compare_files, read_threshold
-from ..drawing import can_draw
-from ..frame.configuration import read_settings
-from ..frame.figure_flag import add_figure_flag
-from ..frame.flag_words import add_format_flags
-from ..frame.parser_flags import build_look_flags
-from ..frame.registry import SubParsers
-
-if TYPE_CHECKING:
-    from vramscope.analyzers.comparison import Comparison
+from ..frame.emit import can_draw, emit_fitted, emit_json
+from ..frame.flags import Reading, add_figure_flag, add_format_flags, build_look_flags
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
 
 SUMMARY = "compare two recordings, or traces, series and logs: where and when they part"
 DESCRIPTION = """\
@@ -35,16 +39,7 @@ EXIT_PARTED = 3
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "diff",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "diff", SUMMARY, DESCRIPTION, EPILOG)
     parser.add_argument(
         "a", metavar="A", type=Path, help="the run to compare with: a file, or a folder of traces"
     )
@@ -58,19 +53,15 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     add_figure_flag(output, "draw the rank or device that parts first")
     output.add_argument(
-        "--fail-on", metavar="SIZE|PERCENT", help="exit code 3 where they part by more, for example +5%%"
+        "--fail-on",
+        metavar="SIZE|PERCENT",
+        type=Reading(read_threshold),
+        help="exit code 3 where they part by more, for example +5%%",
     )
 
 
 def run(arguments: Namespace) -> int:
-    """Compare the runs.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used.
-        InputFileError: A file cannot be read or understood.
-        OutputFileError: The figure cannot be written.
-    """
-    threshold = read_threshold(arguments.fail_on)
+    threshold: Threshold | None = arguments.fail_on
     figure = arguments.figure
     if figure is not None:
         figure.check()
@@ -109,14 +100,192 @@ def _compare(arguments: Namespace) -> "Comparison":
 
 def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> None:
     if is_json:
-        from vramscope.exporters.json_lines import write_line
-
-        write_line(comparison.difference, sys.stdout.buffer)
+        emit_json(comparison.difference)
         return
     from vramscope.exporters.diff import describe_difference
 
-    from ..frame.printing import choose_style, emit
+    emit_fitted(settings, lambda width: describe_difference(comparison, width))
 
-    style = choose_style(settings)
-    text = describe_difference(comparison, style.width)
-    emit(text, is_ascii=style.is_ascii)
+
+PROGRAM = "vramscope diff"
+_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
+Progress = Callable[[float | None, int], object]
+"""Takes the share that was read, from 0 to 1 where it is known, and how many samples."""
+
+
+class Threshold(NamedTuple):
+    """What `--fail-on` was given: how far runs may part."""
+
+    size_bytes: int | None
+    percent: float | None
+    is_upward: bool
+    """Whether only more in B counts."""
+
+    def is_crossed(self, difference: RunDifference) -> bool:
+        """Return whether a figure parts by more, or B alone ran out of memory."""
+        if any(found.kind == "oom_met" for found in difference.found_only_in_b):
+            return True
+        for subject in difference.subjects:
+            for figure in subject.figures:
+                base = figure.a_bytes
+                for size in (figure.difference_bytes, figure.final_difference_bytes):
+                    apart = size if self.is_upward else abs(size)
+                    if figure.parts_at is not None and self._is_more(apart, base):
+                        return True
+        return False
+
+    def _is_more(self, apart_bytes: int, base_bytes: int) -> bool:
+        if self.size_bytes is not None:
+            return apart_bytes > self.size_bytes
+        return apart_bytes > 0 and 100.0 * apart_bytes > (self.percent or 0.0) * base_bytes
+
+
+def read_threshold(text: str) -> Threshold:
+    """Return how far runs may part, as a person writes it: `500MiB`, `5%`, `+5%` for more in B only."""
+    is_upward = text.startswith("+")
+    plain = text.removeprefix("+")
+    match = _PERCENT.match(plain)
+    if match is not None:
+        return Threshold(None, float(match.group(1)), is_upward)
+    try:
+        return Threshold(parse_bytes(plain), None, is_upward)
+    except UsageError as error:
+        raise UsageError("expected a size such as 500MiB or a share such as 5%") from error
+
+
+def compare_files(a: Path, b: Path, progress: Progress = lambda share, samples: None) -> Comparison:
+    """Read two runs and return where they part.
+
+    Findings of two recordings of `vramscope record` are taken as they were recorded. Otherwise the analyzers
+    of this installation look for them in both.
+    """
+    recordings = [_list_recordings(path) for path in (a, b)]
+    is_recorded = all(map(_holds_findings, recordings))
+    one, other = (
+        _read_run(path, recordings[number], _halve(progress, number), is_recorded=is_recorded)
+        for number, path in enumerate((a, b))
+    )
+    names = show_name(a), show_name(b)
+    return compare_runs(
+        one.summary,
+        other.summary,
+        files=names if names[0] != names[1] else (show_path(a), show_path(b)),
+        formats=(one.format, other.format),
+    )
+
+
+class _Run(NamedTuple):
+    summary: RunSummary
+    format: str
+
+
+def _halve(progress: Progress, number: int) -> Progress:
+    """Return what counts the reading of one of two files."""
+
+    def show(share: float | None, samples: int) -> None:
+        progress(None if share is None else (number + share) / 2, samples)
+
+    return show
+
+
+def _list_recordings(path: Path) -> list[Path]:
+    """Return the recording that a path names, or those in the folder that it names; none if it is another."""
+    from vramscope.engine.files.series.format import recognize_series
+
+    if path.is_dir():
+        return sorted(path.glob("*.vscope"))
+    return [path] if recognize_series(path) == "recording" else []
+
+
+def _holds_findings(paths: Sequence[Path]) -> bool:
+    from vramscope.engine.recording import Recording
+
+    for path in paths:
+        with Recording(path) as recording:
+            if recording.identity.imported:
+                return False
+    return bool(paths)
+
+
+def _read_run(path: Path, recordings: Sequence[Path], progress: Progress, *, is_recorded: bool) -> _Run:
+    summarizer = RunSummarizer()
+    look = None if is_recorded else _make_finder()
+    opened = _RecordingInput(recordings) if recordings else _SeriesInput(path)
+    with closing(opened):
+        for sample in opened.samples():
+            summarizer.observe(sample)
+            for finding in () if look is None else look(sample):
+                summarizer.note_finding(finding)
+            progress(opened.read_share(sample), summarizer.samples_read)
+        for finding in opened.findings() if is_recorded else ():
+            summarizer.note_finding(finding)
+        summary = summarizer.finish()
+        summary.notes.extend(opened.notes())
+    if not summary.samples:
+        why = "; ".join(summary.notes) if recordings else ""
+        raise InputFileError(
+            f"{show_path(path)}: no samples in it; {why or 'expected at least one to compare'}"
+        )
+    return _Run(summary, opened.format)
+
+
+def _make_finder() -> Callable[[Sample], list[Finding]]:
+    from vramscope.engine.agent.analyzer_host import AnalyzerHost
+    from vramscope.engine.plugins import make_analyzers
+
+    return AnalyzerHost(make_analyzers().made).observe
+
+
+class _RecordingInput:
+    """All nodes of a recording, or of the recordings in a folder, on one clock."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        from vramscope.engine.recording import Recording
+
+        self.format = "recording" if len(paths) == 1 else f"{len(paths):,} recordings"
+        with ExitStack() as opened:
+            self._recordings = [opened.enter_context(Recording(path)) for path in paths]
+            self._stack = opened.pop_all()
+        spans = [span for recording in self._recordings if (span := recording.span) is not None]
+        self._start_s = min((start_s for start_s, _ in spans), default=0.0)
+        self._end_s = max((end_s for _, end_s in spans), default=0.0)
+
+    def samples(self) -> Iterator[Sample]:
+        return heapq.merge(*(it.samples() for it in self._recordings), key=attrgetter("time_s"))
+
+    def findings(self) -> Iterator[Finding]:
+        return chain.from_iterable(recording.findings() for recording in self._recordings)
+
+    def read_share(self, sample: Sample) -> float | None:
+        length_s = self._end_s - self._start_s
+        return (sample.time_s - self._start_s) / length_s if length_s > 0 else None
+
+    def notes(self) -> tuple[str, ...]:
+        told = (recording.damage.sentence for recording in self._recordings)
+        return tuple(sentence for sentence in told if sentence is not None)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class _SeriesInput:
+    def __init__(self, path: Path) -> None:
+        from vramscope.engine.sampling.series_source import open_series
+
+        self._series = open_series(path)
+        self.format: str = self._series.format
+
+    def samples(self) -> Iterator[Sample]:
+        return self._series.samples()
+
+    def findings(self) -> Iterator[Finding]:
+        return iter(())
+
+    def read_share(self, sample: Sample) -> float | None:
+        return self._series.read_share
+
+    def notes(self) -> tuple[str, ...]:
+        return self._series.notes
+
+    def close(self) -> None:
+        self._series.close()

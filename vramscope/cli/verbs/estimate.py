@@ -1,14 +1,20 @@
 """`vramscope estimate`: the memory of a training run, from sizes alone."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.figure_flag import add_figure_flag
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import add_fit_flag, build_look_flags
-from ..frame.registry import SubParsers
+from ..frame.flags import (
+    add_figure_flag,
+    add_fit_flag,
+    add_format_flags,
+    add_old_flag,
+    build_look_flags,
+    pick,
+    refuse,
+)
+from ..frame.parse import SubParsers, add_verb
 
 SUMMARY = "work out the memory of a training run from its sizes: each stage, each part"
 DESCRIPTION = """\
@@ -51,16 +57,7 @@ BATCH_COUNTS = {
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "estimate",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "estimate", SUMMARY, DESCRIPTION, EPILOG)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="NAME|FILE", help="the model: a name, or a configuration")
     what.add_argument("--batch", metavar="FILE", type=Path, help="a CSV file of cases, one a row")
@@ -120,35 +117,17 @@ def _add_choices(group: _ArgumentGroup) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Estimate, and print or write it.
-
-    Raises:
-        UsageError: A flag makes no sense, or the degrees cannot be.
-        InputFileError: A file cannot be read or understood.
-        OutputFileError: The output cannot be written.
-    """
     if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
         raise UsageError("--fail-on unfit goes with --capacity SIZE or --gpu NAME, into which it is to fit")
     if arguments.factory is not None:
-        from ..estimating_factory import estimate_factory
+        from ..estimating import estimate_factory
 
         return estimate_factory(arguments)
-    _refuse_factory_flags(arguments)
+    refuse(pick(arguments, FACTORY_FLAGS), "goes with --factory")
     if arguments.batch is not None:
-        from ..case_batch import estimate_batch
+        from ..estimating import estimate_batch
 
         return estimate_batch(arguments)
     from ..estimating import print_estimate
 
     return print_estimate(arguments)
-
-
-def _refuse_factory_flags(arguments: Namespace) -> None:
-    """Refuse flags of a factory where none is given.
-
-    Raises:
-        UsageError: Which.
-    """
-    for name in FACTORY_FLAGS:
-        if getattr(arguments, name):
-            raise UsageError(f"--{name.replace('_', '-')} goes with --factory")

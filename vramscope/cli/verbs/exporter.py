@@ -2,21 +2,20 @@
 
 from argparse import ArgumentParser, Namespace
 
-from ..frame.parent_pipe import find_parent_pipe
-from ..frame.parser_flags import add_endpoint_flags
-from ..frame.registry import SubParsers
+from ..frame.errors import find_parent_pipe
+from ..frame.flags import add_endpoint_flags
+from ..frame.parse import SubParsers, add_verb
 
 SUMMARY = "serve what the agent of this node knows to Prometheus; `agent --prometheus` starts its own"
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
+    parser = add_verb(
+        subparsers,
+        common,
         "exporter",
-        help=SUMMARY,
-        description="Serve what the agent of this node knows to Prometheus, until told to end.",
-        parents=common,
-        allow_abbrev=False,
+        SUMMARY,
+        "Serve what the agent of this node knows to Prometheus, until told to end.",
     )
     endpoint = add_endpoint_flags(parser, default="")
     endpoint.add_argument(
@@ -25,14 +24,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Serve until told to end.
-
-    Raises:
-        UsageError: The address or the certificate cannot be used, or prometheus_client is not installed.
-        InputFileError: The web configuration cannot be used.
-        RuntimeFolderError: The folder is not private.
-        HubUnreachableError: No agent serves it, and none started this process.
-    """
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
     from vramscope.engine.wire.endpoints import is_hub_alive

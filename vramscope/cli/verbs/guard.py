@@ -1,15 +1,32 @@
 """`vramscope guard`: watch several nodes as one, and keep their jobs from running out of memory."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import time
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from vramscope.engine.errors import UsageError
-from vramscope.engine.model import SEVERITIES
+from vramscope import __version__
+from vramscope.engine.errors import HubUnreachableError, UsageError
+from vramscope.engine.model import SEVERITIES, Severity
+from vramscope.engine.units import parse_bytes
 
-from ..frame.configuration import read_settings, refuse_if_read_only
-from ..frame.flag_words import add_format_flags
-from ..frame.parser_flags import add_read_only_flag
-from ..frame.registry import SubParsers
-from ..node_flags import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
+from ..frame.emit import complain, emit_json
+from ..frame.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, Interruption
+from ..frame.flags import Reading, add_format_flags, add_read_only_flag, duration
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings, refuse_if_read_only
+from ..nodes import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
+
+if TYPE_CHECKING:
+    from vramscope.analyzers.cluster_state import Advice, ClusterPicture, JobState
+    from vramscope.engine.clock import Clock
+    from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.cluster.remote_node import Choice
+    from vramscope.engine.model import Finding, HookStatus
+    from vramscope.engine.settings import AlertSettings
+    from vramscope.engine.viewer.snapshot import RankAdvice, Snapshot
+    from vramscope.exporters.status.guard import GuardAdvice
+
 
 SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
 DESCRIPTION = """\
@@ -31,16 +48,7 @@ The hooks of your settings (alerts.command, alerts.webhook_url) are told of find
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "guard",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, common, "guard", SUMMARY, DESCRIPTION, EPILOG)
     nodes = add_node_flags(parser, "nodes", "guard")
     add_choice_flags(parser, "guard")
     nodes.add_argument(
@@ -57,10 +65,16 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--planned",
         metavar="SIZE,…",
+        type=Reading(_read_sizes),
+        default=(),
         help="what a plan says of a rank of each pipeline stage, to hold peaks against",
     )
     parser.add_argument(
-        "--duration", dest="guard_duration", metavar="TIME", help="how long (default: until Ctrl-C)"
+        "--duration",
+        dest="guard_duration",
+        metavar="TIME",
+        type=duration(lambda seconds: seconds > 0, "a time above zero, for example 10m"),
+        help="how long (default: until Ctrl-C)",
     )
     parser.add_argument(
         "--fail-on", choices=SEVERITIES, help="exit with 3 where a finding across nodes was as grave as this"
@@ -71,18 +85,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Watch until the time is up.
-
-    Raises:
-        UsageError: No node is named, or a flag or a variable has a value that cannot be used.
-        InputFileError: The file of hosts, the keys or the settings cannot be used.
-        HubUnreachableError: A job has no nodes now, or Slurm does not answer.
-    """
     from vramscope.engine.cluster.links import read_trust
     from vramscope.engine.cluster.nodes_watch import NodesWatch
 
-    from ..guarding import Guard, GuardOptions
-    from ..remote_flags import read_choice, read_nodes
+    from ..nodes import read_choice, read_nodes
 
     if arguments.prevent_oom:
         refuse_if_read_only(arguments, "guard --prevent-oom would have processes change their memory")
@@ -92,11 +98,11 @@ def run(arguments: Namespace) -> int:
             "name the nodes: --connect HOST,HOST, --hosts FILE, --ssh HOST,HOST or --slurm JOBID"
         )
     options = GuardOptions(
-        duration_s=_read_duration(arguments.guard_duration),
+        duration_s=arguments.guard_duration,
         is_json=arguments.json,
         fail_on=arguments.fail_on,
         prevents_oom=arguments.prevent_oom,
-        planned=_read_sizes(arguments.planned),
+        planned=arguments.planned,
         alerts=None if arguments.no_hooks else read_settings(arguments).alerts,
     )
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
@@ -107,32 +113,269 @@ def run(arguments: Namespace) -> int:
         watch.close()
 
 
-def _read_duration(text: str | None) -> float | None:
-    """Return seconds; None for ever.
-
-    Raises:
-        UsageError: It is no time above zero.
-    """
-    from vramscope.engine.units import parse_duration
-
+def _read_sizes(text: str) -> tuple[int, ...]:
     try:
-        duration_s = None if text is None else parse_duration(text)
+        return tuple(parse_bytes(it) for it in text.split(","))
     except UsageError as error:
-        raise UsageError(f"--duration {text}: {error}") from error
-    if duration_s is not None and duration_s <= 0:
-        raise UsageError(f"--duration {text}: expected a time above zero, for example 10m")
-    return duration_s
+        raise UsageError(f"{error}; expected one size a stage, as 61GiB,58GiB") from error
 
 
-def _read_sizes(text: str | None) -> tuple[int, ...]:
-    """Return the bytes of each stage.
+EXIT_UNREACHABLE = HubUnreachableError.exit_code
+TURN_S = 0.25
+"""How soon Ctrl-C is noticed."""
+STEP_WITHIN_S = 60.0
+"""How long a process may wait for the end of its step before it answers."""
+FINISH_ALERTS_WITHIN_S = 2.0
+"""How long hooks are told of what waits, at the end."""
 
-    Raises:
-        UsageError: One is no size.
+
+class GuardOptions(NamedTuple):
+    duration_s: float | None = None
+    is_json: bool = False
+    fail_on: Severity | None = None
+    prevents_oom: bool = False
+    """Whether processes are asked to do something."""
+    planned: Sequence[int] = ()
+    """What a plan says of a rank of each pipeline stage in bytes."""
+    alerts: "AlertSettings | None" = None
+    """Whose hooks are told of findings; None where none is."""
+
+
+class Guard:
+    """Follows nodes, prints what is found across them, and asks processes to act where that was wished for.
+
+    Args:
+        clock: Injected in tests.
     """
-    from vramscope.engine.units import parse_bytes
 
-    try:
-        return () if text is None else tuple(parse_bytes(it) for it in text.split(","))
-    except UsageError as error:
-        raise UsageError(f"--planned {text}: {error}; expected one size a stage, as 61GiB,58GiB") from error
+    def __init__(self, watch: "NodesWatch", options: GuardOptions, *, clock: "Clock | None" = None) -> None:
+        from vramscope.analyzers.cluster_state import Adviser, ClusterState
+        from vramscope.engine.alerts.desk import AlertDesk
+        from vramscope.engine.clock import SystemClock
+
+        self._watch = watch
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._state = ClusterState(options.planned)
+        self._adviser = Adviser() if options.prevents_oom else None
+        self._asked: dict[tuple[str, int], Advice] = {}
+        """What was asked and not yet answered, by node and number."""
+        self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
+        self._connections = ConnectionNotices()
+        self._hooks = HookNotices()
+        self._choice = ChoiceNotices(watch.choice)
+        self._plan = PlanNotices(options.planned)
+        self._answered: set[str] = set()
+        self._has_failed = False
+
+    @property
+    def hooks(self) -> "tuple[HookStatus, ...]":
+        return self._desk.hooks
+
+    def run(self) -> int:
+        """Watch until the time is up or Ctrl-C; print the state at the end and return the exit code."""
+        end_s = None if self._options.duration_s is None else time.monotonic() + self._options.duration_s
+        with Interruption() as interruption:
+            while not interruption.is_asked and (end_s is None or time.monotonic() < end_s):
+                self.turn(TURN_S)
+        self._finish()
+        if self._has_failed:
+            return EXIT_FINDINGS
+        if interruption.is_asked and end_s is not None:
+            return EXIT_INTERRUPTED
+        if self._watch.mismatch is not None:
+            return UsageError.exit_code
+        return 0 if self._answered.issuperset(self._watch.nodes) else EXIT_UNREACHABLE
+
+    def turn(self, timeout_s: float) -> None:
+        """Take what has come of the nodes within a while, and tell what follows from it."""
+
+        from vramscope.engine.cluster.nodes_watch import NO_NODE
+
+        before = self._state.picture
+        for snapshot in self._watch.turn(timeout_s):
+            self._connections.note(snapshot)
+            self._choice.note(snapshot)
+            if snapshot.node == NO_NODE:
+                continue
+            if snapshot.connection == "live":
+                self._answered.add(snapshot.node)
+            self._take_answers(snapshot)
+            self._tell(self._state.observe(snapshot, self._clock.wall_s()))
+        if self._state.picture is not before:
+            self._plan.note(self._state.picture)
+            for advice in self._adviser.decide(self._state.picture) if self._adviser is not None else ():
+                self._ask(advice)
+        self._desk.poll()
+        self._hooks.note(self.hooks)
+
+    def _finish(self) -> None:
+        """Tell what is known at the end, and have hooks told of what waits."""
+        self._tell(self._state.conclude(self._clock.wall_s()))
+        self._plan.note(self._state.picture, is_last=True)
+        self._print(event="state")
+        left = self._desk.finish(FINISH_ALERTS_WITHIN_S)
+        self._hooks.note(self.hooks, is_last=True)
+        if left is not None:
+            complain(left)
+
+    def _tell(self, findings: "Sequence[Finding]") -> None:
+        self._desk.take(findings)
+        for finding in findings:
+            self._print(event="finding", finding=finding)
+            least = self._options.fail_on
+            if least is not None and SEVERITIES.index(finding.severity) >= SEVERITIES.index(least):
+                self._has_failed = True
+
+    def _ask(self, advice: "Advice") -> None:
+        from vramscope.exporters.status.guard import describe_advice
+
+        node = self._watch.nodes.get(advice.rank.key.node)
+        if node is None:
+            return
+        number = node.picture.advise(
+            advice.rank.key.pid, advice.action, reason=advice.reason, step_end_within_s=STEP_WITHIN_S
+        )
+        self._asked[(advice.rank.key.node, number)] = advice
+        self._print(event="advice", advice=describe_advice(advice))
+
+    def _take_answers(self, snapshot: "Snapshot") -> None:
+        for answer in snapshot.advice:
+            advice = self._asked.pop((snapshot.node, answer.number), None)
+            if advice is not None:
+                self._take_answer(advice, answer)
+
+    def _take_answer(self, advice: "Advice", answer: "RankAdvice") -> None:
+        from vramscope.exporters.status.guard import describe_advice
+
+        told = describe_advice(advice, answer)
+        self._print(event="outcome", advice=told)
+        words = f"{advice.action}: {'' if told.is_obeyed else 'did not obey: '}{told.outcome}"
+        finding = self._state.note_outcome(advice.rank, advice.job, words)
+        if finding is not None:
+            self._print(event="finding", finding=finding)
+
+    def _print(
+        self,
+        *,
+        event: Literal["finding", "advice", "outcome", "state"],
+        finding: "Finding | None" = None,
+        advice: "GuardAdvice | None" = None,
+    ) -> None:
+        from vramscope.exporters.status.guard import GuardLine, describe_state, word_line
+
+        left_out = self._watch.nodes_left_out
+        state = describe_state(self._state.picture, left_out) if event == "state" else None
+        line = GuardLine(time=self._clock.wall_s(), event=event, finding=finding, advice=advice, state=state)
+        if self._options.is_json:
+            emit_json(line)
+            return
+        stamp = time.strftime("%H:%M:%S", time.localtime(line.time))
+        for text in word_line(line):
+            print(f"{stamp} {text}", flush=True)
+
+
+GRACE_S = 30.0
+"""Programs tell their pipeline stages some time after their ranks: when they have laid out the model."""
+
+
+class ConnectionNotices:
+    """Says why a node has no figures, and when it has some again."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str | None] = {}
+
+    def note(self, snapshot: "Snapshot") -> None:
+        name = snapshot.node
+        is_lost = snapshot.connection == "lost"
+        if is_lost and self._told.get(name) != snapshot.reason:
+            self._told[name] = snapshot.reason
+            complain(f"{name}: {snapshot.reason}")
+        elif snapshot.connection == "live" and self._told.pop(name, None) is not None:
+            complain(f"{name}: is there again")
+
+
+class ChoiceNotices:
+    """Says what is not followed, of which nothing is concluded, and where nothing is that was chosen."""
+
+    def __init__(self, choice: "Choice") -> None:
+        self._told: set[str] = set()
+        named = [f"--nodes {','.join(choice.nodes)}"] if choice.nodes else []
+        named += [f"--devices {','.join(choice.devices)}"] if choice.devices else []
+        if named:
+            complain(f"followed is what matches {' and '.join(named)}; nothing is concluded of the rest")
+
+    def note(self, snapshot: "Snapshot") -> None:
+        from vramscope.engine.wire.selection import find_mismatch
+
+        mismatch = None if snapshot.sample is None else find_mismatch(snapshot.sample)
+        if mismatch is not None and mismatch not in self._told:
+            self._told.add(mismatch)
+            complain(mismatch)
+
+
+class PlanNotices:
+    """Says where a plan is held against nothing, and when it is.
+
+    Args:
+        planned: What the plan says of a rank of each pipeline stage in bytes; empty without a plan.
+    """
+
+    def __init__(self, planned: Sequence[int]) -> None:
+        self._planned = planned
+        self._told: str | None = None
+        self._reason: str | None = None
+        self._since_s = 0.0
+        """Since when that is the reason why no job is held against the plan."""
+
+    def note(self, picture: "ClusterPicture", *, is_last: bool = False) -> None:
+        """Take all nodes as they stand."""
+        if not self._planned or not (picture.jobs or (is_last and picture.live)):
+            return
+        held = [job for job in picture.jobs if any(it.planned_bytes is not None for it in job.stages)]
+        if held:
+            if self._told is not None:
+                complain(
+                    f"{held[0].label} tells its pipeline stages now: its peaks are held against --planned"
+                )
+            self._told = self._reason = None
+            return
+        reason = self._explain(picture.jobs)
+        if reason != self._reason:
+            self._reason = reason
+            self._since_s = picture.time_s
+        if reason != self._told and (is_last or picture.time_s - self._since_s >= GRACE_S):
+            self._told = reason
+            complain(f"--planned is held against nothing: {reason}")
+
+    def _explain(self, jobs: "Sequence[JobState]") -> str:
+        """Return why no stage of any job stands beside the plan."""
+        if not jobs:
+            return "no job of two ranks or more was seen"
+        for job in jobs:
+            stages = [it.stage for it in job.stages]
+            if stages:
+                count = f"{len(self._planned)} stage{'s' if len(self._planned) > 1 else ''}"
+                return f"it names {count}, and job {job.key} has stage {max(stages)}; give one size a stage"
+        if any(rank.pp is not None for job in jobs for rank in job.ranks):
+            return "no rank has ended a step"
+        return (
+            "no job tells its pipeline stages; Megatron-LM, DeepSpeed and device meshes with a dimension "
+            "`pp` do (docs/probe.md)"
+        )
+
+
+class HookNotices:
+    """Says why a hook was not told of a finding; a reason once, until the hook takes one again."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str | None] = {}
+
+    def note(self, hooks: "Iterable[HookStatus]", *, is_last: bool = False) -> None:
+        """Take how every hook fares."""
+        for hook in hooks:
+            if hook.reason is not None and hook.reason != self._told.get(hook.name):
+                complain(f"not told: {hook.reason}")
+            self._told[hook.name] = hook.reason
+            if is_last and hook.dropped:
+                complain(f"{hook.name}: {hook.dropped:,} of too many alerts were not told")

@@ -1,27 +1,30 @@
 """`vramscope heatmap`: a sweep over TP and PP as a figure, a table and what it says."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.configuration import read_settings
-from ..frame.diagnostics import complain
-from ..frame.figure_flag import FigureTarget, add_figure_flag
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
-from ..frame.registry import SubParsers
-from ..sweep_flags import (
-    ITERATION_HELP,
-    add_sweep_capacity_flag,
-    read_iteration,
-    read_number,
-    read_sweep_capacity,
+from ..frame.emit import complain
+from ..frame.flags import (
+    FigureTarget,
+    add_figure_flag,
+    add_fit_flag,
+    add_format_flags,
+    add_old_flag,
+    between,
+    build_look_flags,
+    choose_fit_code,
+    pick,
+    refuse,
 )
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
+from .sweep import add_sweep_flags, choose_capacity
 
 if TYPE_CHECKING:
-    from ..heat_map import HeatMapJob
+    from ..sweeps import HeatMapJob
 
 SUMMARY = "draw a sweep over TP and PP: what fits, what does not, and how wrong the theory was"
 DESCRIPTION = """\
@@ -40,8 +43,8 @@ GB in names of keys is 2^30 bytes; figures say GiB.
 exit codes: 0 done, 3 nothing that ran fits --capacity and --fail-on unfit is given, 2 usage, a folder
 that cannot be read, or logs that do not belong to the traces"""
 STYLES = ("usenix", "original")
-_LARGEST_IN = 100.0
-_LARGEST_DPI = 2400
+LARGEST_IN = 100.0
+LARGEST_DPI = 2400
 _IN_BATCH = (
     "memory_dir",
     "log_dir",
@@ -57,31 +60,27 @@ _IN_BATCH = (
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "heatmap",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "heatmap", SUMMARY, DESCRIPTION, EPILOG)
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument("--memory-dir", metavar="DIR", type=Path, help="folder of the memory traces")
     sweep.add_argument(
         "--log-dir", metavar="DIR", type=Path, help="folder of the sweep's logs, or of several sweeps"
     )
-    add_sweep_capacity_flag(sweep)
-    sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
+    add_sweep_flags(sweep)
     output = parser.add_argument_group("output")
     add_figure_flag(output, "draw the heat map")
     add_old_flag(output, "--output", use="--figure DIR/", dest="output", type=Path)
     parser.set_defaults(max_memory=None, output=None)
     output.add_argument(
-        "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: a column of the page)"
+        "--figsize",
+        metavar=("W", "H"),
+        nargs=2,
+        type=between(0.5, LARGEST_IN),
+        help="inches (default: a column of the page)",
     )
-    output.add_argument("--dpi", metavar="N", help="dots per inch of the PNG (default 600)")
+    output.add_argument(
+        "--dpi", metavar="N", type=between(10, LARGEST_DPI), help="dots per inch of the PNG (default 600)"
+    )
     output.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
     output.add_argument(
         "--batch", metavar="FILE.toml", type=Path, help="draw all variants that a file describes"
@@ -91,45 +90,30 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read the sweep, draw it, print what it says and return the exit code.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used.
-        InputFileError: A folder cannot be read, or holds no sweep.
-        OutputFileError: A file cannot be written.
-    """
     from vramscope.analyzers.planning.sweep.model import does_anything_fit
 
-    from ..heat_map import draw_heat_map
+    from ..sweeps import draw_heat_map, read_batch
 
     is_json = getattr(arguments, "json", False)
-    job = _read_batch(arguments) if arguments.batch is not None else _read_flags(arguments, is_json=is_json)
+    if arguments.batch is None:
+        job = _read_flags(arguments, is_json=is_json)
+    else:
+        refuse(pick(arguments, _IN_BATCH), "does not go with --batch: the file says it")
+        job = read_batch(arguments.batch)
     grid = draw_heat_map(job, read_settings(arguments), is_json=is_json)
     return choose_fit_code(arguments, does_fit=does_anything_fit(grid))
 
 
-def _read_batch(arguments: Namespace) -> "HeatMapJob":
-    given = [f"--{name.replace('_', '-')}" for name in _IN_BATCH if getattr(arguments, name) is not None]
-    if given:
-        raise UsageError(f"{given[0]} does not go with --batch: the file says it")
-    from ..heat_map_batch import read_batch
-
-    return read_batch(arguments.batch)
-
-
 def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
-    from vramscope.exporters.figures.page import SweepLook
+    from vramscope.exporters.figures.page import DPI, SweepLook
 
-    from ..heat_map import HeatMapJob, Variant
+    from ..sweeps import HeatMapJob, Variant
 
     if arguments.memory_dir is None:
         raise UsageError("--memory-dir is missing; expected the folder of the memory traces")
-    max_memory_gib = read_sweep_capacity(arguments)
-    look = SweepLook(
-        style=arguments.style or "usenix",
-        size_in=_read_size(arguments.figsize),
-        dpi=int(read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
-    )
+    max_memory_gib = choose_capacity(arguments)
+    size_in = None if arguments.figsize is None else tuple(arguments.figsize)
+    look = SweepLook(arguments.style or "usenix", size_in, int(arguments.dpi or DPI))
     if arguments.figure is None and arguments.output is None and not is_json:
         complain("no figure was asked for: --figure FILE or DIR/ draws one", program="vramscope heatmap")
     variants = [] if arguments.output is None else [Variant(arguments.output, look)]
@@ -139,12 +123,6 @@ def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
         variants.append(
             Variant(figure.path / "heatmap" if figure.is_folder else figure.path, look, figure.file)
         )
-    iteration = read_iteration(arguments.iteration)
-    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, tuple(variants), iteration)
-
-
-def _read_size(words: list[str] | None) -> tuple[float, float] | None:
-    if words is None:
-        return None
-    width, height = (read_number("--figsize", word, 0.5, _LARGEST_IN) for word in words)
-    return width, height
+    return HeatMapJob(
+        arguments.memory_dir, arguments.log_dir, max_memory_gib, tuple(variants), arguments.iteration
+    )

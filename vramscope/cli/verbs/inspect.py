@@ -2,20 +2,14 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
 
-from ..drawing import can_draw
-from ..frame.configuration import read_settings
-from ..frame.diagnostics import complain
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import build_look_flags
-from ..frame.registry import SubParsers
-from ..inspection import print_json, print_text
-
-if TYPE_CHECKING:
-    from vramscope.engine.settings import Settings
+from ..frame.emit import can_draw, complain, emit_fitted, emit_json
+from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, whole
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
 
 SUMMARY = "open a PyTorch memory snapshot or a flight record: what held the memory, and why it ran out"
 DESCRIPTION = """\
@@ -25,22 +19,11 @@ such an error in it, as "CUDA out of memory. Tried to allocate ...". Of a profil
 tables of `vramscope modules` are printed, of runs by phase (what Opacus's phase profilers print and write,
 what `vramscope phases --json` prints) those of `vramscope phases --read`.
 A terminal gets a screen; a pipe gets the text."""
-DEFAULT_TOP = 10
-MOST_TOP = 10_000
+MOST = 10_000
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    from argparse import RawDescriptionHelpFormatter
-
-    parser = subparsers.add_parser(
-        "inspect",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "inspect", SUMMARY, DESCRIPTION)
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -55,22 +38,22 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         json="print one JSON object with its schema's name",
         old=("--text",),
     )
-    output.add_argument("--top", metavar="N", default=str(DEFAULT_TOP), help="stacks to print (default 10)")
-    output.add_argument("--devices", metavar="N", dest="device", help="only this device of a snapshot")
-    add_old_flag(output, "--device", use="--devices", dest="device")
+    output.add_argument(
+        "--top",
+        metavar="N",
+        type=whole(1, MOST, f"a whole number from 1 to {MOST}"),
+        default=10,
+        help="stacks to print (default 10)",
+    )
+    number = whole(0, MOST, f"a whole number from 0 to {MOST}")
+    output.add_argument(
+        "--devices", metavar="N", dest="device", type=number, help="only this device of a snapshot"
+    )
+    add_old_flag(output, "--device", use="--devices", dest="device", type=number)
 
 
 def run(arguments: Namespace) -> int:
-    """Show the file.
-
-    Raises:
-        UsageError: There is no flight record to fall back on, or a flag has a value that cannot be used.
-        InputFileError: The file cannot be read or understood.
-    """
-    top = _read_count("--top", arguments.top, 1)
-    device = None
-    if arguments.device is not None:
-        device = _read_count("--devices", arguments.device, 0)
+    top, device = arguments.top, arguments.device
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
     if _is_module_memory(path):
@@ -100,7 +83,7 @@ def _is_module_memory(path: Path) -> bool:
 
 
 def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
-    from ..modules import print_modules, print_modules_as_json, read_named
+    from .modules import print_modules, print_modules_as_json, read_named
 
     profiles = read_named(path)
     if is_json:
@@ -122,7 +105,7 @@ def _is_phase_file(path: Path) -> bool:
 
 
 def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
-    from ..phase_reading import print_phase_file, print_phase_file_as_json
+    from .phases import print_phase_file, print_phase_file_as_json
 
     if is_json:
         print_phase_file_as_json(path)
@@ -130,23 +113,8 @@ def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
         print_phase_file(path, settings)
 
 
-def _read_count(flag: str, text: str, least: int) -> int:
-    """Return a number that a flag was given.
-
-    Raises:
-        UsageError: It is no whole number, or out of range.
-    """
-    if text.isdecimal() and least <= int(text) <= MOST_TOP:
-        return int(text)
-    raise UsageError(f"{flag} {text}: expected a whole number from {least} to {MOST_TOP}")
-
-
 def _find_newest() -> Path:
-    """Return the newest flight record.
-
-    Raises:
-        UsageError: There is none; the text says where they would be and what writes them.
-    """
+    """Return the newest flight record."""
     from vramscope.engine.files.flight_record import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
@@ -158,3 +126,31 @@ def _find_newest() -> Path:
         )
     complain(f"the newest flight record is {path}")
     return path
+
+
+def print_text(path: Path, *, top: int, device: int | None, settings: Settings) -> None:
+    """Print what a file says, as wide as the terminal, or 80 cells into a pipe.
+
+    Args:
+        device: The only device to tell of; None for all.
+    """
+    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.exporters.inspect import describe_memory_file
+
+    emit_fitted(
+        settings,
+        lambda width: describe_memory_file(read_memory_file(path), top=top, device=device, width=width),
+    )
+
+
+def print_json(path: Path, *, top: int, device: int | None) -> None:
+    """Print what a file says as one JSON object that names its schema.
+
+    Args:
+        device: The only device to tell of; None for all.
+    """
+    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.exporters.inspect import summarize_memory_file
+
+    summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
+    emit_json(summary)

@@ -1,8 +1,18 @@
 """`vramscope interactive`: a prompt for the verbs of the headless suite."""
 
+import shlex
+import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType, TracebackType
 
-from ..frame.registry import SubParsers
+from vramscope.engine.errors import UsageError
+from vramscope.engine.paths import state_folder
+
+from ..frame.errors import run_guarded
+from ..frame.parse import SubParsers, add_verb
 
 SUMMARY = "a prompt for profile, oom, leak and fragment, with history and completion"
 DESCRIPTION = """\
@@ -12,21 +22,215 @@ Lines may come from a pipe too: vramscope interactive < script"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    from argparse import RawDescriptionHelpFormatter
-
-    subparsers.add_parser(
-        "interactive",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
-    )
+    add_verb(subparsers, common, "interactive", SUMMARY, DESCRIPTION)
 
 
 def run(arguments: Namespace) -> int:
     """Take lines until the end; return 0, or from a pipe the code of the last line that failed."""
-    from ..suite.prompt import Prompt
-
     return Prompt().run()
+
+
+HISTORY_NAME = "interactive_history"
+HISTORY_LINES = 1000
+PATH_FLAGS = ("--input", "-o", "--output", "--archive", "--figure")
+
+
+class LineEditor:
+    """Reads lines; what was typed before is there again, and Tab completes verbs, flags and paths."""
+
+    def __init__(self, verbs: Sequence[str], words: Sequence[str]) -> None:
+        self._verbs = tuple(verbs)
+        self._words = tuple(words)
+        self._readline = _find_readline()
+        self._flags: dict[str, list[str]] = {}
+        self._offers: list[str] = []
+
+    def __enter__(self) -> "LineEditor":
+        readline = self._readline
+        if readline is not None:
+            readline.set_completer(self._complete)
+            readline.set_completer_delims(" ")
+            is_libedit = "libedit" in (readline.__doc__ or "")
+            readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+            readline.set_history_length(HISTORY_LINES)
+            with suppress(OSError):
+                readline.read_history_file(_history_file())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._readline is None:
+            return
+        self._readline.set_completer(None)
+        file = _history_file()
+        with suppress(OSError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            self._readline.write_history_file(file)
+
+    def read(self, prompt: str) -> str:
+        """Return the next line."""
+        return input(prompt)
+
+    def offer(self, line: str, word: str) -> list[str]:
+        """Return what a word that is being typed may become."""
+        before = line.split()
+        if not before:
+            candidates = [*self._verbs, *self._words]
+        elif before[-1] in PATH_FLAGS:
+            candidates = _list_paths(word)
+        else:
+            candidates = self._list_flags(before[0])
+        return sorted(candidate for candidate in candidates if candidate.startswith(word))
+
+    def _complete(self, word: str, state: int) -> str | None:
+        """Answer readline, which asks for one offer after the other."""
+        if state == 0 and self._readline is not None:
+            line = self._readline.get_line_buffer()[: self._readline.get_begidx()]
+            self._offers = self.offer(line, word)
+        return self._offers[state] if state < len(self._offers) else None
+
+    def _list_flags(self, verb: str) -> list[str]:
+        if verb not in self._verbs:
+            return []
+        if verb not in self._flags:
+            self._flags[verb] = _read_flags(verb)
+        return self._flags[verb]
+
+
+def _read_flags(verb: str) -> list[str]:
+    from ..frame.parse import load_verb
+
+    subparsers = ArgumentParser().add_subparsers()
+    load_verb(verb).register(subparsers, [])
+    actions = subparsers.choices[verb]._actions  # argparse has no other way to list them
+    return [option for action in actions for option in action.option_strings if option.startswith("--")]
+
+
+def _find_readline() -> ModuleType | None:
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _history_file() -> Path:
+    return state_folder() / HISTORY_NAME
+
+
+def _list_paths(word: str) -> list[str]:
+    """Return the files and folders whose path begins as typed; folders with a slash, so that Tab goes on."""
+    folder, _, start = word.rpartition("/")
+    place = Path(folder + "/" if word.startswith("/") and not folder else folder or ".")
+    try:
+        found = [path for path in place.iterdir() if path.name.startswith(start)]
+    except OSError:
+        return []
+    head = f"{folder}/" if "/" in word else ""
+    return [f"{head}{path.name}{'/' if path.is_dir() else ''}" for path in found]
+
+
+PROMPT = "memory-debug> "
+VERBS = ("profile", "oom", "leak", "fragment")
+LEAVING = ("exit", "quit", "q")
+HELP = """\
+profile    current, peak and average memory of each device
+oom        the risk of running out of memory
+leak       growth that does not end, each leak once
+fragment   what the allocator holds and the job cannot have
+exit       leave (also Ctrl-D)
+
+Each takes the flags of `vramscope VERB`, such as: profile --duration 10 --devices 0
+`VERB --help` lists them. Ctrl-C ends a verb with its report, which also goes to interactive_VERB.json.
+"""
+
+
+class Prompt:
+    """One session; lines come from a terminal with history and completion, or from a pipe."""
+
+    def __init__(self) -> None:
+        self._code = 0
+        self._is_terminal = sys.stdin.isatty()
+
+    def run(self) -> int:
+        """Take lines until the end; return 0, or from a pipe the code of the last line that failed."""
+        if not self._is_terminal:
+            self._take_all(line.rstrip("\n") for line in sys.stdin)
+            return self._code
+        with LineEditor(VERBS, ("help", *LEAVING)) as editor:
+            while self._take_next(editor):
+                pass
+        return 0
+
+    def _take_all(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if not self._take(line):
+                return
+
+    def _take_next(self, editor: LineEditor) -> bool:
+        """Take a line from the terminal; False for Ctrl-D and a word that leaves.
+
+        Ctrl-C begins the line anew, also where it is pressed just before or after a verb.
+        """
+        try:
+            return self._take(editor.read(PROMPT))
+        except KeyboardInterrupt:
+            print()
+            return True
+        except EOFError:
+            print()
+            return False
+
+    def _take(self, line: str) -> bool:
+        """Run the verb of a line, if it has one; return False where it leaves."""
+        words = self._split(line)
+        if words and words[0] in LEAVING:
+            return False
+        if words:
+            self._code = run_guarded(lambda: _do(words)) or self._code
+        return True
+
+    def _split(self, line: str) -> list[str]:
+        """Return the words of a line; what is no line is said, and is empty."""
+        words: list[str] = []
+
+        def split() -> int:
+            try:
+                words.extend(shlex.split(line, comments=True))
+            except ValueError as error:
+                raise UsageError(f"{line.strip()}: {str(error).lower()}; close what was opened") from error
+            return 0
+
+        self._code = run_guarded(split) or self._code
+        return words
+
+
+def _do(words: list[str]) -> int:
+    """Run the verb that the words name; return its exit code."""
+    if words[0] in ("help", "?"):
+        sys.stdout.write(HELP)
+        return 0
+    if words[0] not in VERBS:
+        raise UsageError(_describe_unknown(words[0]))
+    from ..frame.parse import parse, run_verb
+
+    arguments = parse(words)
+    _keep_report(arguments)
+    return run_verb(arguments)
+
+
+def _keep_report(arguments: Namespace) -> None:
+    """Let the report go to a file and be told in words, where nothing else was asked for."""
+    if arguments.every is None and arguments.output is None:
+        arguments.output = Path(f"interactive_{arguments.verb}.json")
+    if arguments.every is None and arguments.format is None:
+        arguments.format = "text"
+
+
+def _describe_unknown(word: str) -> str:
+    from vramscope.engine.text import suggest
+
+    hint = suggest(word, (*VERBS, "help", "exit"), f"the verbs are {', '.join(VERBS)}, help and exit")
+    return f"unknown word {word!r}; {hint}"

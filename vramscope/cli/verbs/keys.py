@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.diagnostics import complain
-from ..frame.registry import SubParsers
+from ..frame.emit import complain
+from ..frame.flags import refuse
+from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
     from vramscope.engine.cluster.keys import AllowList, KeyPair
@@ -23,13 +24,12 @@ ROLE_WORDS = {
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
+    parser = add_verb(
+        subparsers,
+        common,
         "keys",
-        help=SUMMARY,
-        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}. What is secret is never printed.",
-        parents=common,
-        allow_abbrev=False,
+        SUMMARY,
+        f"{SUMMARY[0].upper()}{SUMMARY[1:]}. What is secret is never printed.",
     )
     parser.add_argument("action", choices=("new", "list", "allow", "revoke"), help="what to do")
     parser.add_argument(
@@ -43,7 +43,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make, list, allow or revoke."""
     from vramscope.engine.cluster.keys import keys_folder, lock_keys
 
     _check_words(arguments)
@@ -67,11 +66,6 @@ def _change(folder: Path, arguments: Namespace) -> None:
 
 
 def _check_words(arguments: Namespace) -> None:
-    """Refuse words that do not go with the action.
-
-    Raises:
-        UsageError: A word lacks, or is one too many.
-    """
     action = arguments.action
     takes_key = arguments.action in ("allow", "revoke")
     if takes_key and arguments.key is None:
@@ -82,9 +76,7 @@ def _check_words(arguments: Namespace) -> None:
     stray = {"--name": arguments.name, "--role": arguments.role} if action != "allow" else {}
     stray |= {"--replace": arguments.replace or None} if action != "new" else {}
     stray |= {} if takes_key else {"KEY": arguments.key}
-    for word, value in stray.items():
-        if value is not None:
-            raise UsageError(f"{word} does not go with `vramscope keys {action}`; see its --help")
+    refuse(stray, f"does not go with `vramscope keys {action}`; see its --help")
 
 
 def _make(folder: Path, *, has_leave: bool) -> None:
@@ -102,7 +94,6 @@ def _make(folder: Path, *, has_leave: bool) -> None:
 
 
 def _explain(pair: "KeyPair") -> None:
-    """Print a public key and what to type on the other side."""
     import getpass
     import socket
 

@@ -3,13 +3,21 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from ..frame.registry import SubParsers
-from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, read_watch_options
+from ..frame.emit import complain
+from ..frame.flags import between, whole
+from ..frame.parse import SubParsers
+from ..suite.flags import Defaults, add_watch_parser, read_watch_options
 
 if TYPE_CHECKING:
+    from vramscope.analyzers.leak_source import LeakSource, SourceSearch
+    from vramscope.engine.model import RankSample, Sample
+    from vramscope.engine.model.finding import Inquiry
+    from vramscope.exporters.reports.leak import TrackedSource, Tracking
     from vramscope.exporters.reports.log import RunLog
     from vramscope.exporters.reports.text import Report
+    from vramscope.memory.streams import AgentStream, SampleStream
     from vramscope.memory.watch import Watch
+
 
 SUMMARY = "watch memory for a while and report leaks, each once, with the line that keeps the memory"
 EPILOG = """\
@@ -20,21 +28,25 @@ examples:
 
 exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
 5 the driver is not loaded or does not answer"""
-DEFAULTS = Defaults(duration="600", interval="5")
+DEFAULTS = Defaults(duration_s=600, interval_s=5)
 MOST_MIB_PER_MIN = 1e9
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
     parser = add_watch_parser(subparsers, common, "leak", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
     parser.add_argument(
         "--threshold",
         metavar="MIB",
+        type=between(0.0, MOST_MIB_PER_MIN),
         help="growth a minute above which `leak_risk` is high (default 10); where given, --fail-on counts "
         "that risk; decides about no finding",
     )
     parser.add_argument(
-        "--window", metavar="N", default="100", help="snapshots that the growth is fitted to (default 100)"
+        "--window",
+        metavar="N",
+        type=whole(2, 1_000_000),
+        default=100,
+        help="snapshots that the growth is fitted to (default 100)",
     )
     parser.add_argument(
         "--enable-tracking",
@@ -44,18 +56,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Watch and report; return the exit code."""
     from vramscope.exporters.reports.leak import LeakRule, build_leak
 
     from ..suite.running import SuiteRun, open_stream
-    from ..suite.tracking import AllocationTracker
 
-    window = read_count("--window", arguments.window, 2, 1_000_000)
-    rule = LeakRule(window=window)
+    rule = LeakRule(window=arguments.window)
     if arguments.threshold is not None:
-        rule = LeakRule(
-            read_number("--threshold", arguments.threshold, 0.0, MOST_MIB_PER_MIN), window, is_given=True
-        )
+        rule = LeakRule(arguments.threshold, arguments.window, is_given=True)
     options = read_watch_options(arguments, "leak", DEFAULTS)
     options = options._replace(max_snapshots=max(options.max_snapshots, rule.window))
     stream = open_stream(options)
@@ -66,3 +73,97 @@ def run(arguments: Namespace) -> int:
 
     companions = () if tracker is None else (tracker,)
     return SuiteRun(options, build, stream=stream, companions=companions).run()
+
+
+NO_AGENT = (
+    "allocations were not recorded: no agent runs, and only it can ask a job; start the job with "
+    "`vramscope run`"
+)
+FROM_FILE = "allocations were not recorded: a file holds no job that could be asked"
+NO_JOB = "allocations were not recorded: no job under the probe was seen"
+NOTHING_GREW = (
+    "jobs recorded their allocations for a while, and nothing of it was kept so far; what is kept now and "
+    "then takes a longer watch"
+)
+RECORDED = "jobs recorded their allocations for a while; what grew from map to map is told by stack"
+
+
+class AllocationTracker:
+    """Searches each process that reports for what keeps memory, where an agent can ask it."""
+
+    def __init__(self, stream: "SampleStream") -> None:
+        self._stream = stream
+        self._searches: dict[int, SourceSearch] = {}
+        self._told: set[str] = set()
+
+    def observe(self, sample: "Sample") -> None:
+        agent = self._stream.agent
+        if agent is None:
+            self._tell(FROM_FILE if self._stream.provenance.source == "input" else NO_AGENT)
+            return
+        self._take_maps(agent, sample.time_s)
+        for rank in sample.ranks:
+            if rank.state == "ok" and rank.allocator is not None:
+                self._follow(agent, rank, sample.time_s)
+
+    def describe(self) -> "Tracking":
+        from vramscope.exporters.reports.leak import Tracking
+
+        if not self._searches:
+            return Tracking(requested=True, active=False, reason=self._explain())
+        sources = [_describe(pid, it) for pid, search in self._searches.items() for it in search.sources]
+        return Tracking(
+            requested=True,
+            active=True,
+            reason=RECORDED if sources else NOTHING_GREW,
+            pids=tuple(self._searches),
+            sources=tuple(sources),
+        )
+
+    def _follow(self, agent: "AgentStream", rank: "RankSample", time_s: float) -> None:
+        from vramscope.analyzers.leak_source import SourceSearch
+
+        search = self._searches.setdefault(rank.pid, SourceSearch())
+        for inquiry in search.follow(rank, time_s):
+            _ask(agent, inquiry)
+
+    def _take_maps(self, agent: "AgentStream", time_s: float) -> None:
+        for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
+            search = self._searches.get(found.pid)
+            if search is not None and search.take_map(found, time_s):
+                self._tell(f"process {found.pid}: most that grew is kept by {search.sources[0].words}")
+
+    def _explain(self) -> str:
+        if self._stream.provenance.source == "input":
+            return FROM_FILE
+        reason = NO_AGENT if self._stream.agent is None else NO_JOB
+        self._tell(reason)
+        return reason
+
+    def _tell(self, reason: str) -> None:
+        if reason not in self._told:
+            complain(reason)
+            self._told.add(reason)
+
+
+def _ask(agent: "AgentStream", inquiry: "Inquiry") -> None:
+    if inquiry.verb == "segments":
+        agent.client.ask_segments(inquiry.pid, step_end_within_s=inquiry.seconds)
+    else:
+        agent.client.record_history(inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
+
+
+def _describe(pid: int, source: "LeakSource") -> "TrackedSource":
+    from vramscope.exporters.reports.leak import TrackedSource
+
+    frame = source.frame
+    return TrackedSource(
+        pid=pid,
+        place=source.words,
+        file=None if frame is None else frame.filename,
+        line=None if frame is None else frame.line,
+        function=None if frame is None else frame.name,
+        grown_bytes=source.size_bytes,
+        blocks=source.blocks,
+        share=source.share,
+    )

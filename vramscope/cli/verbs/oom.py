@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.registry import SubParsers
-from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, read_watch_options
+from ..frame.flags import between, whole
+from ..frame.parse import SubParsers
+from ..suite.flags import Defaults, add_watch_parser, read_watch_options
 
 if TYPE_CHECKING:
     from vramscope.engine.model import Analyzer
@@ -29,11 +30,10 @@ examples:
 
 exit codes: 0 done, 3 a finding or the risk of a device reached --fail-on,
 2 usage or bad input, 4 no device, 5 the driver is not loaded or does not answer"""
-DEFAULTS = Defaults(duration="300", interval="2")
+DEFAULTS = Defaults(duration_s=300, interval_s=2)
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
     parser = add_watch_parser(
         subparsers, common, "oom", DEFAULTS, summary=SUMMARY, epilog=EPILOG, description=DESCRIPTION
     )
@@ -41,15 +41,21 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     rule.add_argument(
         "--threshold",
         metavar="PERCENT",
+        type=between(0.0, 100.0),
         help="medium from here (default 85); where given, crossing it is said at once and is a finding",
     )
     rule.add_argument(
         "--critical",
         metavar="PERCENT",
+        type=between(0.0, 100.0),
         help="critical from here (default 95); where given, crossing it is said at once and is a finding",
     )
     rule.add_argument(
-        "--window", metavar="N", default="30", help="snapshots that growth is fitted to (default 30)"
+        "--window",
+        metavar="N",
+        type=whole(2, 100_000),
+        default=30,
+        help="snapshots that growth is fitted to (default 30)",
     )
     parser.add_argument(
         "--monitor",
@@ -59,7 +65,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Watch and report; return the exit code."""
     from vramscope.exporters.reports.oom import build_oom
 
     from ..suite.running import SuiteRun
@@ -82,19 +87,15 @@ def run(arguments: Namespace) -> int:
 
 
 def _read_thresholds(arguments: Namespace) -> "Thresholds":
-    """Return the rule on device memory alone.
-
-    Raises:
-        UsageError: A number is out of range, or the critical share is below the other.
-    """
+    """Return the rule on device memory alone."""
     from vramscope.exporters.reports.oom import Thresholds
 
     warning = Thresholds().warning_percent
     critical = Thresholds().critical_percent
     if arguments.threshold is not None:
-        warning = read_number("--threshold", arguments.threshold, 0.0, 100.0)
+        warning = arguments.threshold
     if arguments.critical is not None:
-        critical = read_number("--critical", arguments.critical, 0.0, 100.0)
+        critical = arguments.critical
     if arguments.critical is None:
         critical = max(critical, warning)
     elif arguments.threshold is None:
@@ -104,4 +105,4 @@ def _read_thresholds(arguments: Namespace) -> "Thresholds":
             f"--critical {critical:g} is below --threshold {warning:g}: expected at least as much"
         )
     is_given = arguments.threshold is not None or arguments.critical is not None
-    return Thresholds(warning, critical, read_count("--window", arguments.window, 2, 100_000), is_given)
+    return Thresholds(warning, critical, arguments.window, is_given)

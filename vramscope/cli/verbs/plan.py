@@ -1,23 +1,35 @@
 """`vramscope plan`: a model's layers in pipeline stages."""
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.diagnostics import complain
-from ..frame.figure_flag import add_figure_flag
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
-from ..frame.registry import SubParsers
-from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
+from ..frame.emit import complain, emit_fitted, emit_json
+from ..frame.flags import (
+    Reading,
+    add_figure_flag,
+    add_fit_flag,
+    add_format_flags,
+    add_old_flag,
+    build_look_flags,
+    checked,
+    choose_fit_code,
+    parse_number,
+    pick,
+    refuse,
+    whole,
+)
+from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.partition import Plan
+    from vramscope.analyzers.planning.theory.shape import Recompute
 
     from ..planning import Planned
+
 
 SUMMARY = "split a model's layers into pipeline stages: the exact optimum, and what it is worth"
 DESCRIPTION = """\
@@ -40,17 +52,16 @@ exit codes: 0 planned, also where nothing fits, 3 nothing fits and --fail-on unf
   or file that cannot be used, 4 no driver or device for --cluster local, 7 no agent for --measured live"""
 
 
+COUNT = whole(1, 10**15 - 1, "a whole number of at least 1 and a few digits", shown=40)
+SMALL_COUNT = whole(1, 10**9 - 1, "a whole number of at least 1 and a few digits", shown=40)
+SPEED = checked(parse_number, lambda number: 0 < number < 1e9, "a number above 0 and below 1,000,000,000")
+SHARE = checked(
+    parse_number, lambda share: 0 < share <= 1, "a number above 0 and at most 1, for example 0.9", shown=40
+)
+
+
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "plan",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "plan", SUMMARY, DESCRIPTION, EPILOG)
     parser.add_argument(
         "--model",
         metavar="NAME|FILE",
@@ -82,10 +93,16 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def _add_training(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("training")
-    group.add_argument("--seq", metavar="N", help="tokens of a sequence (the longest of the model)")
-    add_old_flag(group, "--seq-length", use="--seq", dest="seq")
-    group.add_argument("--micro-batch", metavar="N", default="1", help="sequences of a micro-batch (1)")
-    group.add_argument("--micro-batches", metavar="N", default="8", help="micro-batches of a step (8)")
+    group.add_argument(
+        "--seq", metavar="N", type=COUNT, help="tokens of a sequence (the longest of the model)"
+    )
+    add_old_flag(group, "--seq-length", use="--seq", dest="seq", type=COUNT)
+    group.add_argument(
+        "--micro-batch", metavar="N", type=COUNT, default=1, help="sequences of a micro-batch (1)"
+    )
+    group.add_argument(
+        "--micro-batches", metavar="N", type=COUNT, default=8, help="micro-batches of a step (8)"
+    )
     group.add_argument(
         "--states",
         metavar="NAME",
@@ -93,8 +110,12 @@ def _add_training(parser: ArgumentParser) -> None:
         help="mixed-adam (18 bytes a parameter) or fp32-adam (16)",
     )
     group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
-    group.add_argument("--tflops", metavar="N", default="100", help="speed of a device, assumed (100)")
-    group.add_argument("--link", metavar="N", default="25", help="GB/s between stages, assumed (25)")
+    group.add_argument(
+        "--tflops", metavar="N", type=SPEED, default=100.0, help="speed of a device, assumed (100)"
+    )
+    group.add_argument(
+        "--link", metavar="N", type=SPEED, default=25.0, help="GB/s between stages, assumed (25)"
+    )
 
 
 def _add_measured(parser: ArgumentParser) -> None:
@@ -140,17 +161,10 @@ def _add_output(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make the plan, print it, write its files and return the exit code.
-
-    Raises:
-        UsageError: A flag, name or size cannot be used.
-        InputFileError: The model's file cannot be read or understood.
-        OutputFileError: A file cannot be written.
-    """
     if arguments.fail_on is not None and arguments.capacity is None and arguments.cluster is None:
         raise UsageError("--fail-on unfit goes with --capacity SIZE or --cluster, into which it is to fit")
     if arguments.screen:
-        from ..frame.configuration import read_settings
+        from ..frame.settings import read_settings
         from ..plan_screen import show_arguments
 
         _refuse_with_screen(arguments)
@@ -158,16 +172,15 @@ def run(arguments: Namespace) -> int:
             refuse_joint_flags(arguments)
         return show_arguments(arguments, read_settings(arguments))
     if arguments.measured is not None or arguments.measured_split is not None:
-        from ..plan_feedback import print_feedback
+        from ..planning import print_feedback
 
         return print_feedback(arguments)
     if arguments.cluster is not None:
-        from ..joint_planning import plan_jointly_and_print
+        from ..planning import plan_jointly_and_print
 
         return plan_jointly_and_print(arguments)
     refuse_joint_flags(arguments)
-    from ..plan_figures import check_figures
-    from ..planning import plan_model, read_request
+    from ..planning import check_figures, plan_model, read_request
 
     check_figures(arguments)
     planned = plan_model(read_request(arguments))
@@ -181,9 +194,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _write(planned: "Planned", arguments: Namespace) -> None:
-    """Write the files that were asked for, and say which."""
-    from ..plan_figures import draw_figures
-    from ..planning import encode_planned, write_plan
+    from ..planning import draw_figures, encode_planned, write_plan
 
     paths = []
     left_out = []
@@ -196,35 +207,95 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse what prints or writes: on the screen `E` exports, and the live view draws what is measured.
-
-    Raises:
-        UsageError: Such a flag was given.
-    """
+    """Refuse what prints or writes: on the screen `E` exports, and the live view draws what is measured."""
     if arguments.measured is not None:
         raise UsageError("--measured does not go with --screen: over the live view or a replay, press 6")
-    for flag, is_given in (
-        ("--json", arguments.json),
-        ("--format", arguments.format is not None),
-        ("--output", arguments.output is not None),
-        ("--figure", arguments.figure is not None),
-        ("--graph-figure", arguments.graph_figure is not None),
-    ):
-        if is_given:
-            raise UsageError(f"{flag} does not go with --screen: on the screen, E writes the files")
+    refuse(
+        pick(arguments, ("json", "format", "output", "figure", "graph_figure")),
+        "does not go with --screen: on the screen, E writes the files",
+    )
 
 
 def _print(plan: "Plan", arguments: Namespace) -> None:
     if arguments.json:
-        from vramscope.exporters.json_lines import write_line
-
-        write_line(plan, sys.stdout.buffer)
+        emit_json(plan)
         return
     from vramscope.exporters.plan.partition import describe_plan
 
-    from ..frame.configuration import read_settings
-    from ..frame.printing import choose_style, emit
+    from ..frame.settings import read_settings
 
-    style = choose_style(read_settings(arguments))
-    text = describe_plan(plan, style.width)
-    emit(text, is_ascii=style.is_ascii)
+    emit_fitted(read_settings(arguments), lambda width: describe_plan(plan, width))
+
+
+def add_joint_flags(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("on a cluster: all degrees at once")
+    group.add_argument(
+        "--cluster", metavar="FILE|local|NxMxNAME", help="plan for these devices, for example 128x8xh100"
+    )
+    group.add_argument(
+        "--global-batch", metavar="N", type=SMALL_COUNT, help="sequences of a step, over all ranks"
+    )
+    group.add_argument(
+        "--max-tp", metavar="N", type=SMALL_COUNT, help="most tensor ranks (as many as a node has devices)"
+    )
+    group.add_argument(
+        "--max-micro-batch", metavar="N", type=SMALL_COUNT, help="most sequences of a micro-batch (32)"
+    )
+    group.add_argument("--cp", metavar="N", type=SMALL_COUNT, help="context-parallel ranks (1)")
+    group.add_argument(
+        "--zero",
+        metavar="N,…",
+        type=Reading(_read_zero, shown=40),
+        help="ZeRO stages to choose from (0,1,2,3)",
+    )
+    group.add_argument(
+        "--recompute",
+        metavar="NAME,…",
+        type=Reading(_read_recomputes, shown=40),
+        help="to choose from (none,selective,full)",
+    )
+    group.add_argument(
+        "--memory-share", metavar="N", type=SHARE, help="of each device that may be filled (0.9)"
+    )
+    group.add_argument("--top", metavar="N", type=SMALL_COUNT, help="configurations to list (10)")
+    group.add_argument(
+        "--efficiency", metavar="N", type=SHARE, help="of the peak, by large matrix products (0.75)"
+    )
+    group.add_argument(
+        "--calibrate-time", metavar="FILE", help="learn times: CSV of measured steps, or a Galvatron profile"
+    )
+
+
+JOINT_FLAGS = (
+    "global_batch",
+    "max_tp",
+    "max_micro_batch",
+    "cp",
+    "zero",
+    "recompute",
+    "memory_share",
+    "top",
+    "efficiency",
+    "calibrate_time",
+)
+"""Names of what is of no use without `--cluster`."""
+
+
+def refuse_joint_flags(arguments: Namespace) -> None:
+    refuse(pick(arguments, JOINT_FLAGS), "is of use with --cluster only; add for example --cluster 8xh100")
+
+
+def _read_zero(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not {*parts} <= {"0", "1", "2", "3"}:
+        raise UsageError("expected some of 0, 1, 2 and 3, for example 0,1")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _read_recomputes(text: str) -> "tuple[Recompute, ...]":
+    from vramscope.analyzers.planning.joint.space import RECOMPUTES
+
+    parts = [part.strip() for part in text.split(",")]
+    if not {*parts} <= {*RECOMPUTES}:
+        raise UsageError(f"expected some of {', '.join(RECOMPUTES)}")
+    return tuple(cast("list[Recompute]", dict.fromkeys(parts)))

@@ -3,8 +3,9 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from ..frame.registry import SubParsers
-from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
+from ..frame.flags import whole
+from ..frame.parse import SubParsers
+from ..suite.flags import Defaults, add_watch_parser, read_watch_options
 
 if TYPE_CHECKING:
     from vramscope.exporters.reports.log import RunLog
@@ -20,26 +21,28 @@ examples:
 
 exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
 5 the driver is not loaded or does not answer"""
-DEFAULTS = Defaults(duration="60", interval="1")
+DEFAULTS = Defaults(duration_s=60, interval_s=1)
 MOST_SNAPSHOTS = 10_000_000
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
     parser = add_watch_parser(subparsers, common, "profile", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
     parser.add_argument(
-        "--max-snapshots", metavar="N", default="10000", help="snapshots kept of each device (default 10000)"
+        "--max-snapshots",
+        metavar="N",
+        type=whole(1, MOST_SNAPSHOTS),
+        default=10_000,
+        help="snapshots kept of each device (default 10000)",
     )
 
 
 def run(arguments: Namespace) -> int:
-    """Watch and report; return the exit code."""
     from vramscope.exporters.reports.profile import build_profile
 
     from ..suite.running import SuiteRun
 
     options = read_watch_options(arguments, "profile", DEFAULTS)._replace(
-        max_snapshots=read_count("--max-snapshots", arguments.max_snapshots, 1, MOST_SNAPSHOTS)
+        max_snapshots=arguments.max_snapshots
     )
 
     def build(watch: "Watch", log: "RunLog") -> "Report":

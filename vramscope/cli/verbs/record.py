@@ -1,15 +1,15 @@
 """`vramscope record`: everything that is measured and concluded on this node, into a file."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.units import parse_bytes, parse_duration
+from vramscope.engine.units import MIB
 
-from ..frame.configuration import read_settings
-from ..frame.diagnostics import leave_now
-from ..frame.parser_flags import build_sampling_flags
-from ..frame.registry import SubParsers
+from ..frame.emit import leave_now
+from ..frame.flags import build_sampling_flags, duration, size
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
 
 SUMMARY = "record this node into a file, beside a viewer or alone"
 DESCRIPTION = """\
@@ -25,34 +25,31 @@ examples:
 
 exit codes: 0 recorded (Ctrl-C ends it), 2 usage, or a file that cannot be written, 4 no device or library,
 5 driver not loaded or mismatch, 6 permission"""
-LEAST_ROTATE_BYTES = 1 << 20
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "record",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_sampling_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_sampling_flags(), *common], "record", SUMMARY, DESCRIPTION, EPILOG)
+    above_zero = duration(lambda seconds: seconds > 0, "a time above zero, for example 1h")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, required=True, help="file to record into"
     )
     parser.add_argument(
-        "--duration", dest="record_duration", metavar="TIME", help="end after this time, for example 1h"
+        "--duration",
+        dest="record_duration",
+        metavar="TIME",
+        type=above_zero,
+        help="end after this time, for example 1h",
     )
     parser.add_argument(
         "--rotate",
         metavar="SIZE",
+        type=size(lambda size_bytes: size_bytes >= MIB, "1MiB or more, for example 1GiB"),
         help="go on in another file at this size: run.vscope, run.0001.vscope, ...",
     )
     parser.add_argument(
         "--keep",
         metavar="TIME",
+        type=above_zero,
         help="with --rotate: delete files whose newest sample is older, for example 7d",
     )
     parser.add_argument(
@@ -64,57 +61,23 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Record until the time is up or Ctrl-C; return the exit code.
-
-    Raises:
-        UsageError: A flag makes no sense.
-        OutputFileError: The file cannot be written.
-        InputFileError: The file is there and is no recording.
-    """
     from vramscope.engine.recording.follower import JobEnd
 
     from ..recorder import Recorder
 
-    duration_s = _read_time("--duration", arguments.record_duration)
-    keep_s = _read_time("--keep", arguments.keep)
-    rotate_bytes = _read_rotate(arguments.rotate)
-    if keep_s is not None and rotate_bytes is None:
+    if arguments.keep is not None and arguments.rotate is None:
         raise UsageError("--keep deletes whole files; give --rotate SIZE with it, for example --rotate 1GiB")
     pid = arguments.until_exit
     recorder = Recorder(
         arguments.output,
         read_settings(arguments),
-        rotate_bytes=rotate_bytes,
-        keep_s=keep_s,
+        rotate_bytes=arguments.rotate,
+        keep_s=arguments.keep,
         has_past=arguments.with_past,
         job_end=None if pid is None else JobEnd(pid, arguments.until_job),
         is_for_viewers=arguments.for_viewers,
     )
-    code = recorder.run(duration_s)
+    code = recorder.run(arguments.record_duration)
     if recorder.has_held_calls:
         leave_now(code)  # a thread hangs in the driver: the interpreter's own way out would wait for it
     return code
-
-
-def _read_time(flag: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except UsageError as error:
-        raise UsageError(f"{flag} {text}: {error}") from error
-    if seconds <= 0:
-        raise UsageError(f"{flag} {text}: expected a time above zero, for example 1h")
-    return seconds
-
-
-def _read_rotate(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        rotate_bytes = parse_bytes(text)
-    except UsageError as error:
-        raise UsageError(f"--rotate {text}: {error}") from error
-    if rotate_bytes < LEAST_ROTATE_BYTES:
-        raise UsageError(f"--rotate {text}: expected 1MiB or more, for example 1GiB")
-    return rotate_bytes

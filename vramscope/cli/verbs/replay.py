@@ -1,28 +1,22 @@
 """`vramscope replay`: what was recorded, by whatever tool, in the live view, played by this very process."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..frame.configuration import read_settings
-from ..frame.parser_flags import (
-    add_replay_flags,
-    build_view_flags,
-    read_capacity,
-    read_replay_interval,
-    read_speed,
-)
-from ..frame.registry import SubParsers
+from ..frame.emit import emit_fitted
+from ..frame.flags import add_replay_flags, build_view_flags
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
     from vramscope.engine.viewer.feed import Feed
 
-    from ..replay_files import ReplayFiles
-    from ..replay_sweep import SweepFolders
+    from ..replaying import ReplayFiles, SweepFolders
 
 SUMMARY = "play recordings, memory traces, logs and series of other tools in the live view"
 DESCRIPTION = """\
@@ -45,16 +39,7 @@ of a sweep: j k next configuration and the one before, { } 10 s"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "replay",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_view_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_view_flags(), *common], "replay", SUMMARY, DESCRIPTION, EPILOG)
     parser.add_argument(
         "paths",
         metavar="FILE|DIR",
@@ -79,33 +64,24 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Play until the view is quit.
-
-    Raises:
-        InputFileError: A file cannot be read, or is of no known format.
-        UsageError: What was asked for is not in such a file.
-        OutputFileError: There is no room for what has to be imported first.
-    """
-    from ..replay_files import ReplayFiles
-    from ..replay_sweep import find_sweep
+    from ..replaying import ReplayFiles, find_sweep
 
     settings = read_settings(arguments)
-    speed = read_speed(arguments)
     sweep = find_sweep(arguments.paths, arguments.log_dir)
     if sweep is not None:
-        return _replay_sweep(sweep, arguments, settings, speed)
+        return _replay_sweep(sweep, arguments, settings)
     files = ReplayFiles(
         arguments.paths,
-        capacity_bytes=read_capacity(arguments),
-        interval_s=read_replay_interval(arguments),
+        capacity_bytes=arguments.capacity,
+        interval_s=arguments.replay_interval,
         is_as_recorded=arguments.recorded_findings,
     )
     if arguments.compare:
         return _print_comparison(files, settings)
-    return _replay_files(files, arguments, settings, speed)
+    return _replay_files(files, arguments, settings)
 
 
-def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Settings", speed: float) -> int:
+def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Settings") -> int:
     from vramscope.engine.sampling.live import node_name
 
     from ..live import open_view
@@ -120,16 +96,15 @@ def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Setting
             return ReplayFeed(
                 stack.enter_context(files.prepared()),
                 make_analyzers=lambda: make_analyzers().made,
-                options=ReplayOptions(speed, arguments.recorded_findings),
+                options=ReplayOptions(arguments.speed, arguments.recorded_findings),
             )
 
         config = getattr(arguments, "config", None)
         return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
 
 
-def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settings", speed: float) -> int:
-    from ..replay_sweep import replay_sweep
-    from ..sweep_replay import DEFAULT_OPTIONS
+def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settings") -> int:
+    from ..replaying import DEFAULT_OPTIONS, replay_sweep
 
     for flag, is_given in (
         ("--compare", arguments.compare),
@@ -139,11 +114,11 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
             raise UsageError(
                 f"{flag}: {sweep.memory_dir} holds traces of a sweep; name the folder of one run"
             )
-    interval_s = read_replay_interval(arguments)
+    interval_s = arguments.replay_interval
     options = DEFAULT_OPTIONS._replace(
-        speed=speed,
+        speed=arguments.speed,
         interval_s=DEFAULT_OPTIONS.interval_s if interval_s is None else interval_s,
-        capacity_bytes=read_capacity(arguments),
+        capacity_bytes=arguments.capacity,
     )
     config = getattr(arguments, "config", None)
     return replay_sweep(sweep, options, settings=settings, config=config)
@@ -152,9 +127,5 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
     from vramscope.exporters.inspect import format_comparison
 
-    from ..frame.printing import choose_style, emit
-
-    style = choose_style(settings)
-    text = format_comparison(files.read_comparison(), style.width)
-    emit(f"{text}\n", is_ascii=style.is_ascii)
+    emit_fitted(settings, lambda width: f"{format_comparison(files.read_comparison(), width)}\n")
     return 0

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError, VramscopeError
 
-from ..frame.diagnostics import complain
-from ..frame.flag_words import add_old_flag
-from ..frame.registry import SubParsers
+from ..frame.emit import complain
+from ..frame.flags import add_old_flag, pick, refuse, size
+from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
     from vramscope.engine.jobs.launch import SimulatedDevice
@@ -29,18 +29,14 @@ exit codes: those of the job, 128+signal; 125 vramscope failed, 126 CMD cannot b
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    from argparse import RawDescriptionHelpFormatter
-
-    parser = subparsers.add_parser(
+    parser = add_verb(
+        subparsers,
+        common,
         "run",
-        help=SUMMARY,
+        SUMMARY,
+        DESCRIPTION,
+        EPILOG,
         usage="vramscope run [OPTION ...] [--] CMD [ARG ...]",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
     )
     parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random one)")
     _add_files(parser)
@@ -70,7 +66,10 @@ def _add_files(parser: ArgumentParser) -> None:
 def _add_device(parser: ArgumentParser) -> None:
     device = parser.add_argument_group("simulated device")
     device.add_argument(
-        "--simulate", metavar="SIZE", help="run on the CPU as on a card of this memory, for example 24GiB"
+        "--simulate",
+        metavar="SIZE",
+        type=size(),
+        help="run on the CPU as on a card of this memory, for example 24GiB",
     )
     device.add_argument("--device-count", metavar="N", type=int, help="number of simulated cards (default 1)")
     add_old_flag(device, "--devices", use="--device-count", dest="device_count", type=int)
@@ -78,10 +77,16 @@ def _add_device(parser: ArgumentParser) -> None:
         "--fake", action="store_true", help="store no tensors: any size, but values are not computed"
     )
     device.add_argument(
-        "--context", metavar="SIZE", help="what the context of a process takes of its card (default 512MiB)"
+        "--context",
+        metavar="SIZE",
+        type=size(),
+        help="what the context of a process takes of its card (default 512MiB)",
     )
     device.add_argument(
-        "--host-reserve", metavar="SIZE", help="host memory that tensors may not take (default 1GiB)"
+        "--host-reserve",
+        metavar="SIZE",
+        type=size(),
+        help="host memory that tensors may not take (default 1GiB)",
     )
 
 
@@ -119,11 +124,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _prepare_profiling(given: Path | None, job: str) -> Path | None:
-    """Make the folder that profiles go to, and say which; return None where none is asked for.
-
-    Raises:
-        OutputFileError: It cannot be made: that is told before the job begins.
-    """
+    """Make the folder that profiles go to, and say which; return None where none is asked for."""
     if given is None:
         return None
     from vramscope.engine.errors import OutputFileError
@@ -151,11 +152,7 @@ def _provide_hub(folder: Path) -> None:
 
 
 def _record(folder: Path, path: Path, job: str) -> None:
-    """Let a process of its own record until this one, which becomes the job, has ended.
-
-    Raises:
-        OutputFileError: It cannot: that is told before the job begins.
-    """
+    """Let a process of its own record until this one, which becomes the job, has ended."""
     import os
     import time
 
@@ -173,7 +170,9 @@ def _record(folder: Path, path: Path, job: str) -> None:
 def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
     """Return the description of the simulated device, once it is checked and announced; None for none."""
     if arguments.simulate is None:
-        _refuse_flags_of_simulation(arguments)
+        refuse(
+            pick(arguments, ("device_count", "fake", "context", "host_reserve")), "goes with --simulate SIZE"
+        )
         return None
     from vramscope.engine.child_processes import LEDGERS_NAME
     from vramscope.engine.jobs.launch import (
@@ -200,26 +199,11 @@ def _read_device(arguments: Namespace) -> "SimulatedDevice":
     )
 
     return SimulatedDevice(
-        total_bytes=_read_size("--simulate", arguments.simulate, 0),
+        total_bytes=arguments.simulate,
         devices=1 if arguments.device_count is None else arguments.device_count,
         is_fake=arguments.fake,
-        context_bytes=_read_size("--context", arguments.context, DEFAULT_CONTEXT_BYTES),
-        host_reserve_bytes=_read_size("--host-reserve", arguments.host_reserve, DEFAULT_HOST_RESERVE_BYTES),
+        context_bytes=DEFAULT_CONTEXT_BYTES if arguments.context is None else arguments.context,
+        host_reserve_bytes=DEFAULT_HOST_RESERVE_BYTES
+        if arguments.host_reserve is None
+        else arguments.host_reserve,
     )
-
-
-def _read_size(flag: str, text: str | None, default_bytes: int) -> int:
-    from vramscope.engine.units import parse_bytes
-
-    if text is None:
-        return default_bytes
-    try:
-        return parse_bytes(text)
-    except UsageError as error:
-        raise UsageError(f"{flag} {text}: {error}") from error
-
-
-def _refuse_flags_of_simulation(arguments: Namespace) -> None:
-    for flag in ("device_count", "fake", "context", "host_reserve"):
-        if getattr(arguments, flag):
-            raise UsageError(f"--{flag.replace('_', '-')} goes with --simulate SIZE")

@@ -1,12 +1,22 @@
 """`vramscope seqlen`: what each phase of a training step holds by length of the sequence, and what fits."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 
-from ..frame.figure_flag import add_figure_flag, read_figure
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import add_fit_flag, build_look_flags
-from ..frame.registry import SubParsers
+from vramscope.engine.errors import UsageError
+from vramscope.engine.units import format_bytes, parse_bytes
+
+from ..frame.flags import (
+    FIGURE,
+    Reading,
+    add_figure_flag,
+    add_fit_flag,
+    add_format_flags,
+    add_old_flag,
+    between,
+    build_look_flags,
+)
+from ..frame.parse import SubParsers, add_verb
 
 SUMMARY = "memory by sequence length: each phase, the law it follows, and the largest that fits a card"
 DESCRIPTION = """\
@@ -25,23 +35,16 @@ exit codes: 0 measured, also where memory ran out (that is a result), 3 nothing 
 unfit is given, 1 every training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was
 measured is printed)"""
 STYLES = ("usenix", "original")
+LARGEST_IN = 100.0
+LARGEST_DPI = 2400
 DEFAULT_SIZE = "3b"
 """As of the script that this verb carries on."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    from ..phase_flags import add_flag, add_model_flags, add_privacy_flag, add_training_flags
+    from .phases import add_flag, add_model_flags, add_privacy_flag, add_training_flags
 
-    parser = subparsers.add_parser(
-        "seqlen",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "seqlen", SUMMARY, DESCRIPTION, EPILOG)
     add_model_flags(parser, default_size=DEFAULT_SIZE)
     lengths = parser.add_argument_group("lengths")
     add_flag(lengths, "--seq-lengths", metavar="N", nargs="+", help="tokens (default 64 to 2048 by doubling)")
@@ -62,11 +65,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def _add_fit(group: _ArgumentGroup) -> None:
-    from ..phase_flags import add_flag
+    from .phases import add_flag
 
     group.add_argument(
         "--fit",
         metavar="SIZE",
+        type=Reading(_read_fit),
         help="find the largest batch and length that a card of this size holds",
     )
     add_flag(
@@ -80,15 +84,36 @@ def _add_fit(group: _ArgumentGroup) -> None:
     add_fit_flag(group)
 
 
+def _read_fit(text: str) -> int:
+    from vramscope.engine.jobs.launch import DEFAULT_CONTEXT_BYTES
+
+    capacity_bytes = parse_bytes(text)
+    if capacity_bytes <= DEFAULT_CONTEXT_BYTES:
+        raise UsageError(
+            f"expected more than the {format_bytes(DEFAULT_CONTEXT_BYTES)} that the CUDA context of a "
+            "process takes"
+        )
+    return capacity_bytes
+
+
 def _add_output(group: _ArgumentGroup) -> None:
     add_figure_flag(group, "draw each phase by length")
     for old in ("--output", "-o"):
-        add_old_flag(group, old, use="--figure", dest="figure", type=read_figure)
+        add_old_flag(group, old, use="--figure", dest="figure", type=FIGURE)
     group.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
     group.add_argument(
-        "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: text width of a paper)"
+        "--figsize",
+        metavar=("W", "H"),
+        nargs=2,
+        type=between(0.5, LARGEST_IN),
+        help="inches (default: text width of a paper)",
     )
-    group.add_argument("--dpi", metavar="N", help="dots per inch of a PNG (default 600, original 300)")
+    group.add_argument(
+        "--dpi",
+        metavar="N",
+        type=between(10, LARGEST_DPI),
+        help="dots per inch of a PNG (default 600, original 300)",
+    )
     group.add_argument("--csv", metavar="FILE", type=Path, help="write a row a phase, in bytes")
     add_format_flags(
         group,
@@ -99,12 +124,6 @@ def _add_output(group: _ArgumentGroup) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Train at each length, look for what fits, and print.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used, or nothing could be started.
-        OutputFileError: A file cannot be written.
-    """
     from ..seqlen import measure_lengths
 
     return measure_lengths(arguments)

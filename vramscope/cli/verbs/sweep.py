@@ -1,19 +1,32 @@
 """`vramscope sweep`: every sweep over TP and PP in some folders, as a screen, a table or a figure."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..drawing import can_draw
-from ..frame.configuration import read_settings
-from ..frame.figure_flag import add_figure_flag
-from ..frame.flag_words import add_format_flags, add_old_flag
-from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
-from ..frame.registry import SubParsers
-from ..sweep_flags import ITERATION_HELP, add_sweep_capacity_flag, read_iteration, read_sweep_capacity
+from vramscope.engine.errors import UsageError
+from vramscope.engine.units import GIB
+
+from ..frame.emit import can_draw
+from ..frame.flags import (
+    CAPACITY,
+    Reading,
+    add_figure_flag,
+    add_fit_flag,
+    add_format_flags,
+    add_old_flag,
+    between,
+    build_look_flags,
+    choose_fit_code,
+)
+from ..frame.parse import SubParsers, add_verb
+from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
     from ..sweeps import SweepJob
+
 
 SUMMARY = "list sweeps over TP and PP, walk through their grids, draw them side by side"
 DESCRIPTION = """\
@@ -33,22 +46,12 @@ or a folder that cannot be read or holds no sweep"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
-        "sweep",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=[build_look_flags(), *common],
-        allow_abbrev=False,
-    )
+    parser = add_verb(subparsers, [build_look_flags(), *common], "sweep", SUMMARY, DESCRIPTION, EPILOG)
     parser.add_argument(
         "folders", metavar="DIR", type=Path, nargs="+", help="folder of traces, of logs, or a tree of both"
     )
     sweep = parser.add_argument_group("sweep")
-    add_sweep_capacity_flag(sweep)
-    sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
+    add_sweep_flags(sweep)
     sweep.add_argument(
         "--filter",
         metavar="WORDS",
@@ -69,13 +72,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Show the sweeps, or print them.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used.
-        InputFileError: A folder cannot be read, or there is no sweep in any.
-        OutputFileError: A file cannot be written.
-    """
     from ..sweeps import print_sweeps
 
     is_json = getattr(arguments, "json", False)
@@ -86,7 +82,7 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     job = read_job(arguments)
     if is_screen and can_draw(settings):
-        from ..sweeps_screen import walk_through_sweeps
+        from ..sweeps import walk_through_sweeps
 
         return walk_through_sweeps(job, settings, config=getattr(arguments, "config", None))
     if figure is not None:
@@ -98,13 +94,57 @@ def run(arguments: Namespace) -> int:
 
 
 def read_job(arguments: Namespace) -> "SweepJob":
-    """Return which sweeps are wanted.
-
-    Raises:
-        UsageError: A flag has a value that cannot be used.
-    """
     from ..sweeps import SweepJob
 
-    max_memory_gib = read_sweep_capacity(arguments)
     folders = [path.expanduser() for path in arguments.folders]
-    return SweepJob(folders, max_memory_gib, arguments.filter, read_iteration(arguments.iteration))
+    return SweepJob(folders, choose_capacity(arguments), arguments.filter, arguments.iteration)
+
+
+DEFAULT_CAPACITY_GIB = 80.0
+LEAST_CAPACITY_GIB = 0.0009
+MOST_CAPACITY_GIB = 1e6
+
+
+def add_sweep_flags(group: "_ArgumentGroup") -> None:
+    """Add the flags that verbs about sweeps share; `--max-memory`, the old one, is in GiB."""
+    group.add_argument(
+        "--capacity",
+        metavar="SIZE",
+        type=Reading(_read_capacity),
+        help=f"memory of each card (default {DEFAULT_CAPACITY_GIB:g}GiB)",
+    )
+    add_old_flag(
+        group,
+        "--max-memory",
+        use="--capacity SIZE, for example 80GiB",
+        dest="max_memory",
+        type=between(LEAST_CAPACITY_GIB, MOST_CAPACITY_GIB, flag="--max-memory"),
+    )
+    group.add_argument(
+        "--iteration",
+        metavar="N",
+        type=Reading(_read_iteration),
+        help="take the peak of iteration N, counted from 0 (default: the highest of all iterations)",
+    )
+
+
+def choose_capacity(arguments: Namespace) -> float:
+    """Return the memory of each card in GiB."""
+    old: float | None = getattr(arguments, "max_memory", None)
+    if old is not None and arguments.capacity is not None:
+        raise UsageError("--max-memory does not go with --capacity: give --capacity alone")
+    given: float | None = arguments.capacity if old is None else old
+    return DEFAULT_CAPACITY_GIB if given is None else given
+
+
+def _read_capacity(text: str) -> float:
+    capacity_gib = CAPACITY(text) / GIB
+    if not LEAST_CAPACITY_GIB <= capacity_gib <= MOST_CAPACITY_GIB:
+        raise UsageError(f"expected 1MiB to {MOST_CAPACITY_GIB:,.0f}GiB, as 80GiB")
+    return capacity_gib
+
+
+def _read_iteration(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise UsageError("expected a whole number from 0 on")
+    return int(text)

@@ -2,22 +2,21 @@
 
 from argparse import ArgumentParser, Namespace
 
-from ..frame.diagnostics import complain
-from ..frame.flag_words import given_by
-from ..frame.parent_pipe import find_parent_pipe
-from ..frame.registry import SubParsers
+from ..frame.emit import complain
+from ..frame.errors import find_parent_pipe
+from ..frame.flags import given_by
+from ..frame.parse import SubParsers, add_verb
 
 SUMMARY = "run the analyzers for the agent of this node; an agent starts its own"
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    """Add the verb's parser."""
-    parser = subparsers.add_parser(
+    parser = add_verb(
+        subparsers,
+        common,
         "worker",
-        help=SUMMARY,
-        description="Run the analyzers for the agent of this node; as a filter, end when the input closes.",
-        parents=common,
-        allow_abbrev=False,
+        SUMMARY,
+        "Run the analyzers for the agent of this node; as a filter, end when the input closes.",
     )
     parser.add_argument(
         "--connect",
@@ -33,13 +32,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Analyze until the agent ends.
-
-    Raises:
-        UsageError: An analyzer is none, or the host.
-        RuntimeFolderError: The folder is not private.
-        HubUnreachableError: No agent serves it, and none started this process.
-    """
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
     from vramscope.engine.plugins import choose_analyzers
@@ -61,12 +53,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
-    """Analyze for the agent of another node, until told to end.
-
-    Raises:
-        UsageError: It is no host, or its name cannot be resolved.
-        InputFileError: The keys cannot be used.
-    """
+    """Analyze for the agent of another node, until told to end."""
     from vramscope.engine.agent.worker import run_worker
     from vramscope.engine.cluster.addresses import parse_address
     from vramscope.engine.cluster.connections import RemoteWorkerLink

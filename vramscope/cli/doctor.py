@@ -1,0 +1,460 @@
+"""What `vramscope doctor` looks at, each with a deadline: driver, devices, agent, surroundings, terminal."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from vramscope import __version__
+from vramscope.engine.errors import (
+    AccessDeniedError,
+    DeviceError,
+    HubUnreachableError,
+    RuntimeFolderError,
+    SourceUnavailableError,
+    UsageError,
+    VramscopeError,
+)
+from vramscope.engine.paths import check_private, locate_runtime_folder
+from vramscope.engine.plugins import find_entry_points, make_plugins
+from vramscope.engine.settings.layers import list_unknown_variables
+from vramscope.engine.sources.host import HostReader
+from vramscope.engine.sources.nvml import NvmlSource
+from vramscope.engine.sources.nvml.driver import NvmlLibrary, read_kernel_driver_version
+from vramscope.engine.sources.processes import has_own_pids
+from vramscope.engine.sources.source import DeviceReader
+from vramscope.engine.units import format_age, format_bytes
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
+from vramscope.tui.terminal.abilities import read_abilities
+
+from .frame.settings import load_configuration
+
+if TYPE_CHECKING:
+    from vramscope.engine.model import HubStatus
+
+
+CheckStatus = Literal["ok", "note", "warning", "problem"]
+"""`note`: worth knowing; `warning`: something works less well; `problem`: something does not work."""
+
+EXIT_INTERNAL = 1
+
+
+class Check(msgspec.Struct, frozen=True):
+    name: str
+    status: CheckStatus
+    found: str
+    """What is there, in one sentence."""
+    advice: str = ""
+    """What to do, in one sentence; empty where there is nothing to do."""
+    exit_code: int = 0
+    """Exit code of the program where this is the gravest problem."""
+
+
+class DoctorReport(msgspec.Struct, frozen=True):
+    """Everything that was looked at: the object that `vramscope doctor --json` prints."""
+
+    schema: Literal["vramscope.doctor/1"]
+    version: str
+    checks: tuple[Check, ...]
+    exit_code: int
+
+
+class Examination(msgspec.Struct, frozen=True):
+    name: str
+    examine: Callable[[], Iterable[Check]]
+    deadline_s: float = 5.0
+    exit_code: int = EXIT_INTERNAL
+    """Exit code where the looking itself does not come back."""
+
+
+class Patient:
+    """Runs examinations; one that hangs is left behind."""
+
+    def __init__(self) -> None:
+        self.is_hanging = False
+        """Whether a thread was left behind; the process must then be ended at once."""
+
+    def examine(self, examination: Examination) -> list[Check]:
+        """Return what an examination found; what it had not found by its deadline is a problem."""
+        found: list[Check] = []
+        thread = threading.Thread(target=_collect, args=(examination, found), daemon=True)
+        thread.start()
+        thread.join(examination.deadline_s)
+        checks = list(found)
+        if thread.is_alive():
+            self.is_hanging = True
+            checks.append(
+                Check(
+                    examination.name,
+                    "problem",
+                    f"no answer within {examination.deadline_s:g} s: a call hangs",
+                    "see `dmesg`; a hung NVIDIA driver needs a reset of the device or a reboot",
+                    examination.exit_code,
+                )
+            )
+        return checks
+
+
+def _collect(examination: Examination, found: list[Check]) -> None:
+    try:
+        # One at a time: a hang half-way must leave what was found so far.
+        for check in examination.examine():
+            found.append(check)
+    except Exception as error:  # noqa: BLE001 - a check that fails is itself a finding
+        found.append(
+            Check(
+                examination.name,
+                "problem",
+                f"could not be looked at: {type(error).__name__}: {error}",
+                "please report this",
+                EXIT_INTERNAL,
+            )
+        )
+
+
+NVML_DISTRIBUTION = "nvidia-ml-py"
+
+
+def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
+    kernel_version = read_kernel_driver_version(proc)
+    if kernel_version is not None:
+        yield Check("driver", "ok", f"NVIDIA kernel driver {kernel_version} is loaded")
+    else:
+        yield Check("driver", "note", f"no NVIDIA kernel driver is loaded ({proc}/driver/nvidia is absent)")
+    library = NvmlLibrary(proc)
+    try:
+        library.open()
+    except SourceUnavailableError as error:
+        yield Check("library", "problem", *_split(str(error)), error.exit_code)
+        return
+    described = library.describe()
+    library.close()
+    yield Check(
+        "library",
+        "ok",
+        f"{described.library_file or 'libnvidia-ml.so.1'}: NVML {described.nvml_version or '—'}, "
+        f"driver {described.driver_version or '—'}, CUDA up to {described.cuda_version or '—'}",
+    )
+
+
+def examine_module() -> Iterator[Check]:
+    """Look at which of the distributions that ship a module `pynvml` was imported."""
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    import pynvml
+
+    rivals = sorted(set(packages_distributions().get("pynvml", [])) - {NVML_DISTRIBUTION})
+    try:
+        found = f"{pynvml.__file__} of {NVML_DISTRIBUTION} {version(NVML_DISTRIBUTION)}"
+    except PackageNotFoundError:
+        found = f"{pynvml.__file__}, {NVML_DISTRIBUTION} is not installed"
+    if rivals:
+        yield Check(
+            "pynvml",
+            "warning",
+            f"{found}; a module of the same name also comes with {', '.join(rivals)}",
+            f"pip uninstall {' '.join(rivals)}; pip install --force-reinstall {NVML_DISTRIBUTION}",
+        )
+    else:
+        yield Check("pynvml", "ok", found)
+
+
+def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:
+    paths = sorted(path for path in dev.glob("nvidia*") if path.is_char_device())
+    denied = [path for path in paths if not os.access(path, os.R_OK | os.W_OK)]
+    if denied:
+        yield Check(
+            "device files",
+            "problem",
+            f"this user may not open {', '.join(map(str, denied))}",
+            f"see `ls -l {dev}/nvidia*`; the files usually belong to the group video or render",
+            AccessDeniedError.exit_code,
+        )
+    elif paths:
+        yield Check("device files", "ok", f"{len(paths)} files {dev}/nvidia* are open to this user")
+    else:
+        yield Check("device files", "note", f"there is no {dev}/nvidia*")
+
+
+def examine_devices() -> Iterator[Check]:
+    library = NvmlLibrary()
+    try:
+        library.open()
+    except SourceUnavailableError:
+        yield Check("devices", "note", "not looked at: the library did not start")
+        return
+    listed_count = library.read_number("nvmlDeviceGetCount_v2") or 0
+    library.close()
+    source = NvmlSource()
+    try:
+        readers = source.discover()
+    except SourceUnavailableError as error:
+        yield Check("devices", "problem", *_split(str(error)), error.exit_code)
+        return
+    yield from map(_examine_device, readers)
+    missing_count = listed_count - sum(reader.identity.parent_uuid is None for reader in readers)
+    if missing_count > 0:
+        yield Check(
+            "devices",
+            "warning",
+            f"{missing_count} of the devices that the driver lists did not answer",
+            "see `dmesg | grep -i xid`; a lost device needs a reset or a reboot",
+        )
+    source.close()
+
+
+def _examine_device(reader: DeviceReader) -> Check:
+    identity = reader.identity
+    label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
+    known = f"{identity.name or '—'}, {identity.kind}, {identity.uuid}"
+    what = "not known which GPU" if identity.is_provisional else known
+    try:
+        memory = reader.read_memory()
+    except DeviceError as error:
+        return Check(f"device {label}", "warning", f"{what}: {error}")
+    used = f"{format_bytes(memory.used_bytes)} of {format_bytes(memory.total_bytes)} used"
+    return Check(f"device {label}", "ok", f"{what}, {used}")
+
+
+def _split(sentence: str) -> tuple[str, str]:
+    """Return an error's sentence as what was found and what to do."""
+    found, _, advice = sentence.partition("; ")
+    return found, advice
+
+
+AGENT_ANSWERS_WITHIN_S = 2.0
+
+
+def examine_runtime_folder() -> Iterator[Check]:
+    """Look at whether the runtime folder is, or would be, this user's own."""
+    folder = locate_runtime_folder()
+    if not folder.exists() and not folder.is_symlink():
+        yield Check("runtime folder", "ok", f"{folder} (will be made when an agent starts)")
+        return
+    try:
+        check_private(folder)
+    except RuntimeFolderError as error:
+        found, _, advice = str(error).rpartition(": ")
+        yield Check("runtime folder", "problem", found, advice, error.exit_code)
+    else:
+        yield Check("runtime folder", "ok", f"{folder} is private to this user")
+
+
+def examine_agent() -> Iterator[Check]:
+    folder = locate_runtime_folder()
+    if not is_hub_alive(folder):
+        yield Check("agent", "note", "none runs; `vramscope` starts one while it is open")
+        return
+    from vramscope.engine.viewer.client import connect
+
+    try:
+        with connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S) as client:
+            hub = client.snapshot(timeout_s=0.0).hub
+    except HubUnreachableError as error:
+        advice = f"end process {holder_pid(folder)} and start `vramscope` again"
+        yield Check("agent", "problem", str(error), advice, error.exit_code)
+        return
+    if hub is None:
+        yield Check(
+            "agent", "warning", f"process {holder_pid(folder)} serves {folder} and tells nothing of itself"
+        )
+        return
+    age = format_age(max(0.0, time.time() - hub.started_s))
+    yield Check("agent", "ok", f"process {hub.pid}, version {hub.version}, up {age}")
+    for worker in hub.workers:
+        restarts = (
+            f", {worker.restarts} restart{'s' if worker.restarts > 1 else ''}" if worker.restarts else ""
+        )
+        status = f"worker {worker.name}: {worker.state}{restarts}"
+        is_well = worker.state in {"running", "starting"} and worker.reason is None
+        yield Check("worker", "ok" if is_well else "warning", status, worker.reason or "")
+    yield from _examine_alerts(hub)
+
+
+def _examine_alerts(hub: "HubStatus") -> Iterator[Check]:
+    for hook in hub.hooks:
+        counts = f"{hook.delivered} delivered, {hook.failed} failed, {hook.dropped} dropped"
+        is_well = hook.reason is None and not hook.dropped
+        found = f"{hook.name} {hook.target}: {counts}"
+        yield Check("alerts", "ok" if is_well else "warning", found, hook.reason or "")
+    for note in hub.notes:
+        yield Check("alerts", "warning", note)
+
+
+def examine_zeromq() -> Iterator[Check]:
+    """Look at whether ZeroMQ is there and a message gets through a socket file."""
+    import tempfile
+
+    import zmq
+
+    versions = f"pyzmq {zmq.__version__}, libzmq {zmq.zmq_version()}"
+    if not zmq.has("ipc"):
+        yield Check(
+            "ZeroMQ", "problem", f"{versions}: built without ipc", "pip install --force-reinstall pyzmq", 1
+        )
+        return
+    with tempfile.TemporaryDirectory(prefix="vramscope-") as folder, zmq.Context() as context:
+        sender = context.socket(zmq.PUSH)
+        receiver = context.socket(zmq.PULL)
+        sender.linger = receiver.linger = 0
+        receiver.bind(f"ipc://{folder}/check.sock")
+        sender.connect(f"ipc://{folder}/check.sock")
+        sender.send(b"ping")
+        has_arrived = bool(receiver.poll(1000)) and receiver.recv() == b"ping"
+        sender.close()
+        receiver.close()
+    if has_arrived:
+        yield Check("ZeroMQ", "ok", f"{versions}: a message over ipc arrived")
+    else:
+        yield Check("ZeroMQ", "problem", f"{versions}: a message over ipc did not arrive within 1 s", "", 1)
+
+
+DISTRIBUTIONS = ("textual", "rich", "msgspec", "pyzmq", "psutil", "nvidia-ml-py", "shtab", "tomlkit")
+_CONTAINER_MARKS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
+
+
+def examine_versions() -> Iterator[Check]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    yield Check(
+        "vramscope",
+        "ok",
+        f"{__version__}, Python {platform.python_version()} ({sys.executable}), "
+        f"Linux {platform.release()}, {platform.machine()}",
+    )
+    versions = []
+    missing = []
+    for name in DISTRIBUTIONS:
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    yield Check("packages", "ok", ", ".join(versions))
+    if missing:
+        yield Check(
+            "packages", "warning", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}"
+        )
+
+
+def examine_host(proc: Path = Path("/proc")) -> Iterator[Check]:
+    host = HostReader().read()
+    limit = "the cgroup's limit" if host.limit == "cgroup" else "the host's"
+    yield Check("host memory", "ok", f"{format_bytes(host.total_bytes)} ({limit})")
+    kind = _name_container()
+    if has_own_pids(proc):
+        where = kind or "a pid namespace of its own"
+        yield Check(
+            "container",
+            "note",
+            f"running inside {where}: processes outside it are shown by pid only",
+            "start the container with --pid=host to see their users and commands",
+        )
+    elif kind is not None:
+        yield Check("container", "ok", f"running inside {kind}, which sees the host's processes")
+
+
+def examine_settings(arguments: Namespace) -> Iterator[Check]:
+    try:
+        loaded = load_configuration(arguments)
+    except VramscopeError as error:
+        yield Check("settings", "problem", str(error), "correct or remove it", error.exit_code)
+        return
+    files = ", ".join(map(str, loaded.files)) or "no settings file"
+    origins = ", ".join(f"{key} from {origin}" for key, origin in sorted(loaded.origins.items()))
+    yield Check("settings", "ok", f"{files}; {origins or 'all settings are the defaults'}")
+    unknown = list_unknown_variables(os.environ)
+    if unknown:
+        yield Check("settings", "warning", f"variables that mean nothing here: {', '.join(unknown)}")
+
+
+def examine_plugins() -> Iterator[Check]:
+    """Look at the sources and analyzers that are offered, and whether each can be made."""
+    for group in ("vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"):
+        kind = group.removeprefix("vramscope.")
+        names = [entry_point.name for entry_point in find_entry_points(group)]
+        yield Check(kind, "ok", f"{', '.join(names) or 'none'} by entry point {group}")
+        for note in make_plugins(group).notes:
+            yield Check(kind, "warning", note, "update or uninstall that distribution")
+
+
+def _name_container(root: Path = Path("/")) -> str | None:
+    for mark, name in _CONTAINER_MARKS.items():
+        if (root / mark.lstrip("/")).exists():
+            return name
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "Kubernetes"
+    if os.environ.get("APPTAINER_CONTAINER") or os.environ.get("SINGULARITY_CONTAINER"):
+        return "Apptainer"
+    return os.environ.get("container")  # noqa: SIM112 - as systemd and Podman spell it
+
+
+VERSION_WITHIN_S = 2.0
+
+
+def examine_terminal(environ: Mapping[str, str] | None = None) -> Iterator[Check]:
+    environ = os.environ if environ is None else environ
+    size = shutil.get_terminal_size(fallback=(0, 0))
+    where = f"TERM={environ.get('TERM', '')}, {size.columns}x{size.lines}"
+    try:
+        abilities = read_abilities(
+            environ, is_input_tty=_is_tty(sys.stdin), is_output_tty=_is_tty(sys.stdout)
+        )
+    except UsageError as error:
+        found, _, advice = str(error).partition("; ")
+        yield Check("terminal", "note", f"{where}: {found}", advice)
+    else:
+        characters = "ASCII only" if abilities.is_ascii else "UTF-8"
+        found = f"{where}, colours {abilities.color_depth}, {characters}"
+        if abilities.reason:
+            yield Check("terminal", "warning", f"{found}: {abilities.reason}")
+        else:
+            yield Check("terminal", "ok", found)
+    yield from _examine_multiplexer(environ)
+
+
+def _examine_multiplexer(environ: Mapping[str, str]) -> Iterator[Check]:
+    if environ.get("TMUX"):
+        yield Check("multiplexer", "ok", f"inside {_ask_version('tmux', '-V')}")
+    elif environ.get("STY"):
+        yield Check("multiplexer", "ok", f"inside {_ask_version('screen', '-v')}")
+
+
+def _ask_version(program: str, flag: str) -> str:
+    try:
+        answer = subprocess.run(
+            [program, flag], capture_output=True, text=True, timeout=VERSION_WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"{program} of unknown version"
+    return answer.stdout.strip().partition("\n")[0] or f"{program} of unknown version"
+
+
+def _is_tty(stream: object) -> bool:
+    return bool(getattr(stream, "isatty", bool)())
+
+
+def list_examinations(arguments: Namespace) -> list[Examination]:
+    """Return the examinations, those first whose problems count most."""
+    return [
+        Examination("vramscope", examine_versions),
+        Examination("driver", examine_driver, exit_code=5),
+        Examination("pynvml", examine_module),
+        Examination("device files", examine_device_files),
+        Examination("devices", examine_devices, exit_code=5),
+        Examination("host memory", examine_host),
+        Examination("runtime folder", examine_runtime_folder),
+        Examination("agent", examine_agent),
+        Examination("ZeroMQ", examine_zeromq),
+        Examination("plug-ins", examine_plugins),
+        Examination("settings", lambda: examine_settings(arguments)),
+        Examination("terminal", examine_terminal),
+    ]

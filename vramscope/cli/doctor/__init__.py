@@ -1,1 +1,0 @@
-"""What `vramscope doctor` looks at, one subject a file."""

@@ -1,0 +1,220 @@
+"""How a command ends: exit codes, refusals, Ctrl-C, SIGTERM, and the end of the process that started it."""
+
+import os
+import signal
+import stat
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from vramscope.engine.errors import InputFileError, VramscopeError
+from vramscope.engine.paths import state_folder
+from vramscope.engine.text import make_printable, make_printable_lines
+
+from .emit import complain
+
+EXIT_INTERNAL = 1
+EXIT_FINDINGS = 3
+EXIT_INTERRUPTED = 130
+REPORTS_KEPT = 10
+"""Error reports that are kept; older ones are removed."""
+
+
+def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -> int:
+    """Run a verb and return its exit code; an error becomes one line on stderr.
+
+    Args:
+        action: What to do; returns the exit code.
+        failure_code: Exit code of every error; None for the code of its class.
+    """
+    try:
+        try:
+            code = action()
+        except SystemExit as error:  # --help, --version
+            code = error.code if isinstance(error.code, int) else 0
+        sys.stdout.flush()
+    except VramscopeError as error:
+        complain(str(error))
+        return error.exit_code if failure_code is None else failure_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return 0  # whoever read the output has had enough of it
+    except Exception as error:  # noqa: BLE001 - the last line of defence, so that no user reads a traceback
+        _report_internal(error)
+        return EXIT_INTERNAL if failure_code is None else failure_code
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush finds no broken pipe."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+
+
+def _report_internal(error: Exception) -> None:
+    kind = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, OSError) and error.filename is None and not os.environ.get("VRAMSCOPE_DEBUG"):
+        complain(f"cannot write the output: {error.strerror or error}")
+        _abandon_stdout()
+        return
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    if os.environ.get("VRAMSCOPE_DEBUG"):
+        print(text, end="", file=sys.stderr, flush=True)
+        return
+    path = _write_report(text)
+    where = "set VRAMSCOPE_DEBUG=1 to see where" if path is None else f"the report is in {path}"
+    complain(f"internal error: {kind}; {where}")
+
+
+def _write_report(text: str) -> Path | None:
+    """Write an error report and return its path, or None where nothing can be written."""
+    from vramscope.engine.files.base.output_file import write_new
+
+    folder = state_folder() / "errors"
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = f"{make_printable(' '.join(sys.argv))}\n{sys.version}\n\n{make_printable_lines(text)}"
+        write_new(content.encode(), path)
+        for old in sorted(folder.glob("*.txt"))[:-REPORTS_KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return None
+    return path
+
+
+_POSITIONAL = {
+    ("import", "files"),
+    ("replay", "paths"),
+    ("diff", "a"),
+    ("diff", "b"),
+    ("export", "file"),
+    ("inspect", "file"),
+    ("modules", "paths"),
+    ("sweep", "folders"),
+    ("calibrate", "measured"),
+}
+_FLAGS = (
+    "input",
+    "read",
+    "model",
+    "batch",
+    "calibration",
+    "cluster",
+    "calibrate_time",
+    "measured",
+    "memory_dir",
+    "log_dir",
+    "config",
+)
+"""Arguments of verbs that name a file to read, by their place in what was parsed."""
+
+
+def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError:
+    """Return the error as it is, or another where the file that it is about is one for other verbs."""
+    from vramscope.engine.files.base.input_file import show_path
+
+    text = str(error)
+    for usage, path in _list_inputs(arguments):
+        if not text.startswith((f"{show_path(path)}:", f"{show_path(path)}, ")) or not path.exists():
+            continue
+        from vramscope.engine.files.detect import identify
+
+        kind = identify(path)
+        if kind is not None and not kind.is_read_by(usage):
+            return InputFileError(f"{show_path(path)}: {kind.explain(usage)}")
+    return error
+
+
+def _list_inputs(arguments: Namespace) -> Iterator[tuple[str, Path]]:
+    """Yield each file that the words name, with the verb and the flag that take it."""
+    verb = arguments.verb
+    for name, value in vars(arguments).items():
+        if (verb, name) in _POSITIONAL:
+            usage = verb
+        elif name in _FLAGS:
+            flag = f"--{name.replace('_', '-')}"
+            usage = flag if name == "config" else f"{verb} {flag}"
+        else:
+            continue
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, str | Path):
+                yield usage, Path(each)
+                _, at, folder = str(each).partition("@")
+                if name == "cluster" and at:
+                    yield f"{usage} DEVICE@DIR", Path(folder)
+
+
+_ENDING_A_WATCH = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """While it is entered, the first signal is remembered instead of ending the program.
+
+    Args:
+        numbers: Signals; one that the program was started to ignore, as by nohup, stays ignored.
+    """
+
+    def __init__(self, numbers: Sequence[int] = _ENDING_A_WATCH) -> None:
+        self._numbers = [it for it in numbers if signal.getsignal(it) is not signal.SIG_IGN]
+        self.is_asked = False
+        """Whether the watch should end."""
+        self._former: dict[int, object] = {}
+
+    def __enter__(self) -> "Interruption":
+        for number in self._numbers:
+            self._former[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)  # type: ignore[arg-type] # what signal.signal returned itself
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.is_asked:
+            raise KeyboardInterrupt
+        self.is_asked = True
+
+
+_ENDING_A_WRITE = (signal.SIGTERM, signal.SIGHUP)
+_EXIT_BY_SIGNAL = 128
+
+
+@contextmanager
+def unwinding_on_signals() -> Iterator[None]:
+    """Let these signals end what runs inside as Ctrl-C does, so that files that are half written go.
+
+    One that the program was started to ignore, as by nohup, stays ignored.
+    """
+    former = {it: signal.getsignal(it) for it in _ENDING_A_WRITE}
+    for number in [it for it, handler in former.items() if handler is not signal.SIG_IGN]:
+        signal.signal(number, _unwind)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(_EXIT_BY_SIGNAL + number)
+
+
+def find_parent_pipe() -> int | None:
+    """Return the descriptor of standard input where it is a pipe, as an agent gives its processes."""
+    try:
+        descriptor = sys.stdin.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return descriptor if is_pipe else None

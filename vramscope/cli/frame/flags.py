@@ -1,0 +1,424 @@
+"""Flags: what reads the value of one, what refuses two together, and those that several verbs have."""
+
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+
+from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.settings.model import list_choices
+from vramscope.engine.units import parse_bytes, parse_duration
+
+from .emit import complain
+from .errors import EXIT_FINDINGS
+
+if TYPE_CHECKING:
+    from argparse import _ActionsContainer, _ArgumentGroup
+
+ValueT = TypeVar("ValueT")
+_MOST_DIGITS = 20
+
+
+class Reading(Generic[ValueT]):
+    """A `type=` of `add_argument`; the parser puts the flag and the text before what it raises.
+
+    Args:
+        read: Returns the value of a text; raises a `UsageError` that says what was expected.
+        flag: What the error calls the flag; None for the name in the help.
+        shown: Characters of the text that the error repeats; None for all.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], ValueT],
+        *,
+        flag: str | None = None,
+        shown: int | None = None,
+        is_path: bool = False,
+    ) -> None:
+        self._read = read
+        self._flag = flag
+        self._shown = shown
+        self.is_path = is_path
+
+    def __call__(self, text: str) -> ValueT:
+        return self._read(text)
+
+    def read_for(self, action: Action, text: str) -> ValueT:
+        """Return the value of a flag that was given."""
+        try:
+            return self._read(text)
+        except UsageError as error:
+            name = action.use.split()[0] if isinstance(action, OldFlag) else action.option_strings[-1]
+            raise UsageError(f"{self._flag or name} {text[: self._shown]}: {error}") from error
+
+
+def checked(
+    read: Callable[[str], ValueT],
+    is_good: Callable[[ValueT], bool],
+    expected: str,
+    *,
+    shown: int | None = None,
+) -> Reading[ValueT]:
+    """Return a reading whose values pass a test, else the error says what was expected."""
+
+    def read_checked(text: str) -> ValueT:
+        value = read(text)
+        if not is_good(value):
+            raise UsageError(f"expected {expected}")
+        return value
+
+    return Reading(read_checked, shown=shown)
+
+
+def size(is_good: Callable[[int], bool] = lambda size_bytes: True, expected: str = "") -> Reading[int]:
+    """Return what reads a size such as `80GiB` as bytes."""
+    return checked(parse_bytes, is_good, expected)
+
+
+def duration(is_good: Callable[[float], bool] = lambda seconds: True, expected: str = "") -> Reading[float]:
+    """Return what reads a time such as `90s` or `10m` as seconds."""
+    return checked(parse_duration, is_good, expected)
+
+
+def between(least: float, most: float, *, flag: str | None = None) -> Reading[float]:
+    """Return what reads a number from `least` to `most`."""
+
+    def read(text: str) -> float:
+        value = parse_number(text)
+        if not least <= value <= most:
+            raise UsageError(f"expected a number from {least:g} to {most:g}")
+        return value
+
+    return Reading(read, flag=flag)
+
+
+def parse_number(text: str) -> float:
+    """Return a number; NaN, which is in no range, where the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def whole(least: int, most: int, expected: str = "", *, shown: int | None = None) -> Reading[int]:
+    """Return what reads a whole number from `least` to `most`.
+
+    Args:
+        expected: What the error says was expected; the range by default.
+    """
+
+    def read(text: str) -> int:
+        if text.isdecimal() and len(text) <= _MOST_DIGITS and least <= int(text) <= most:
+            return int(text)
+        raise UsageError(f"expected {expected or f'a whole number from {least} to {most:,}'}")
+
+    return Reading(read, shown=shown)
+
+
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Refuse flags that do not go with what else was given.
+
+    Args:
+        given: Value of each flag by its name; None, False and an empty list are of flags not given.
+    """
+    for flag, value in given.items():
+        if value is not None and value is not False and value != []:
+            raise UsageError(f"{flag} {why}")
+
+
+def pick(arguments: Namespace, names: Iterable[str]) -> dict[str, object]:
+    """Return values of flags by the names of the flags, for `refuse`."""
+    return {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+
+
+class OldFlag(Action):
+    """A flag that the help does not show: does what another one does, and says which."""
+
+    def __init__(
+        self,
+        option_strings: Sequence[str],
+        dest: str,
+        *,
+        use: str,
+        forward: type[Action] | None = None,
+        **options: object,
+    ) -> None:
+        make: Callable[..., None] = super().__init__
+        make(option_strings, dest, **{**options, "default": SUPPRESS, "help": SUPPRESS})
+        self.use = use
+        self._forward = None if forward is None else forward(option_strings, dest)
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
+    ) -> None:
+        value = self.const if self.nargs == 0 else values
+        if self._forward is None:
+            setattr(namespace, self.dest, value)
+        else:
+            call: Callable[..., None] = self._forward
+            call(parser, namespace, value, option_string)
+        self.say(parser.prog)
+
+    def say(self, program: str) -> None:
+        complain(f"{self.option_strings[0]} is an old spelling: use {self.use}", program=program)
+
+
+def add_old_flag(group: "_ActionsContainer", flag: str, *, use: str, dest: str, **options: object) -> None:
+    """Add an old spelling of a flag: the help does not show it, and stderr says what to use."""
+    add: Callable[..., object] = group.add_argument
+    add(flag, action=OldFlag, use=use, dest=dest, **options)
+
+
+class _FormatAction(Action):
+    """Stores the format of standard output, and whether it is JSON; two that differ are refused."""
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
+    ) -> None:
+        chosen = self.const if self.nargs == 0 else values
+        if chosen == "table":
+            complain("--format table is an old spelling: use --format text", program=parser.prog)
+            chosen = "text"
+        earlier = getattr(namespace, "format", None)
+        if earlier not in (None, chosen):
+            shown = f"--format {chosen}" if option_string == "--format" else option_string
+            other = f"--format {earlier}"
+            pair = ("--json", shown) if earlier == "json" else (shown, other)
+            raise UsageError(f"{pair[0]} does not go with {pair[1]}: give one of both")
+        namespace.format = chosen
+        namespace.json = chosen == "json"
+
+
+class _Formats(tuple[str, ...]):
+    """The choices of `--format`: `table`, an old one, is accepted and not shown."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return name == "table" or super().__contains__(name)
+
+
+def add_format_flags(
+    group: "_ActionsContainer",
+    *,
+    text: str | None = None,
+    json: str,
+    more: Sequence[str] = (),
+    old: Sequence[str] = (),
+) -> None:
+    """Add `--format` and `--json`; parsed, `format` is what was given or None, and `json` a boolean.
+
+    Args:
+        text: Help of `--format`; when standard output is text.
+    """
+    formats = _Formats(("text", "json", *more))
+    group.add_argument("--format", choices=formats, action=_FormatAction, default=None, help=text)
+    group.add_argument(
+        "--json", action=_FormatAction, nargs=0, const="json", default=SUPPRESS, dest="json", help=json
+    )
+    for flag in old:
+        add_old_flag(
+            group, flag, use="--format text", dest="format", nargs=0, const="text", forward=_FormatAction
+        )
+
+
+@contextmanager
+def given_by(flag: str, text: str) -> Iterator[None]:
+    """Put a flag and what was given with it before what the block says is wrong with it."""
+    try:
+        yield
+    except UsageError as error:
+        reason = str(error).removeprefix(f"{text!r}: ").removeprefix(f"port {text!r}: ")
+        raise UsageError(f"{flag} {text or repr(text)}: {reason}") from error
+
+
+ENDINGS = (".pdf", ".png", ".svg")
+ALL_KINDS: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
+"""What a folder gets of each figure."""
+
+
+class FigureTarget(NamedTuple):
+    path: Path
+    is_folder: bool
+
+    @property
+    def file(self) -> Path | None:
+        """The one file; None for a folder."""
+        return None if self.is_folder else self.path
+
+    def list_files(self, name: str, kinds: Sequence[str] = ALL_KINDS) -> list[Path]:
+        """Return the files of a figure: the one that was named, or one of each kind in the folder."""
+        return [self.make() / f"{name}.{kind}" for kind in kinds] if self.is_folder else [self.path]
+
+    def check(self) -> None:
+        """Find out before a long work whether figures can be written there; nothing is written."""
+        from vramscope.engine.files.base.output_file import check_writable
+
+        check_writable(self.path / "figure.part" if self.path.is_dir() else self.path)
+
+    def make(self) -> Path:
+        """Make the folder where it is missing, and return it."""
+        from vramscope.engine.files.base.input_file import show_path
+
+        try:
+            self.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputFileError(
+                f"{show_path(self.path)}: cannot be made for figures: {error.strerror}; name another folder "
+                "with --figure DIR/"
+            ) from error
+        return self.path
+
+
+def read_figure(text: str) -> FigureTarget:
+    """Return where the figures go: `plots/` and a folder that is there are folders, `run.pdf` is a file."""
+    path = Path(text)
+    if text.endswith("/") or path.is_dir():
+        return FigureTarget(path, is_folder=True)
+    if path.suffix.lower() in ENDINGS:
+        return FigureTarget(path, is_folder=False)
+    raise UsageError(
+        f"expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or a folder with a slash "
+        f"at its end: {text}/"
+    )
+
+
+FIGURE = Reading(read_figure, is_path=True)
+
+
+def read_old_figure(text: str) -> FigureTarget:
+    """Return where figures go as the old `-o` says it: a known ending is a file, all else a folder."""
+    path = Path(text)
+    return FigureTarget(path, is_folder=path.is_dir() or path.suffix.lower() not in ENDINGS)
+
+
+def add_figure_flag(group: "_ActionsContainer", text: str, *, flag: str = "--figure") -> None:
+    """Add a flag whose value is a `FigureTarget` or None; `text` says what is drawn into a FILE."""
+    group.add_argument(
+        flag,
+        metavar="FILE|DIR/",
+        type=FIGURE,
+        help=f"{text}, as .pdf, .png or .svg; into DIR/ all figures",
+    )
+
+
+MIN_SPEED = 0.001
+MAX_SPEED = 10_000.0
+SPEED = checked(
+    lambda text: parse_number(text.removesuffix("x")),
+    lambda speed: MIN_SPEED <= speed <= MAX_SPEED,
+    f"a number from {MIN_SPEED:g} to {MAX_SPEED:g}",
+)
+
+
+CAPACITY = size(lambda size_bytes: size_bytes > 0, "a size above zero, for example 80GiB")
+
+
+def build_common_flags() -> ArgumentParser:
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    group = flags.add_argument_group("settings")
+    group.add_argument("--config", metavar="FILE", type=Path, help="read this settings file and no other")
+    group.add_argument(
+        "--runtime-dir", metavar="DIR", type=Path, help="private folder of the agent and its viewers"
+    )
+    return flags
+
+
+def build_sampling_flags() -> ArgumentParser:
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    group = flags.add_argument_group("sampling")
+    group.add_argument("--interval", metavar="TIME", help="from one sample to the next (default 1s)")
+    group.add_argument(
+        "--memory-interval",
+        metavar="TIME",
+        help="from one reading of device memory to the next; least and most are kept (default 100ms)",
+    )
+    return flags
+
+
+def build_look_flags() -> ArgumentParser:
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    _add_look(flags.add_argument_group("view"))
+    return flags
+
+
+def build_view_flags() -> ArgumentParser:
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    group = flags.add_argument_group("view")
+    _add_look(group)
+    add_read_only_flag(group)
+    group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
+    return flags
+
+
+def add_read_only_flag(group: "ArgumentParser | _ArgumentGroup") -> None:
+    """Add the flag that refuses what changes something, also to verbs that would do nothing else."""
+    group.add_argument(
+        "--read-only",
+        action="store_true",
+        default=SUPPRESS,
+        help="change nothing: send no signal, attach to nothing, give no advice",
+    )
+
+
+def _add_look(group: "_ArgumentGroup") -> None:
+    group.add_argument("--theme", choices=list_choices("theme"), help="colours of the screens")
+    group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    group.add_argument("--color", action="store_true", help="print in colour even into a pipe")
+    group.add_argument("--no-color", dest="color", action="store_false", help="print without colour")
+
+
+def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: bool = False) -> None:
+    """Add the flags of a replay to a verb; `interval_flag` names the one for the interval in the trace."""
+
+    def add(flag: str, dest: str, text: str, metavar: str, kind: Reading[float] | Reading[int]) -> None:
+        default = "1" if dest == "speed" else None
+        shown = SUPPRESS if is_hidden else text
+        parser.add_argument(flag, dest=dest, metavar=metavar, type=kind, default=default, help=shown)
+
+    add("--speed", "speed", "times as fast as it was recorded (default 1)", "N", SPEED)
+    add("--capacity", "capacity", "memory of the recorded devices, for example 80GiB", "SIZE", CAPACITY)
+    text = "from one sample to the next, in time of what is played (default: as it is; 100ms of traces)"
+    add(interval_flag, "replay_interval", text, "TIME", Reading(parse_duration, flag="--interval"))
+
+
+def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> "_ArgumentGroup":
+    """Add the flags of verbs that serve Prometheus, but for `--insecure`; return their group.
+
+    Args:
+        default: What `--prometheus` is where it is not given; None for no endpoint.
+    """
+    group = parser.add_argument_group("Prometheus")
+    group.add_argument(
+        "--prometheus",
+        metavar="ADDRESS:PORT",
+        nargs="?",
+        const="",
+        default=default,
+        help="serve /metrics (default 127.0.0.1:9464; :PORT is loopback too)",
+    )
+    group.add_argument(
+        "--web-config",
+        metavar="FILE",
+        type=Path,
+        help="web configuration of Prometheus's exporters: TLS certificate, passwords",
+    )
+    return group
+
+
+def add_fit_flag(group: "_ArgumentGroup") -> None:
+    """Add the flag of verbs that say whether something fits into a card."""
+    group.add_argument(
+        "--fail-on", choices=("unfit",), help="exit with 3 where it does not fit (otherwise that is 0)"
+    )
+
+
+def choose_fit_code(arguments: Namespace, *, does_fit: bool | None) -> int:
+    """Return the exit code of an answer to whether something fits: 3 for no under `--fail-on unfit`, else 0.
+
+    Args:
+        does_fit: The answer; None where it is not known.
+    """
+    return EXIT_FINDINGS if does_fit is False and arguments.fail_on is not None else 0

@@ -1,0 +1,273 @@
+"""The parser of the command line: it loads only the verbs that the words could mean.
+
+A verb is a file in `cli/verbs`, found by its name: `register` adds its flags, `run` returns the exit code.
+Where the verb is a word of Python, the name of the file ends in `_`. Without a verb: `cli/view.py`.
+"""
+
+import keyword
+import os
+import sys
+from argparse import SUPPRESS, Action, ArgumentParser, HelpFormatter, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, cast
+
+from vramscope import __version__
+from vramscope.engine.errors import InputFileError, UsageError
+
+from .flags import OldFlag, Reading, build_common_flags, build_sampling_flags, build_view_flags
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from _typeshed import SupportsWrite
+
+SubParsers: TypeAlias = "_SubParsersAction[ArgumentParser]"
+"""What `ArgumentParser.add_subparsers` returns."""
+VERBS = Path(__file__).resolve().parents[1] / "verbs"
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4096
+"""Bytes: NAME_MAX and PATH_MAX of Linux."""
+
+
+class Verb(Protocol):
+    """A module in that folder."""
+
+    def register(self, subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+        """Add the verb's parser; `common` are the parents with the flags that every verb has."""
+        ...
+
+    def run(self, arguments: Namespace) -> int:
+        """Do it and return the exit code."""
+        ...
+
+
+class View(Protocol):
+    """`cli/view.py`."""
+
+    DESCRIPTION: str
+    EPILOG: str
+
+    def add_flags(self, parser: ArgumentParser) -> None:
+        """Add the flags of the program to those that verbs share."""
+        ...
+
+
+class Parser(ArgumentParser):
+    """A parser that raises what is wrong instead of printing and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a usage error that says where the help is."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print help or version; an output that cannot be written is an error here too."""
+        (file or sys.stderr).write(message)
+
+    def _get_value(self, action: Action, arg_string: str) -> object:
+        """Return the value of an argument; a path that no file can have is refused, whatever the verb."""
+        kind = action.type
+        if kind is Path or (isinstance(kind, Reading) and kind.is_path):
+            _check_path("/".join(action.option_strings) or str(action.metavar or action.dest), arg_string)
+        if not isinstance(kind, Reading):
+            return super()._get_value(action, arg_string)
+        try:
+            return kind.read_for(action, arg_string)
+        except UsageError:
+            if isinstance(action, OldFlag) and not kind.is_path:
+                action.say(self.prog)
+            raise
+
+
+def _check_path(flag: str, text: str) -> None:
+    """Refuse an empty path, which would mean the current folder, and one that is too long for any file."""
+    if not text:
+        raise UsageError(f"{flag} {text!r}: expected a path, not an empty text")
+    data = os.fsencode(text)
+    longest = max(len(part) for part in data.split(b"/"))
+    if longest > _LONGEST_NAME or len(data) >= _LONGEST_PATH:
+        raise UsageError(
+            f"{flag} {text[:40]}…: a path of {len(data):,} bytes; expected names of at most {_LONGEST_NAME} "
+            f"bytes, and less than {_LONGEST_PATH:,} in all"
+        )
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """Return what the words of a command line mean."""
+    verbs = list_verbs()
+    argv, command = split_command(argv, verbs, lambda: build_parser(["run"]))
+    meant = [word for word in argv if word in verbs]
+    if not meant and not {"-h", "--help"}.isdisjoint(argv):
+        meant = verbs
+    parser = build_parser(meant)
+    _refuse_unknown_options(parser, argv, meant)
+    arguments, rest = parser.parse_known_args(argv)
+    strangers = [word for word in rest if not word.startswith("-")]
+    if not meant and strangers:
+        raise UsageError(_describe_unknown_verb(strangers[0], verbs))
+    for word in rest:
+        if word.startswith("-"):
+            raise UsageError(f"{word} does not go with `vramscope {arguments.verb}`; see its --help")
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if command is not None:
+        arguments.command = command
+    return arguments
+
+
+def build_parser(verbs: Sequence[str] | None = None) -> ArgumentParser:
+    """Return the parser with the given verbs; with all of them by default, as completion needs."""
+    view = cast("View", import_module("vramscope.cli.view"))
+    parser: ArgumentParser = Parser(
+        prog="vramscope",
+        description=view.DESCRIPTION,
+        epilog=view.EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        parents=[build_sampling_flags(), build_view_flags(), build_common_flags()],
+    )
+    parser.add_argument("--version", action="version", version=f"vramscope {__version__}")
+    view.add_flags(parser)
+    chosen = list_verbs() if verbs is None else verbs
+    parser.set_defaults(verb=None)
+    if chosen:
+        subparsers = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB")
+        for name in dict.fromkeys(chosen):
+            load_verb(name).register(subparsers, [build_common_flags()])
+    return parser
+
+
+def _describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
+    from vramscope.engine.text import find_nearest
+
+    nearest = find_nearest(word, verbs)
+    hint = f"did you mean `vramscope {nearest[0]}`?" if nearest else f"the verbs are {', '.join(verbs)}"
+    return f"unknown verb {word!r}; {hint}"
+
+
+def _refuse_unknown_options(parser: ArgumentParser, argv: Sequence[str], verbs: Sequence[str]) -> None:
+    """Refuse a misspelt option before its value is taken for a verb or a path, and `--` as a value."""
+    options = _list_options(parser)
+    words = argv[: argv.index("--")] if "--" in argv else argv
+    for word in words:
+        name, _, value = word.partition("=")
+        if name.startswith("-") and value == "--":  # argparse would take it for no value at all
+            raise UsageError(f"{word}: expected a value, not `--`")
+        if name.startswith("--") and name not in options:
+            verb = next((known for known in words[: words.index(word)] if known in verbs), None)
+            raise UsageError(_describe_unknown_option(name, options, verb))
+
+
+def _list_options(parser: ArgumentParser) -> dict[str, bool]:
+    """Return the options of a parser and of its verbs, and whether each is shown in the help."""
+    options: dict[str, bool] = {}
+    for action in parser._actions:  # argparse has no other way to list them
+        options |= dict.fromkeys(action.option_strings, action.help != SUPPRESS)
+        if isinstance(action.choices, dict):
+            for subparser in action.choices.values():
+                options |= _list_options(subparser)
+    return options
+
+
+def _describe_unknown_option(name: str, options: Mapping[str, bool], verb: str | None) -> str:
+    from vramscope.engine.text import suggest
+
+    shown = [option for option, is_shown in options.items() if is_shown]
+    program = "vramscope" if verb is None else f"vramscope {verb}"
+    hint = suggest(name, shown, f"see `{program} --help`", cutoff=0.75)
+    return f"unknown option {name}; {hint}"
+
+
+def list_verbs() -> list[str]:
+    with os.scandir(VERBS) as entries:
+        names = [entry.name.removesuffix(".py") for entry in entries if entry.name.endswith(".py")]
+    return sorted(name.removesuffix("_") for name in names if not name.startswith("_"))
+
+
+def load_verb(name: str) -> Verb:
+    module = f"{name}_" if keyword.iskeyword(name) else name
+    return cast("Verb", import_module(f"vramscope.cli.verbs.{module}"))
+
+
+def run_verb(arguments: Namespace) -> int:
+    """Do what the words say and return the exit code."""
+    try:
+        return load_verb(arguments.verb).run(arguments)
+    except InputFileError as error:
+        from .errors import name_the_file
+
+        raise name_the_file(error, arguments) from error
+
+
+def add_verb(
+    subparsers: SubParsers,
+    parents: list[ArgumentParser],
+    name: str,
+    summary: str,
+    description: str | None = None,
+    epilog: str | None = None,
+    *,
+    usage: str | None = None,
+) -> ArgumentParser:
+    """Add the parser of a verb and return it.
+
+    Args:
+        description: For its own help; the summary as a sentence by default.
+    """
+    text = description or f"{summary[0].upper()}{summary[1:]}."
+    has_lines = epilog is not None or "\n" in text
+    return subparsers.add_parser(
+        name,
+        help=summary,
+        usage=usage,
+        description=text,
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter if has_lines else HelpFormatter,
+        parents=parents,
+        allow_abbrev=False,
+    )
+
+
+_RUN = "run"
+
+
+def split_command(
+    argv: Sequence[str], verbs: Sequence[str], build: Callable[[], ArgumentParser]
+) -> tuple[list[str], list[str] | None]:
+    """Return the words that are meant for vramscope, and those of the command that it is to run.
+
+    The command begins after `--`, or with the first word that is neither an option of `run` nor the value of
+    one. What stands after it is the command's own, whatever it looks like.
+
+    Returns:
+        Our words and the command; None for the command where the verb is another.
+    """
+    if not names_run(argv, verbs):
+        return list(argv), None
+    place = argv.index(_RUN) + 1
+    takes_value = _list_options_with_value(build())
+    while place < len(argv):
+        word = argv[place]
+        if word == "--":
+            return list(argv[:place]), list(argv[place + 1 :])
+        if not word.startswith("-"):
+            return list(argv[:place]), list(argv[place:])
+        place += 2 if word in takes_value else 1
+    return list(argv), []
+
+
+def names_run(argv: Sequence[str], verbs: Sequence[str]) -> bool:
+    """Return whether the first verb among the words is `run`."""
+    return next((word for word in argv if word in verbs), None) == _RUN
+
+
+def _list_options_with_value(parser: ArgumentParser) -> set[str]:
+    options: set[str] = set()
+    for action in parser._actions:  # argparse has no other way to list them
+        if isinstance(action.choices, dict):
+            for subparser in action.choices.values():
+                options |= _list_options_with_value(subparser)
+        elif action.nargs is None:
+            options.update(action.option_strings)
+    return options

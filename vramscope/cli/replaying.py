@@ -1,0 +1,405 @@
+"""What `vramscope replay` plays: files, imported first where they have to be, or a sweep's layouts."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from vramscope.analyzers.planning.sweep import CellState, SweepCell
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_name, show_path
+from vramscope.engine.files.memory_trace.run import FILE_PATTERN, find_trace_pair, is_simulated_run
+from vramscope.engine.files.series.format import recognize_series
+from vramscope.engine.files.sweep import FolderPair, find_sweeps
+from vramscope.engine.files.sweep.traces import TraceFile, find_traces
+from vramscope.engine.recording import SUFFIX
+from vramscope.engine.replay.feed import OpenedEntry, Playlist, PlaylistEntry
+from vramscope.engine.replay.tapes import TraceTape
+from vramscope.engine.settings import Settings
+from vramscope.engine.units import GIB
+
+from .frame.emit import complain
+from .frame.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from vramscope.engine.replay.feed import PlaylistFeed
+    from vramscope.engine.replay.tapes import Tape
+    from vramscope.engine.replay.trace_comparison import TraceComparison
+    from vramscope.engine.viewer.feed import Feed
+    from vramscope.sweeps import LoadedSweep
+
+
+PROGRAM = "vramscope replay"
+_LONGEST_NAME = 100
+
+
+class ReplayFiles:
+    """Files of any known format, opened as what can be played to any moment.
+
+    What is neither a recording nor one run of memory traces becomes a recording in a folder of its own, which
+    is gone when `prepared` is left.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        capacity_bytes: int | None = None,
+        interval_s: float | None = None,
+        is_as_recorded: bool = False,
+    ) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._interval_s = interval_s
+        self._recordings: list[Path] = []
+        self._others: list[Path] = []
+        is_all_traces = True
+        for path in paths:
+            recordings = list_recordings(path)
+            is_all_traces = is_all_traces and not recordings and recognize_series(path) == "memory trace"
+            self._recordings += recordings
+            self._others += [] if recordings else [path]
+        pair = find_trace_pair(paths) if is_all_traces else None
+        self._trace = paths[0] if is_all_traces and len(paths) == 1 else None
+        self._simulated: Path | None = None
+        if pair is not None:
+            self._trace = pair.real
+            self._simulated = pair.simulated
+        if is_as_recorded and self._others:
+            what = "memory traces hold" if is_all_traces else f"{show_path(self._others[0])} holds"
+            raise UsageError(f"--recorded-findings: {what} no findings; expected a recording")
+        # What is wrong with the files is told here and now, not by a thread behind the screen.
+        self._opened = self._open([]) if not self._others or self._trace is not None else None
+
+    def read_comparison(self) -> "TraceComparison":
+        """Return the real run beside its simulation."""
+        tapes = (self._opened or ()) if self._simulated is not None else ()
+        found = tapes[0].comparison if tapes else None
+        if found is None:
+            raise UsageError("--compare: expected a real run of memory traces and one that simulates it")
+        return found
+
+    @contextmanager
+    def prepared(self) -> "Iterator[Callable[[], Sequence[Tape]]]":
+        """Import what has to be, and give what returns all of it, open; whoever plays it closes it."""
+        if self._opened is not None:
+            opened = self._opened
+            yield lambda: opened
+            return
+        with tempfile.TemporaryDirectory(prefix="vramscope-replay-", ignore_cleanup_errors=True) as folder:
+            tapes = self._open([self._import(Path(folder))])
+            yield lambda: tapes
+
+    def _import(self, folder: Path) -> Path:
+        from .verbs.import_ import Importer
+
+        output = folder / f"{_name_together(self._others)}{SUFFIX}"
+        Importer(
+            self._others,
+            output,
+            capacity_bytes=self._capacity_bytes,
+            interval_s=self._interval_s,
+            told_by=PROGRAM,
+        ).run(is_quiet=True)
+        return output
+
+    def _open(self, imported: Sequence[Path]) -> "Sequence[Tape]":
+        if self._trace is not None:
+            return [self._open_trace(self._trace)]
+        from vramscope.engine.replay.tapes import open_tapes
+
+        return open_tapes([*self._recordings, *imported], capacity_bytes=self._capacity_bytes)
+
+    def _open_trace(self, path: Path) -> "TraceTape":
+        from vramscope.engine.replay.tapes import TraceTape
+
+        from .frame.progress import ProgressLine
+
+        progress = ProgressLine(PROGRAM)
+        try:
+            return TraceTape(
+                path,
+                interval_s=0.1 if self._interval_s is None else self._interval_s,
+                capacity_bytes=self._capacity_bytes,
+                simulated=self._simulated,
+                on_read=progress.show_share,
+            )
+        finally:
+            progress.clear()
+
+
+def list_recordings(path: Path) -> list[Path]:
+    """Return the recordings that a path names: itself, or those in a folder; none for another file."""
+    if not path.is_dir():
+        return [path] if recognize_series(path) == "recording" else []
+    found = sorted(path.glob(f"*{SUFFIX}"))
+    if found and next(path.glob(FILE_PATTERN), None) is not None:
+        raise InputFileError(
+            f"{show_path(path)}: holds recordings and memory traces; expected one of them: name the files"
+        )
+    return found
+
+
+def _name_together(paths: Sequence[Path]) -> str:
+    """Return what several files are called together: as their folder, where they have one in common."""
+    folders = {path.absolute().parent for path in paths}
+    name = next(iter(folders)).name if len(folders) == 1 else ""
+    return name[:_LONGEST_NAME] or f"{len(paths)} files"
+
+
+_STATE_WORDS: dict[CellState, str] = {
+    "ok": "ok",
+    "oom": "out of memory",
+    "failed": "failed",
+    "not_run": "not run",
+    "invalid": "not possible",
+    "running": "no result",
+}
+_ABSENCES: dict[CellState, str] = {
+    "ok": "ran",
+    "oom": "ran out of memory",
+    "failed": "failed",
+    "not_run": "did not run",
+    "invalid": "cannot run",
+    "running": "began and told no result",
+}
+"""What became of a configuration without a trace, of one or of several."""
+
+
+class SweepReplayOptions(NamedTuple):
+    speed: float = 1.0
+    interval_s: float = 0.1
+    """Length of one tick in seconds of a trace."""
+    capacity_bytes: int | None = None
+    """Of every device, which traces do not record."""
+    notes: tuple[str, ...] = ()
+    """Sentences that are told with those of each trace."""
+
+
+DEFAULT_OPTIONS = SweepReplayOptions()
+
+
+def replay_cells(
+    cells: Sequence[SweepCell],
+    at: int,
+    *,
+    settings: Settings,
+    config: Path | None,
+    options: SweepReplayOptions = DEFAULT_OPTIONS,
+) -> int:
+    """Replay configurations, beginning with one of them, until the view is left.
+
+    Those that have no trace are told of and passed. `j` and `k` go from one to another.
+
+    Args:
+        at: Place of the one to begin with; where it has no trace, the next one that has.
+
+    Returns:
+        The place of the configuration that was shown when the view was left.
+    """
+    code, index = play_cells(cells, at, settings=settings, config=config, options=options)
+    if code:
+        raise SystemExit(code)
+    return index
+
+
+def play_cells(
+    cells: Sequence[SweepCell],
+    at: int,
+    *,
+    settings: Settings,
+    config: Path | None,
+    options: SweepReplayOptions,
+) -> tuple[int, int]:
+    """Do what `replay_cells` does, and return the exit code of the view before the place."""
+    from vramscope.engine.sampling.live import node_name
+
+    from .live import open_view
+
+    playlist = Playlist(list_entries(cells), open_with(options, name_sweep(cells)))
+    first = open_first(playlist, at)
+    feed = _make_feed(playlist, first, at, options)
+
+    def start_feed() -> "Feed":
+        return feed
+
+    code = open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+    return code, feed.index
+
+
+def list_entries(cells: Sequence[SweepCell]) -> list[PlaylistEntry]:
+    """Return what is played of configurations and told of them; DP is named where it tells them apart."""
+    counted = Counter(cell.place for cell in cells)
+    return [
+        PlaylistEntry(
+            name=_name(cell, has_dp=counted[cell.place] > 1),
+            state=_STATE_WORDS[cell.state],
+            path=cell.path,
+            absence=_ABSENCES[cell.state],
+            peak_bytes=cell.actual_bytes,
+            theoretical_bytes=cell.theory_bytes,
+            static_bytes=cell.static_bytes,
+        )
+        for cell in cells
+    ]
+
+
+def _name(cell: SweepCell, *, has_dp: bool) -> str:
+    name = f"TP {cell.tp} PP {cell.pp}"
+    name = f"{name} DP {cell.dp}" if has_dp and cell.dp is not None else name
+    return name if cell.kind_word is None else f"{name} {cell.kind_word}"
+
+
+def name_sweep(cells: Iterable[SweepCell]) -> str:
+    """Return the name of the folder that all traces lie in."""
+    folders = {cell.path.absolute().parent for cell in cells if cell.path is not None}
+    if len(folders) > 1:
+        folders = {folder.parent for folder in folders}
+    return show_name(next(iter(folders))) if len(folders) == 1 else "sweep"
+
+
+def open_with(
+    options: SweepReplayOptions, node: str
+) -> Callable[[PlaylistEntry, Callable[[float], None]], Sequence[TraceTape]]:
+    """Return what opens the traces of a configuration: all ranks, or one where others are broken."""
+    from vramscope.engine.files.memory_trace.run import TraceFiles, find_run_beside
+
+    def open_files(
+        files: TraceFiles, name: str, notes: tuple[str, ...], on_read: Callable[[float], None]
+    ) -> list[TraceTape]:
+        tape = TraceTape(
+            files,
+            interval_s=options.interval_s,
+            capacity_bytes=options.capacity_bytes,
+            node=node,
+            notes=(f"{name} of the sweep", *notes, *options.notes),
+            on_read=on_read,
+        )
+        return [tape]
+
+    def open_entry(entry: PlaylistEntry, on_read: Callable[[float], None]) -> list[TraceTape]:
+        if entry.path is None:
+            raise InputFileError(f"{entry.name} has no trace")
+        files = find_run_beside(entry.path)
+        try:
+            return open_files(files, entry.name, (), on_read)
+        except InputFileError as error:
+            if len(files.paths) == 1:
+                raise
+            alone = TraceFiles(files.path, (entry.path,))
+            return open_files(alone, entry.name, (f"other ranks are left out: {error}",), on_read)
+
+    return open_entry
+
+
+def open_first(playlist: Playlist, at: int) -> OpenedEntry:
+    """Open the configuration to begin with: that at a place, else the next one, else the one before."""
+    progress = ProgressLine(PROGRAM)
+    try:
+        found = playlist.open(at, 1, progress.show_share) or playlist.open(at, -1, progress.show_share)
+    finally:
+        progress.clear()
+    if found is None:
+        why = playlist.describe_passed(range(len(playlist)))
+        raise InputFileError(f"no configuration of the sweep has a trace that can be played. {why}".rstrip())
+    return found
+
+
+def _make_feed(
+    playlist: Playlist, first: OpenedEntry, at: int, options: SweepReplayOptions
+) -> "PlaylistFeed":
+    from vramscope.engine.plugins import make_analyzers
+    from vramscope.engine.replay.feed import PlaylistFeed
+    from vramscope.engine.replay.player import ReplayOptions
+    from vramscope.engine.viewer.snapshot import ReplayWord
+
+    passed = range(at, first.place) if first.place > at else range(first.place + 1, at + 1)
+    told = playlist.describe_passed(passed)
+    return PlaylistFeed(
+        playlist,
+        first,
+        make_analyzers=lambda: make_analyzers().made,
+        options=ReplayOptions(options.speed, word=ReplayWord(1, told) if told else None),
+    )
+
+
+_ANY_GIB = 80.0
+"""Capacity that a sweep is judged by where none was given; of the replay it decides nothing."""
+_MOST_NAMED = 3
+
+
+class SweepFolders(NamedTuple):
+    memory_dir: Path
+    log_dir: Path | None
+
+
+def find_sweep(paths: Sequence[Path], log_dir: Path | None) -> SweepFolders | None:
+    """Return the folders of traces of several configurations; None where something else was named.
+
+    A real run beside the simulation of it is none, be it of one configuration or of several. Where traces lie
+    deeper than in the folders right below the one that was named, the logs beside them are taken as well.
+    """
+    folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
+    if log_dir is not None and (folder is None or list_recordings(folder)):
+        raise UsageError(f"--log-dir {show_path(log_dir)}: expected one folder of memory traces beside it")
+    if folder is None or list_recordings(folder):
+        return None
+    if log_dir is not None:
+        return SweepFolders(folder, log_dir)
+    files = find_traces(folder)[0]
+    if not files:
+        return _find_below(folder)
+    return SweepFolders(folder, None) if _is_sweep(files) else None
+
+
+def _is_sweep(files: Sequence[TraceFile]) -> bool:
+    sides = {is_simulated_run(file.path.parent, file.name) for file in files}
+    return len({file.layout for file in files}) > 1 and len(sides) == 1
+
+
+def _find_below(folder: Path) -> SweepFolders | None:
+    """Return the one sweep in the tree below a folder, None where there is none."""
+    try:
+        pairs = find_sweeps([folder])[0]
+    except InputFileError:
+        return None  # what else the folder may be, or that it is nothing, is said by who reads it
+    found = [place for pair in pairs if (place := _locate(pair)) is not None]
+    if len(found) > 1:
+        named = ", ".join(show_path(place.memory_dir) for place in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
+        raise UsageError(
+            f"{show_path(folder)}: {len(found):,} sweeps in it: {named}{more}; name one of them, or see all "
+            f"with vramscope sweep {show_path(folder)}"
+        )
+    return found[0] if found else None
+
+
+def _locate(pair: FolderPair) -> SweepFolders | None:
+    if pair.traces is None or not _is_sweep(pair.traces.files):
+        return None
+    return SweepFolders(pair.traces.path, None if pair.logs is None else pair.logs.folder)
+
+
+def replay_sweep(
+    sweep: SweepFolders, options: SweepReplayOptions, *, settings: Settings, config: Path | None
+) -> int:
+    """Play the configurations of a sweep until the view is quit; return the exit code."""
+    from vramscope.exporters.sweep.text import describe_skipped
+    from vramscope.sweeps import load_sweep
+
+    from .frame.progress import ProgressLine
+
+    capacity_gib = _ANY_GIB if options.capacity_bytes is None else options.capacity_bytes / GIB
+    with ProgressLine(PROGRAM, "layouts read") as progress:
+        loaded = load_sweep(sweep.memory_dir, sweep.log_dir, capacity_gib, on_progress=progress.show_count)
+    for line in (*loaded.grid.notes, *describe_skipped(loaded.skipped)):
+        complain(line, program=PROGRAM)
+    options = options._replace(notes=(*options.notes, *_note(loaded)))
+    return play_cells(loaded.grid.cells, 0, settings=settings, config=config, options=options)[0]
+
+
+def _note(loaded: "LoadedSweep") -> tuple[str, ...]:
+    """Return the sentences about files that were left out of a sweep, as the notes of a trace have them."""
+    left_out = (f"left out of the sweep: {file.path.name}: {file.reason}" for file in loaded.skipped)
+    return (*loaded.grid.notes, *left_out)

@@ -1,1 +1,0 @@
-"""Estimates of training steps for programs: the user's own step, traced without a GPU."""

@@ -1,1 +1,0 @@
-"""Sweeps over parallel layouts, for programs and for the verbs."""
