@@ -20,8 +20,7 @@ from ..draw.numbers import moment_text
 from ..draw.spans import Line, Role, Span, fit_line
 from ..draw.stacked_bar import Part, describe_sum, draw_stacked_bar
 from ..frame import keys
-from ..live.device_graphs import Span as TimeSpan
-from ..live.device_graphs import choose_window
+from ..live.device_graphs import TimeSpan, choose_window
 from ..live.device_history import AXIS_ROWS, DeviceHistory
 from ..live.device_large import identity_line
 from ..widgets import device_fields as fields

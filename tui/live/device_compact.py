@@ -35,7 +35,7 @@ def facts_width(width: int, rows: int, widths: SharedWidths) -> int:
     return min(most, max(min(64, width - 16), share))
 
 
-def history_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
+def compact_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
     return max(0, width - facts_width(width, rows, widths) - 3), rows
 
@@ -54,14 +54,14 @@ def draw_compact(
     Args:
         view: The device.
         widths: Columns that all devices share.
-        graph: History in the shape that `history_shape` names.
+        graph: History in the shape that `compact_shape` names.
         width: Cells across.
         rows: Lines to fill.
         glyphs: Characters to draw with.
     """
     room = facts_width(width, rows, widths)
     second = _memory_and_facts if rows == 2 else _memory
-    left = [_identity(view, widths, room, rows, glyphs), second(view, widths, room, glyphs)]
+    left = [_compact_identity(view, widths, room, rows, glyphs), second(view, widths, room, glyphs)]
     left += _details(view, widths, room, rows - 2, glyphs)
     if not graph:
         return left[:rows]
@@ -71,7 +71,7 @@ def draw_compact(
     ]
 
 
-def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
+def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
     """Return who the device is and how it is; in two rows its metrics stand here too."""
     is_tight = rows == 2
     start: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]

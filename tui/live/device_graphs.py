@@ -35,7 +35,7 @@ def bucket_length(window_s: float, cells: int, interval_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """The time that graphs show."""
 
     now_s: float
@@ -96,7 +96,7 @@ class DeviceGraphs:
         self._glyphs = glyphs
         self._graphs: dict[str, _Graph] = {}
 
-    def draw(self, history: History, view: DeviceView, shape: tuple[int, int], span: Span) -> list[Line]:
+    def draw(self, history: History, view: DeviceView, shape: tuple[int, int], span: TimeSpan) -> list[Line]:
         """Return the graph of one device, as many rows as `shape` says, each exactly as wide.
 
         Args:

@@ -9,8 +9,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.layered_graph import Layers, draw_layers
 from ..draw.spans import Line, Span
 from ..widgets.device_view import DeviceView, SharedWidths
-from .device_graphs import DeviceGraphs
-from .device_graphs import Span as TimeSpan
+from .device_graphs import DeviceGraphs, TimeSpan
 from .device_large import scale_label, scale_width, time_axis
 
 LEAST_MARK_CELLS = 12

@@ -10,7 +10,7 @@ AXIS_ROWS = 9
 """From this height on there is a time axis."""
 
 
-def history_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
+def large_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
     axis = 1 if rows >= AXIS_ROWS else 0
     return max(0, width - 3 - scale_width(widths)), max(0, rows - 3 - axis)
@@ -31,7 +31,7 @@ def draw_large(
     Args:
         view: The device.
         widths: Columns that all devices share.
-        graph: History in the shape that `history_shape` names.
+        graph: History in the shape that `large_shape` names.
         width: Cells across.
         rows: Lines to fill.
         axis: Time below the graph, as `time_axis` draws it.
@@ -40,7 +40,7 @@ def draw_large(
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
     lines.append([*fields.edge(view, glyphs), Span(" "), *found])
-    _, graph_rows = history_shape(width, rows, widths)
+    _, graph_rows = large_shape(width, rows, widths)
     for number, row in enumerate(graph):
         scale = scale_label(view, number, graph_rows, glyphs)
         lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])

@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 from rich.cells import cell_len
 
 from ...engine.model import DeviceSample
-from . import device_compact, device_grid, device_line
+from .device_compact import MAXIMUM_ROWS, ROOM_FOR_HISTORY
+from .device_grid import DETAIL_ROWS, cell_width
+from .device_line import MINIMUM_WIDTH
 
 Density = Literal["large", "compact", "line", "cell", "dot"]
 """From a panel with its own graph down to a single character."""
@@ -64,9 +66,7 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
     if len(devices) <= height:
         return _stack(is_child, width, 1)
     is_few = len(devices) <= MANY_DEVICES
-    found = _grid(
-        devices, is_child, width, height, node, detail_rows=0 if is_few else device_grid.DETAIL_ROWS
-    )
+    found = _grid(devices, is_child, width, height, node, detail_rows=0 if is_few else DETAIL_ROWS)
     return found if found.height <= height or not is_few else _stack(is_child, width, 1)
 
 
@@ -91,11 +91,11 @@ def _panel(width: int, rows_each: int) -> tuple[Density, int, int]:
     """Return density, rows and distance of panels for which there are `rows_each` rows each."""
     if rows_each == 1:
         return "line", 1, 1
-    is_narrow = width < device_compact.ROOM_FOR_HISTORY
+    is_narrow = width < ROOM_FOR_HISTORY
     if rows_each >= (6 if is_narrow else 7):
         return "large", rows_each - 1, rows_each
     rows = rows_each if rows_each <= 3 else rows_each - 1
-    rows = min(rows, device_compact.MAXIMUM_ROWS)
+    rows = min(rows, MAXIMUM_ROWS)
     return "compact", rows, min(rows_each, rows + 1)
 
 
@@ -112,9 +112,9 @@ def _grid(
     room = height - detail_rows
     label_width = max(cell_len(device.label) for device in devices)
     columns = -(-len(devices) // room) if room > 0 else len(devices)
-    if columns * (device_line.MINIMUM_WIDTH + 4) <= width:
+    if columns * (MINIMUM_WIDTH + 4) <= width:
         return _columns_of_lines(is_child, width, columns, -(-len(devices) // columns), detail_rows)
-    cell = device_grid.cell_width(label_width)
+    cell = cell_width(label_width)
     columns = max(1, width // cell)
     rows = -(-len(devices) // columns)
     if rows <= room:

@@ -10,13 +10,10 @@ from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
-from .device_compact import draw_compact
-from .device_compact import history_shape as compact_shape
-from .device_graphs import DeviceGraphs, bucket_length, choose_window
-from .device_graphs import Span as TimeSpan
+from .device_compact import compact_shape, draw_compact
+from .device_graphs import DeviceGraphs, TimeSpan, bucket_length, choose_window
 from .device_grid import draw_cell, draw_dots, fullest
-from .device_large import draw_large, time_axis
-from .device_large import history_shape as large_shape
+from .device_large import draw_large, large_shape, time_axis
 from .device_layout import Layout, Placement, arrange
 from .device_line import choose_columns, draw_line
 

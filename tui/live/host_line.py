@@ -3,9 +3,9 @@
 from ...engine.model import HostSample
 from ...engine.units import GIB
 from ..draw.spans import Role
+from ..widgets.note_line import SEPARATOR
 from ..widgets.one_line import OneLine, Piece, join_pieces, measure_pieces
 
-SEPARATOR = "   "
 SCARCE_PERCENT = 95.0
 """Use of the host's memory from which the figure is drawn as a warning."""
 

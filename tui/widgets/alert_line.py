@@ -6,11 +6,10 @@ from ...analyzers.finding_words import name_kind
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.model import Finding
 from ..draw.glyphs import Glyphs
-from .note_line import fit_notes
+from .note_line import SEPARATOR, fit_notes
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .title_line import format_time
 
-SEPARATOR = "   "
 
 
 class AlertLine(OneLine):

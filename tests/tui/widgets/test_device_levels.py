@@ -5,7 +5,7 @@ from vramscope.engine.model import AllocatorReading, DeviceSample, MemoryReading
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import Line
-from vramscope.tui.live.device_graphs import DeviceGraphs, Span
+from vramscope.tui.live.device_graphs import DeviceGraphs, TimeSpan
 from vramscope.tui.widgets.device_levels import find_most, read_levels
 from vramscope.tui.widgets.device_view import build_views
 
@@ -32,7 +32,7 @@ def draw(history: History, snapshot: Snapshot) -> tuple[int | None, list[Line]]:
     """Return the scale and the graph of the device."""
     assert snapshot.sample is not None
     (view,) = build_views(snapshot, snapshot.sample.devices, history, None)
-    graph = DeviceGraphs(UNICODE).draw(history, view, (10, 4), Span(1005.0, 10.0, 1.0))
+    graph = DeviceGraphs(UNICODE).draw(history, view, (10, 4), TimeSpan(1005.0, 10.0, 1.0))
     return view.scale_bytes, graph
 
 
@@ -59,7 +59,7 @@ def test_a_history_that_became_another_one_is_drawn_anew() -> None:
     history, snapshot = play([(None, None, 3)] * 6)
     assert snapshot.sample is not None
     (view,) = build_views(snapshot, snapshot.sample.devices, history, None)
-    graphs, span = DeviceGraphs(UNICODE), Span(1005.0, 10.0, 1.0)
+    graphs, span = DeviceGraphs(UNICODE), TimeSpan(1005.0, 10.0, 1.0)
     late = History()
     late.add(snapshot.sample)
     before = graphs.draw(late, view, (10, 4), span)
