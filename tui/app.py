@@ -27,12 +27,10 @@ from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .draw.glyphs import Glyphs
 from .frame import keys
 from .frame.known_nodes import KnownNodes
-from .live.fullest_device import find_fullest
-from .live.node_screen import NodeScreen
-from .live.process_rows import SortOrder
+from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_signals import SignalPolicy
-from .live.recent_steps import RecentSteps
-from .live.screen import LiveScreen
+from .live.process_table import SortOrder
+from .live.screen import LiveScreen, find_fullest
 from .screens.snapshot_screen import SnapshotScreen
 from .screens.terminal_app import TerminalApp
 from .terminal.abilities import TerminalAbilities

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyte
 
-from vramscope.tui.draw.gauge import level_glyph
+from vramscope.tui.draw.bars import level_glyph
 from vramscope.tui.draw.glyphs import UNICODE
 
 from .scripted import MARKER_SHARES

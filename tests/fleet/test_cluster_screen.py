@@ -11,8 +11,7 @@ from vramscope.analyzers.cluster_state import ClusterPicture, ClusterState
 from vramscope.engine.model import Finding
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.fleet.cluster_screen import ClusterScreen
-from vramscope.tui.fleet.cluster_watch import ClusterWatch
+from vramscope.tui.fleet.cluster import ClusterScreen, ClusterWatch
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..waiting import wait_until

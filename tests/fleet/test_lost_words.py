@@ -3,8 +3,8 @@
 from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from vramscope.analyzers.fleet.model import FleetNode
-from vramscope.tui.frame.lost_words import shorten_reason, word_lost
-from vramscope.tui.live.lost_lines import LostLines
+from vramscope.tui.fleet.screen import LostLines
+from vramscope.tui.widgets.verdict_line import shorten_reason, word_lost
 
 CLOSED = "does not answer: no agent listens at n1:5757, or the way to it is closed"
 REFUSED = f"refused: this key is not allowed: there type `vramscope keys allow {'ab' * 32} --name NAME`"

@@ -109,13 +109,13 @@ ON_THEIR_OWN = {
     "engine/workloads/phases/meters.py": "in a child: `fit_to_reader`",
     "engine/workloads/step_trace.py": "in a child: `fit_to_reader`",
     "engine/workloads/model_tracer.py": "in a child: `fit_to_reader`",
-    "tui/frame/shutdown.py": "sequences of ours, when the view ends",
+    "tui/frame/launch.py": "sequences of ours, when the view ends",
     "vramscope/memory/monitor.py": "in a program of the user: `fit_to_reader`",
 }
 """Files that run where no verb guards the streams, and what makes their text safe."""
 UNGUARDED = {
     "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
-    "tui/frame/shutdown.py": "sequences of ours, when the view ends",
+    "tui/frame/launch.py": "sequences of ours, when the view ends",
     "tui/terminal/driver.py": "screens, of which `PrintableFilter` makes every line printable",
     "vramscope/cli/frame/emit.py": "the guard itself",
 }

@@ -14,7 +14,7 @@ from vramscope.tui.app import VramscopeApp
 from vramscope.tui.controls.advice import CHOOSE_FIRST, READ_ONLY, REASON
 from vramscope.tui.frame import keys
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.screens.choice import ChoiceScreen
+from vramscope.tui.screens.dialogs import ChoiceScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (150, 40)

@@ -10,7 +10,7 @@ from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.viewer.snapshot import DecisionRefused
 from vramscope.tui.alerts.screen import READ_ONLY, AlertsScreen
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.screens.choice import ChoiceScreen
+from vramscope.tui.screens.dialogs import ChoiceScreen
 
 
 async def test_keys_decide_and_the_hub_is_asked() -> None:

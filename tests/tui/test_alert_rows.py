@@ -6,8 +6,8 @@ from tests.tui.alert_looks import on_alerts
 from tests.tui.canned import FakeFeed, make_app
 from tests.tui.canned_alerts import make_alerts
 from tests.tui.looks import shown_text
-from vramscope.tui.alerts.heading import AlertHeading
-from vramscope.tui.alerts.rows import AlertOrder, collect_rows, filter_rows, sort_rows
+from vramscope.tui.alerts.list import AlertOrder, collect_rows, filter_rows, sort_rows
+from vramscope.tui.alerts.screen import AlertHeading
 
 
 async def test_the_filter_finds_by_kind_device_state_and_text() -> None:

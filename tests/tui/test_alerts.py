@@ -13,14 +13,12 @@ from tests.tui.device_looks import later, on_device
 from tests.tui.looks import notices, shown_screen, shown_text
 from vramscope.engine.alerts.state import AlertState
 from vramscope.engine.model import WorkerStatus
-from vramscope.tui.alerts.heading import AlertHeading
-from vramscope.tui.alerts.screen import NOTHING_FOUND, AlertsScreen
+from vramscope.tui.alerts.screen import NOTHING_FOUND, AlertHeading, AlertsScreen
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.live.screen import AlertLine, LiveScreen
 from vramscope.tui.screens.terminal_app import PaletteCommands
 from vramscope.tui.terminal.abilities import TerminalAbilities
-from vramscope.tui.widgets.alert_line import AlertLine
 
 SIZES = [(80, 24), (120, 32), (200, 50), (40, 10)]
 

@@ -12,8 +12,8 @@ from vramscope.engine.history import History
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.tui.device.forecast_section import choose_assessment, draw_forecast
 from vramscope.tui.device.page import draw_model
+from vramscope.tui.device.sections import choose_assessment, draw_forecast
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.draw.spans import line_text
 from vramscope.tui.live.device_picture import DevicePicture

@@ -22,13 +22,12 @@ from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import ReplayState, Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.device.comparison_section import draw_comparison
-from vramscope.tui.draw.curve_graph import draw_curve
+from vramscope.tui.device.comparison import draw_comparison, draw_curve
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import line_text
 from vramscope.tui.live.device_picture import DevicePicture
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.widgets.comparison_words import comparison_fact, judge_comparison
+from vramscope.tui.widgets.replay_words import comparison_fact, judge_comparison
 
 from .replays import press_until
 

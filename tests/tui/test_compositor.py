@@ -20,8 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tests.tui.emulator import Emulator
-from vramscope.tui.terminal.compositor import ThriftyScreen
-from vramscope.tui.terminal.picture import CellRow, CellWriter
+from vramscope.tui.terminal.compositor import CellRow, CellWriter, ThriftyScreen
 
 STYLES = [
     Style(),

@@ -11,11 +11,11 @@ from tests.tui.canned_ranks import (
 from tests.tui.device_looks import SIZE, feed_of, later, on_device, rows
 from tests.tui.looks import notices, shown_screen, shown_text, title
 from vramscope.tui.device.screen import DeviceScreen
+from vramscope.tui.live.dialogs import SortScreen
 from vramscope.tui.live.node_screen import CHOOSE_FIRST
-from vramscope.tui.live.process_rows import SortOrder
+from vramscope.tui.live.process_table import SortOrder
 from vramscope.tui.live.screen import LiveScreen
-from vramscope.tui.live.sort import SortScreen
-from vramscope.tui.screens.help import HelpScreen
+from vramscope.tui.screens.dialogs import HelpScreen
 from vramscope.tui.screens.terminal_app import PaletteCommands
 
 

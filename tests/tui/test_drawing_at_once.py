@@ -5,7 +5,7 @@ from textual.strip import Strip
 
 from tests.tui.canned import NOON_S, FakeFeed, make_app, make_finding, make_hub, make_snapshot
 from vramscope.tui.app import is_same_picture
-from vramscope.tui.widgets.alert_line import AlertLine
+from vramscope.tui.live.screen import AlertLine
 from vramscope.tui.widgets.title_line import TitleLine
 
 

@@ -6,7 +6,7 @@ from tests.exporters.reports.test_profile_headroom import ESTIMATE, REFUSED
 from tests.tui.assessed_cases import make_assessment
 from tests.tui.canned import NOON_S
 from tests.tui.canned_ranks import make_job
-from vramscope.tui.device.forecast_section import draw_forecast
+from vramscope.tui.device.sections import draw_forecast
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import line_text
 

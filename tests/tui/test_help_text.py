@@ -1,6 +1,6 @@
 """The text of the help in little and in ample room."""
 
-from vramscope.tui.screens.help import _explain
+from vramscope.tui.screens.dialogs import _explain
 
 SENTENCE = "Show the next training process of the device, or the next device."
 

@@ -13,7 +13,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.tui.inspect.app import read_inspected, view_file
 from vramscope.tui.inspect.inspected import Inspected
 from vramscope.tui.inspect.screen import InspectScreen
-from vramscope.tui.inspect.text import TextScreen
+from vramscope.tui.screens.dialogs import TextScreen
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 from vramscope.tui.widgets.one_line import OneLine

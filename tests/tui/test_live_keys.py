@@ -20,11 +20,10 @@ from tests.tui.looks import notices, shown_screen, shown_text, title
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import STATUS_SCHEMA
 from vramscope.engine.settings import Settings, SortColumn
-from vramscope.tui.live.host_line import HostLine
-from vramscope.tui.live.process_rows import COLUMNS, SortOrder
-from vramscope.tui.live.screen import LiveScreen
-from vramscope.tui.live.sort import SortScreen
-from vramscope.tui.screens.help import HelpScreen
+from vramscope.tui.live.dialogs import SortScreen
+from vramscope.tui.live.process_table import COLUMNS, SortOrder
+from vramscope.tui.live.screen import HostLine, LiveScreen
+from vramscope.tui.screens.dialogs import HelpScreen
 from vramscope.tui.widgets.verdict_line import VerdictLine
 
 SIZE = (120, 40)

@@ -15,15 +15,11 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from tests.tui.looks import notices, shown_screen, shown_text, title
-from vramscope.tui.live.host_line import HostLine
 from vramscope.tui.live.node_screen import NO_LIST_RECORDED, NO_LIST_WITHOUT_GPU
-from vramscope.tui.live.screen import LiveScreen
-from vramscope.tui.screens.help import HelpScreen
-from vramscope.tui.screens.notes import NotesScreen
+from vramscope.tui.live.screen import AlertLine, HostLine, LiveScreen, NoteLine
+from vramscope.tui.screens.dialogs import HelpScreen, NotesScreen
 from vramscope.tui.screens.terminal_app import PaletteCommands
-from vramscope.tui.widgets.alert_line import AlertLine
-from vramscope.tui.widgets.key_line import KeyLine
-from vramscope.tui.widgets.note_line import NoteLine
+from vramscope.tui.widgets.one_line import KeyLine
 from vramscope.tui.widgets.verdict_line import VerdictLine
 
 SIZE = (120, 40)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.tui.looks import shown_text
 from vramscope.engine.errors import InputFileError
-from vramscope.tui.screens.path_prompt import Answer, PathPrompt
+from vramscope.tui.screens.dialogs import Answer, PathPrompt
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 

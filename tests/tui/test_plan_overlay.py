@@ -14,7 +14,7 @@ from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.plan.planned import JobDefaults, Planned
 from vramscope.tui.plan.screen import PlanScreen
-from vramscope.tui.widgets.key_line import KeyLine
+from vramscope.tui.widgets.one_line import KeyLine
 
 from .canned import FakeFeed, make_app
 from .canned_ranks import make_allocator, make_job, with_ranks

@@ -6,7 +6,7 @@ import pytest
 from tests.tui.canned import make_device, make_process
 from tests.tui.canned_ranks import make_job
 from vramscope.engine.model import ProcessReading
-from vramscope.tui.live.process_rows import (
+from vramscope.tui.live.process_table import (
     COLUMNS,
     ProcessRow,
     SortOrder,

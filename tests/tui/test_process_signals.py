@@ -15,9 +15,9 @@ from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_sample,
 from tests.tui.looks import notices
 from vramscope.engine.model import ProcessReading
 from vramscope.tui.app import VramscopeApp
+from vramscope.tui.live.dialogs import SignalScreen
 from vramscope.tui.live.node_screen import CHOOSE_FIRST
 from vramscope.tui.live.process_signals import ProcessHandle, SignalPolicy, SignalRefused, refuse_by_policy
-from vramscope.tui.live.signal import SignalScreen
 
 SLEEPER = "import signal, sys; print('ready', flush=True); signal.pause()"
 

@@ -5,7 +5,7 @@ import msgspec
 from tests.tui.canned import FakeFeed, make_app, make_device, make_process, make_sample, make_snapshot
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.live.process_rows import SortOrder
+from vramscope.tui.live.process_table import SortOrder
 
 
 def snapshot_of(used_by_pid: dict[int, int], seq: int = 1) -> Snapshot:

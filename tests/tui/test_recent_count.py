@@ -1,6 +1,6 @@
 """A running total, and how much of it is of the last minute."""
 
-from vramscope.tui.frame.recent_count import RecentCount
+from vramscope.tui.screens.snapshot_screen import RecentCount
 
 
 def test_only_the_last_minute_counts() -> None:

@@ -19,10 +19,18 @@ from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.sweep.index_screen import SweepIndexScreen, view_sweeps
-from vramscope.tui.sweep.lines import Window, draw_lines, prepare_grid
-from vramscope.tui.sweep.looks import DARK, LIGHT
+from vramscope.tui.sweep.lines import (
+    DARK,
+    LIGHT,
+    MODES,
+    TILE_CELLS,
+    Window,
+    draw_lines,
+    make_tile,
+    mark_best,
+    prepare_grid,
+)
 from vramscope.tui.sweep.screen import ReplayAsked, SweepScreen, SweepView
-from vramscope.tui.sweep.tiles import MODES, TILE_CELLS, make_tile, mark_best
 from vramscope.tui.sweep.words import name_sweeps
 from vramscope.tui.terminal.abilities import TerminalAbilities
 

@@ -1,27 +1,281 @@
-"""The alerts screen: every finding, and the whole of one; acknowledge and mute."""
+"""The alerts screen: every finding in a list, one of them in full, and what can be done about it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
-from ...engine.alerts.state import FindingDecision, MuteScope
+from ...engine.alerts.state import FindingChange, FindingDecision, MuteScope
 from ...engine.clock import Clock
-from ...engine.model import HubStatus
+from ...engine.model import SEVERITIES, Evidence, Finding, HookStatus, HubStatus
+from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ..draw.glyphs import Glyphs
+from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..live.process_signals import SignalPolicy
-from ..screens.choice import ChoiceScreen
+from ..screens.dialogs import ChoiceScreen
 from ..screens.snapshot_screen import SnapshotScreen
+from ..widgets.device_fields import wrap_words
 from ..widgets.filter_bar import FilterBar
-from .detail import AlertContent, AlertDetail
-from .heading import AlertHeading, HookLine
-from .list import AlertList
-from .rows import ALERT_COLUMNS, AlertColumn, AlertOrder, collect_rows, filter_rows, sort_rows
+from ..widgets.line_page import LinePage
+from ..widgets.one_line import OneLine, Piece, join_pieces, measure_pieces
+from ..widgets.title_line import format_time
+from .list import (
+    ALERT_COLUMNS,
+    AlertColumn,
+    AlertList,
+    AlertOrder,
+    AlertRow,
+    collect_rows,
+    count_stages,
+    filter_rows,
+    sort_rows,
+)
+
+
+class AlertHeading(OneLine):
+    """Counts alerts; the gravest first."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._told: tuple[list[Piece], ...] = ([], [], [])
+
+    def show(self, every: Sequence[AlertRow], *, shown: int, order: AlertOrder, filter_text: str) -> None:
+        """Show the counts.
+
+        Args:
+            every: All alerts.
+            shown: How many of them the filter lets through.
+            order: How they are sorted.
+            filter_text: What is filtered by; empty for nothing.
+        """
+        counts = count_stages(every)
+        grave = [row.finding.severity for row in every if row.stage == "open"]
+        marks = [
+            Piece(f"{self._glyphs.risk(level)} {grave.count(level)} {level}", level)
+            for level in reversed(SEVERITIES)
+            if level in grave
+        ]
+        groups = [[Piece(f"{counts['open']} open", "strong")]]
+        groups += [[mark] for mark in marks]
+        groups += [
+            [Piece(f"{counts[stage]} {stage}", "muted")]
+            for stage in ("acknowledged", "muted", "closed")
+            if counts[stage]
+        ]
+        direction = ", inverted" if order.is_inverted else ""
+        sort = [Piece(f"by {order.column}{direction}", "muted", "screen.choose_sort")]
+        found = [Piece(f"{shown} of {len(every)} match “{filter_text}”", "accent")] if filter_text else []
+        self._told = ([Piece("Alerts  ", "muted"), *join_pieces(groups, "  ")], sort, found)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        counts, sort, found = self._told
+        sides = [
+            (counts, [*found, Piece("  "), *sort] if found else sort),
+            (counts, found),
+            (found or counts, []),
+        ]
+        for left, right in sides:
+            if measure_pieces([*left, Piece("  "), *right]) <= self.size.width - 2:
+                break
+        self.set_pieces(left, right)
+
+
+class HookLine(OneLine):
+    """Says who is told of findings besides this screen, and what went wrong with that."""
+
+    has_news = False
+    """Whether there is anything to say."""
+
+    def show(self, hub: HubStatus | None) -> None:
+        """Show the hooks of a hub and what the hub could not do, the trouble first."""
+        hooks = () if hub is None else hub.hooks
+        notes = [] if hub is None else [[Piece(note, "medium")] for note in hub.notes]
+        troubled = sorted(hooks, key=lambda hook: hook.reason is None)
+        pieces = join_pieces([*notes, *(_describe(hook) for hook in troubled)], "   ")
+        self.set_pieces(pieces)
+        self.has_news = bool(pieces)
+
+
+def _describe(hook: HookStatus) -> list[Piece]:
+    counts = [f"{hook.delivered} delivered"]
+    counts += [f"{hook.failed} failed"] if hook.failed else []
+    counts += [f"{hook.dropped} dropped"] if hook.dropped else []
+    counts += [f"{hook.waiting} waiting"] if hook.waiting else []
+    told = ", ".join(counts)
+    if hook.reason is not None:
+        return [Piece(hook.reason, "medium"), Piece(f" ({told})", "muted")]
+    return [Piece(f"{hook.name} {hook.target}: {told}", "medium" if hook.dropped else "muted")]
+
+
+INDENT = "   "
+MOST_NAME_CELLS = 34
+TIME_CELLS = 9
+
+
+class AlertContent(NamedTuple):
+    """What the page is drawn from."""
+
+    row: AlertRow | None
+    changes: Sequence[FindingChange] = ()
+    """What happened to it, oldest first."""
+    now_s: float = 0.0
+    """Time of the newest sample."""
+    clock: str = "wall"
+    """Clock of the samples."""
+
+
+class AlertDetail(LinePage):
+    """The whole of one finding; scrolls where there is more than room."""
+
+    BINDINGS = [*keys.ALERT_DETAIL]
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._content = AlertContent(None)
+
+    def show(self, content: AlertContent) -> None:
+        """Draw a finding; lines that did not change are left alone."""
+        before = self._content.row
+        self._content = content
+        if before is not None and content.row is not None and before.finding.id != content.row.finding.id:
+            self.scroll_home(animate=False)
+        self._draw()
+
+    def action_move(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        row = self._content.row
+        if row is None or width <= 0:
+            return []
+        is_ascii = self._glyphs.unmeasured.isascii()
+        ellipsis = self._glyphs.ellipsis if width > 1 else ""
+        return [
+            fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis)
+            for section in self._list_sections(row, width - len(INDENT) - 1)
+            for line in section
+        ]
+
+    def _list_sections(self, row: AlertRow, room: int) -> Iterator[list[Line]]:
+        """Yield what there is to say, a blank line before each but the first."""
+        finding = row.finding
+        yield list(self._draw_head(row, room))
+        sections: tuple[tuple[str, list[Line]], ...] = (
+            ("What to do", _wrap(finding.advice, room)),
+            ("Evidence", list(self._draw_evidence(finding, room))),
+            ("What happened", list(self._draw_changes(room))),
+            ("How it was concluded", _wrap(finding.method, room, "muted")),
+        )
+        for title, lines in sections:
+            if lines:
+                yield [[Span("")], [Span(f" {title}", "accent")], *lines]
+
+    def _draw_head(self, row: AlertRow, room: int) -> Iterator[Line]:
+        finding = row.finding
+        clock = self._content.clock
+        for number, text in enumerate(wrap_words(finding.title, room)):
+            mark = self._glyphs.risk(finding.severity) if number == 0 else " "
+            yield [Span(" "), Span(mark, finding.severity), Span(" "), Span(text, "strong")]
+        since = f"opened {format_time(finding.opened_s, clock)}"
+        if finding.closed_s is not None:
+            lasted = format_age(max(0.0, finding.closed_s - finding.opened_s))
+            since += f", closed {format_time(finding.closed_s, clock)}, after {lasted}"
+        else:
+            since += f", open for {format_age(max(0.0, self._content.now_s - finding.opened_s))}"
+        facts = (
+            finding.severity,
+            row.kind,
+            row.where,
+            *([finding.node] if row.where != finding.node else []),
+        )
+        for text in wrap_words(" · ".join((*facts, since)), room):
+            yield [Span(INDENT), Span(text, "text")]
+        decided = self._describe_decision(row)
+        if decided:
+            yield [Span(INDENT), Span(decided, "accent")]
+
+    def _describe_decision(self, row: AlertRow) -> str:
+        """Return what was decided about it and how that is taken back."""
+        if row.stage == "acknowledged":
+            return "acknowledged: nobody is told of it any more (u takes that back)"
+        if row.mute is None:
+            return ""
+        if row.mute.until_s is not None:
+            until = f"until {format_time(row.mute.until_s, 'wall')}"
+        else:
+            until = "until it closes" if row.mute.finding_id is not None else "for good"
+        return f"{row.kind} is muted on this device {until} (u takes that back)"
+
+    def _draw_evidence(self, finding: Finding, room: int) -> Iterator[Line]:
+        """Yield a line for each number, the names in one column; what nobody measured is left to the end."""
+        clock = self._content.clock
+        told = [(evidence.name, tell_value(evidence, clock)) for evidence in finding.evidence]
+        names = min(MOST_NAME_CELLS, max((len(name) for name, _ in told), default=0), max(8, room // 2))
+        for name, value in sorted(told, key=lambda pair: pair[1] == "—"):
+            for number, text in enumerate(wrap_words(value, room - names - 2)):
+                head = name if number == 0 else ""
+                yield [Span(INDENT), Span(f"{head:<{names}}  ", "muted"), Span(text, "text")]
+
+    def _draw_changes(self, room: int) -> Iterator[Line]:
+        for change in self._content.changes:
+            text = f"{change.what}: {change.title}" if change.title else change.what
+            time = format_time(change.time_s, self._content.clock)
+            for number, part in enumerate(wrap_words(text, room - TIME_CELLS)):
+                head = time if number == 0 else ""
+                yield [Span(INDENT), Span(f"{head:<{TIME_CELLS}} ", "muted"), Span(part, "text")]
+
+
+def _wrap(sentence: str, room: int, role: Role = "text") -> list[Line]:
+    return [[Span(INDENT), Span(text, role)] for text in wrap_words(sentence, room)] if sentence else []
+
+
+LATEST_SPAN_S = 1e9
+"""Seconds beyond this are a moment, not a span."""
+AGE_FROM_S = 120.0
+"""Spans from here on are said in minutes, hours or days."""
+PROCESS_NAMES = ("process", "pid")
+"""Evidence that is the number of a process: a name of digits, and no quantity."""
+
+
+def tell_value(evidence: Evidence, clock: str) -> str:
+    """Return one number with its unit; bytes in the unit that suits them, moments as the time of day.
+
+    Args:
+        evidence: The number.
+        clock: Clock of the samples that it is about.
+    """
+    value = evidence.value
+    unit = evidence.unit
+    if value is None:
+        return "—"
+    if isinstance(value, int | float) and unit == "s" and value > LATEST_SPAN_S:
+        return format_time(value, clock)
+    if isinstance(value, int | float) and unit == "s" and value >= AGE_FROM_S:
+        return format_age(value)
+    if isinstance(value, int | float) and unit.startswith("bytes"):
+        return format_bytes(int(value)) + unit.removeprefix("bytes")
+    if evidence.name in PROCESS_NAMES:
+        return str(value)
+    number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value
+    return f"{number} {unit}" if unit else number
+
 
 TITLE_FROM_ROWS = 12
 KEYS_FROM_ROWS = 12

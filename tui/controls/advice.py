@@ -50,7 +50,7 @@ class AdviceControl:
                 markup=False,
             )
         else:
-            from ..screens.choice import ChoiceScreen
+            from ..screens.dialogs import ChoiceScreen
 
             question = ChoiceScreen(f"Advise process {pid}, at the end of its next step?", CHOICES)
             app.push_screen(question, partial(self._give, pid))

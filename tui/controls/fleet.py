@@ -10,12 +10,12 @@ from textual.screen import Screen
 from ...analyzers.fleet.fleet import Fleet
 from ...engine.viewer.feed import ChoosingFeed, SeveralNodesFeed
 from ...engine.viewer.snapshot import Snapshot
-from ..fleet.cluster_watch import ClusterWatch
-from ..fleet.view import FleetView
+from ..fleet.cluster import ClusterWatch
+from ..fleet.grid import FleetView
 
 if TYPE_CHECKING:
     from ..app import VramscopeApp
-    from ..fleet.cluster_screen import ClusterScreen
+    from ..fleet.cluster import ClusterScreen
     from ..fleet.nodes_screen import NodesScreen
     from ..fleet.screen import FleetScreen
 
@@ -116,7 +116,7 @@ class FleetControl:
 
     def show_cluster(self) -> None:
         """Show what is known across nodes, over the fleet."""
-        from ..fleet.cluster_screen import ClusterScreen
+        from ..fleet.cluster import ClusterScreen
 
         self._show_over_fleet(ClusterScreen(self._fleet, self.cluster, self._app.glyphs))
 

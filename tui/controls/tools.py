@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..modules.live_screen import LiveBreakdownScreen
     from ..modules.profiled import Profiled
     from ..plan.planned import JobDefaults, Planned
-    from ..screens.path_prompt import Answer
+    from ..screens.dialogs import Answer
     from ..sweep.screen import ReplayAsked
 
 FoundT = TypeVar("FoundT")
@@ -52,7 +52,7 @@ class Tool(Generic[FoundT]):
             self._prompt(self.read, self.HINT)
 
     def _prompt(self, read: Callable[[str], FoundT], hint: str) -> None:
-        from ..screens.path_prompt import PathPrompt
+        from ..screens.dialogs import PathPrompt
 
         prompt = PathPrompt(self.QUESTION, read, text=self.text, example=self.EXAMPLE, hint=hint)
         self._app.push_screen(prompt, self._take)
@@ -226,8 +226,7 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
         if not ranks:
             self.ask()
             return
-        from ..modules.live_profiles import LiveProfiles
-        from ..modules.live_screen import LiveBreakdownScreen
+        from ..modules.live_screen import LiveBreakdownScreen, LiveProfiles
 
         app = self._app
         live = LiveProfiles(app.feed, app.clock, ranks)
@@ -250,7 +249,7 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
 
     def _list_running(self) -> "Sequence[RankSample]":
         """Return the processes that can be asked for their modules, those that are looked at first."""
-        from ..widgets.rank_words import order_of
+        from ..widgets.device_view import order_of
 
         app = self._app
         sample = app.shown.sample

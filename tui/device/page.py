@@ -15,25 +15,28 @@ from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, R
 from ...engine.model.finding import is_last_word
 from ...engine.units import MIB, format_bytes
 from ...engine.viewer.snapshot import Snapshot
+from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Role, Span, fit_line
-from ..draw.stacked_bar import Part, describe_sum, draw_stacked_bar
 from ..frame import keys
-from ..live.device_graphs import TimeSpan, choose_window
-from ..live.device_history import AXIS_ROWS, DeviceHistory
-from ..live.device_large import identity_line
+from ..live.device_graphs import AXIS_ROWS, DeviceHistory, TimeSpan, choose_window
+from ..live.device_lines import identity_line
 from ..widgets import device_fields as fields
-from ..widgets.device_fields import wrap_words
-from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
+from ..widgets.device_fields import SHORT_NAMES, wrap_words
+from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths, name_rank
 from ..widgets.line_page import LinePage
-from ..widgets.part_words import draw_part
-from ..widgets.rank_facts import SHORT_NAMES
-from ..widgets.rank_words import name_rank
+from ..widgets.replay_words import draw_part
 from ..widgets.title_line import format_time
-from .forecast_section import choose_assessment, draw_forecast
-from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
-from .step_table import draw_phases, draw_steps
+from .sections import (
+    SegmentQuestion,
+    SegmentSection,
+    choose_assessment,
+    draw_forecast,
+    draw_phases,
+    draw_stacks,
+    draw_steps,
+)
 
 LEAST_GRAPH_ROWS = 5
 LEAST_GRAPH_SHARE = 0.34
@@ -220,7 +223,7 @@ class _Sections:
         """Return the simulation of the rank that plays here, where one stands beside the run."""
         if self._view.comparison is None:
             return []
-        from .comparison_section import draw_comparison
+        from .comparison import draw_comparison
 
         rows = max(LEAST_CURVE_ROWS, self._height // 5)
         step = self._view.device.step

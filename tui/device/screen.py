@@ -8,15 +8,13 @@ from ...engine.model import DeviceSample, RankSample, SegmentMap
 from ...engine.viewer.feed import Feed
 from ..draw.glyphs import Glyphs
 from ..frame import keys
-from ..live.arrangement import arrange_page
 from ..live.device_picture import order_devices
-from ..live.node_screen import NodeScreen
+from ..live.node_screen import NodeScreen, RecentSteps, arrange_page
 from ..live.process_signals import SignalPolicy
 from ..live.process_table import ProcessTable
-from ..live.recent_steps import RecentSteps
-from ..widgets.rank_words import collect_ranks
+from ..widgets.device_view import collect_ranks
 from .page import DevicePage, PageContent
-from .segment_section import SegmentQuestion
+from .sections import SegmentQuestion
 
 ASK_INTERVAL_S = 10.0
 """How often a segment map is asked for while it is looked at."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ...analyzers.level_history import LevelHistory, cut_columns, locate_moment
 from ...engine.units import format_bytes
 from .glyphs import Glyphs
-from .layered_graph import Layers, draw_layers
+from .graphs import Layers, draw_layers
 from .numbers import span_text
 from .spans import Line, Role, Span, right_text
 

@@ -1,23 +1,196 @@
 """The list of nodes: who is there, how old its figures are, whose clock is off, whose agent is in trouble."""
 
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from ...analyzers.fleet.fleet import Fleet, order_by_need
+from ...analyzers.fleet.fleet import Fleet, NodeSummary, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
+from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Role
+from ..draw.numbers import brief_span_text
+from ..draw.spans import Line, Role, Span, fit_line, right_text
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
-from ..widgets.cursor_list import CursorList
-from ..widgets.key_line import KeyLine
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.line_page import CursorList
+from ..widgets.one_line import KeyLine, OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
-from .node_lines import describe_facts
-from .node_list import NodeList
+
+MOST_LABEL_CELLS = 24
+
+
+class _Column(NamedTuple):
+    title: str
+    cells: int
+    from_width: int
+    """Width of the whole line from which it is shown."""
+    tell: Callable[[NodeSummary], str]
+    """Empty where it is unmeasured."""
+
+
+def _tell_share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _tell_offset(summary: NodeSummary) -> str:
+    """Return how far the clock is off; what is within the delay of messages is told as such."""
+    offset_s = summary.node.clock_offset_s
+    if offset_s is None:
+        return "in step" if summary.node.state == "live" else ""
+    return f"{'+' if offset_s > 0 else '-'}{brief_span_text(abs(offset_s))}"
+
+
+_COLUMNS = (
+    _Column("devices", 7, 30, lambda it: f"{it.device_count:,}"),
+    _Column("used", 5, 40, lambda it: _tell_share(it.used_share)),
+    _Column("clock", 9, 56, _tell_offset),
+    _Column("missed", 7, 70, lambda it: f"{it.samples_dropped:,}"),
+    _Column("viewers", 7, 90, lambda it: "" if it.viewers is None else f"{it.viewers:,}"),
+    _Column("agent CPU", 9, 100, lambda it: "" if it.cpu_percent is None else f"{it.cpu_percent:.1f}%"),
+    _Column("agent RSS", 9, 110, lambda it: "" if it.rss_bytes is None else format_bytes(it.rss_bytes)),
+    _Column("version", 9, 120, lambda it: it.version or ""),
+)
+_AGE_CELLS = 12
+
+
+def draw_node_heading(label_cells: int, width: int) -> Line:
+    """Return the titles of the columns that fit."""
+    label = min(label_cells, MOST_LABEL_CELLS)
+    titles = [right_text(it.title, it.cells, "") for it in _COLUMNS if width >= it.from_width]
+    return [Span("   " + "  ".join(("node".ljust(label), "age".ljust(_AGE_CELLS), *titles)), "muted")]
+
+
+def draw_node(
+    summary: NodeSummary, now_s: float, label_cells: int, width: int, glyphs: Glyphs, *, is_chosen: bool
+) -> Line:
+    """Return a node in one line, with the reason behind it where it is not live.
+
+    Args:
+        summary: The node.
+        now_s: The moment of which its age is told, by our wall clock.
+        label_cells: Cells of the longest name.
+        width: Cells of room.
+        glyphs: Characters to draw with.
+        is_chosen: Whether the cursor is on it.
+    """
+    label = min(label_cells, MOST_LABEL_CELLS)
+    state, role = _tell_age(summary, now_s)
+    columns = [
+        right_text(it.tell(summary) or glyphs.unmeasured, it.cells, glyphs.ellipsis)
+        for it in _COLUMNS
+        if width >= it.from_width
+    ]
+    told = describe_trouble(summary)
+    return [
+        Span(glyphs.selected if is_chosen else " ", "accent"),
+        Span(f"{glyphs.risk(summary.level)} ", summary.level),
+        Span(summary.node.name[:label].ljust(label), "strong" if is_chosen else "text"),
+        Span(f"  {state:<{_AGE_CELLS}}", role),
+        Span("  " + "  ".join(columns)),
+        Span(f"  {told}" if told else "", "muted"),
+    ]
+
+
+def describe_trouble(summary: NodeSummary) -> str:
+    """Return why a node is not live, or what its agent could not do; empty where all is well."""
+    return summary.node.reason or "" if summary.node.state != "live" else "; ".join(summary.notes)
+
+
+def describe_facts(summary: NodeSummary) -> str:
+    """Return what trouble a node has, and what its agent calls it where that is another name."""
+    own = "" if summary.own_name is None else f"its agent calls it {summary.own_name}"
+    return "; ".join(filter(None, (describe_trouble(summary), own)))
+
+
+def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
+    """Return how old the figures are: of a live node since they came, of a lost one since it fell silent."""
+    node = summary.node
+    age_s = None if node.heard_s is None else max(0.0, now_s - node.heard_s)
+    if node.state == "lost":
+        since_s = node.silent_s if age_s is None else age_s
+        return ("lost" if since_s is None else f"lost {brief_span_text(since_s)}"), "medium"
+    if node.state == "connecting" or age_s is None:
+        return "connecting", "muted"
+    return brief_span_text(age_s), "text"
+
+
+class NodeList(CursorList):
+    """Lists nodes below a line of titles.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    BINDINGS = [*keys.NODE_LIST]
+    DEFAULT_CSS = "NodeList { height: 1fr; padding: 0 1; }"
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._listed: Sequence[NodeSummary] = ()
+        self._now_s = 0.0
+
+    @property
+    def current(self) -> NodeSummary | None:
+        """The node under the cursor."""
+        return self._listed[self.chosen] if self.chosen < len(self._listed) else None
+
+    @property
+    def heading(self) -> Line:
+        """Titles of the columns."""
+        return self._fit(draw_node_heading(self._label_cells, self._width))
+
+    def show(self, nodes: Sequence[NodeSummary], now_s: float) -> None:
+        """List nodes; the cursor stays on its own, wherever that is now.
+
+        Args:
+            nodes: In order.
+            now_s: The moment of which ages are told, by our wall clock.
+        """
+        name = None if self.current is None else self.current.node.name
+        places = {it.node.name: place for place, it in enumerate(nodes)}
+        self._listed = nodes
+        self._now_s = now_s
+        self.chosen = places.get(name or "", min(self.chosen, max(0, len(nodes) - 1)))
+        self._draw()
+
+    @property
+    def _count(self) -> int:
+        return len(self._listed)
+
+    @property
+    def _label_cells(self) -> int:
+        return max((len(it.node.name) for it in self._listed), default=4)
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        label = self._label_cells
+        return [
+            self._fit(
+                draw_node(
+                    it,
+                    self._now_s,
+                    label,
+                    width,
+                    self._glyphs,
+                    is_chosen=place == self.chosen and self.has_focus,
+                )
+            )
+            for place, it in enumerate(self._listed)
+        ]
+
+    def _fit(self, line: Line) -> Line:
+        is_ascii = self._glyphs.name == "ascii"
+        return fit_line(line, self._width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis)
+
 
 TITLE_FROM_ROWS = 11
 HEADING_FROM_ROWS = 5

@@ -1,20 +1,23 @@
 """The screen of a fleet: a verdict on all nodes, every device as a cell, the chosen one in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
+from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ...analyzers.fleet.fleet import Fleet, group_fleet
+from ...analyzers.fleet.fleet import Census, Coverage, Fleet, group_fleet
 from ...analyzers.fleet.model import (
     EXAMPLE,
     GROUPINGS,
     SORTS,
     FleetDevice,
+    FleetNode,
     FleetSort,
     Grouping,
     compile_filter,
@@ -22,25 +25,169 @@ from ...analyzers.fleet.model import (
     hold_gravest,
 )
 from ...analyzers.fleet.verdict import judge_fleet
+from ...analyzers.risk import LEVELS
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
-from ...exporters.status.document import FleetExport
+from ...engine.units import format_age
+from ...exporters.status.fleet_export import FleetExport
 from ..draw.glyphs import Glyphs
+from ..draw.numbers import gib_text
 from ..frame import keys
-from ..live.lost_lines import LostLines
-from ..screens.choice import ChoiceScreen
+from ..frame.theme import find_look
+from ..screens.dialogs import ChoiceScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.filter_bar import FilterBar
-from ..widgets.key_line import KeyLine
-from ..widgets.one_line import OneLine, Piece
-from ..widgets.verdict_line import VerdictLine
-from .cluster_lines import describe_gravest
-from .cluster_order import order_by_gravity
-from .cluster_watch import ClusterWatch
-from .grid import FleetGrid
-from .lines import describe_silence
-from .view import FleetView
-from .words import describe_device, describe_fleet
+from ..widgets.line_page import MarkingWidget
+from ..widgets.one_line import KeyLine, OneLine, Piece
+from ..widgets.verdict_line import VerdictLine, word_lost
+from .cluster import ClusterWatch, describe_gravest, order_by_gravity
+from .grid import FleetGrid, FleetView, describe_silence
+
+ROWS_FROM = ((32, 4), (24, 3), (18, 2))
+"""Height of the screen from which on so many rows are taken; below that it is one."""
+
+
+class LostLines(MarkingWidget):
+    """Names nodes with how long they are lost and why; reasons shorten where rows are few.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    DEFAULT_CSS = """
+    LostLines {
+        height: 1;
+        width: 1fr;
+        padding: 0 1;
+    }
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._head = f"{glyphs.risk('medium')} lost  "
+        self._told: tuple[Sequence[FleetNode], float] = ((), 0.0)
+        self._rows: list[str] = []
+
+    def show(self, lost: Sequence[FleetNode], waited_s: float) -> None:
+        """Show these nodes.
+
+        Args:
+            lost: In order.
+            waited_s: Seconds since they were said to be silent for so long.
+        """
+        self._told = (lost, waited_s)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Word them for the new width."""
+        self._arrange()
+
+    def render_line(self, y: int) -> Strip:
+        """Return one row."""
+        width = self.size.width
+        style = self.rich_style
+        if not 0 <= y < len(self._rows):
+            return Strip.blank(max(0, width), style)
+        head = self._head if y == 0 else " " * len(self._head)
+        row = [
+            Segment(head, style + find_look(self.app, "medium")),
+            Segment(self._rows[y], style + find_look(self.app, "muted")),
+        ]
+        return Strip(row).adjust_cell_length(width, style)
+
+    def _arrange(self) -> None:
+        if not self.is_mounted or not self.is_attached:  # its screen may be leaving, and draws to the last
+            return
+        height = self.screen.size.height
+        most = next((rows for least, rows in ROWS_FROM if height >= least), 1)
+        rows = word_lost(*self._told, self.size.width - len(self._head), most)
+        if rows == self._rows:
+            return
+        if len(rows) != len(self._rows):
+            self.styles.height = max(1, len(rows))
+        self._rows = rows
+        self.repaint()
+
+
+_GAP = Piece("   ")
+_EVEN_CHANCE = 0.5
+
+
+def describe_fleet(
+    census: Census, wanted: int, coverage: Coverage, view: FleetView, glyphs: Glyphs
+) -> tuple[list[Piece], list[Piece]]:
+    """Return the title: what is covered and how many devices are at which level; and what was chosen.
+
+    Args:
+        census: All that are known.
+        wanted: How many the filter lets pass.
+        coverage: How much of the fleet is seen.
+        view: What was chosen.
+        glyphs: Characters to draw with.
+    """
+    if coverage.is_partial:
+        pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
+    else:
+        pieces = [Piece(coverage.followed_text or coverage.text, "strong")]
+    total = f"{census.total:,}"
+    counts = census.levels
+    if coverage.is_partial and coverage.nodes_left_out:
+        pieces += [_GAP, Piece(coverage.followed_text, "muted")]
+    pieces += [_GAP, Piece(f"devices {total if wanted == census.total else f'{wanted:,} of {total}'}")]
+    if coverage.devices_left_out:
+        pieces += [Piece(f", {coverage.devices_left_out:,} not followed", "muted")]
+    for level in reversed(LEVELS):
+        if level in counts:
+            pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]
+    chosen = f"by {view.grouping}   sort {view.sort}"
+    filtered = f"   filter {view.filter_text}" if view.filter_text else ""
+    return pieces, [Piece(f"{chosen}{filtered}", "muted")]
+
+
+def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> list[Piece]:
+    """Return what is known of a device in one line, what matters most first."""
+    pieces = [
+        Piece(f"{device.node} {device.name}", "strong"),
+        Piece("  "),
+        Piece(f"{glyphs.risk(device.level)} {_describe_risk(device)}", device.level),
+        Piece(f"  {_describe_memory(device, glyphs)}"),
+    ]
+    return pieces + [Piece(f"  {text}", "muted") for text in _list_facts(device, node)]
+
+
+def _describe_risk(device: FleetDevice) -> str:
+    if device.oom_in_s is not None:
+        within = device.probability or 0.0  # the next ten minutes: small where the error is foreseen later
+        chance = f" ({within:.0%})" if within >= _EVEN_CHANCE else ""
+        return f"out of memory in {format_age(device.oom_in_s)}{chance}"
+    return f"{device.level}: {device.reason}" if device.reason else device.level
+
+
+def _describe_memory(device: FleetDevice, glyphs: Glyphs) -> str:
+    share = device.used_share
+    percent = "" if share is None else f" ({share:.0%})"
+    label = " simulated" if device.is_simulated else ""
+    used = gib_text(device.used_bytes, glyphs)
+    total = gib_text(device.total_bytes, glyphs)
+    return f"{used} / {total} GiB{percent}{label}"
+
+
+def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
+    degrees = [
+        f"{name}{value}" for name in ("tp", "pp", "dp") if (value := getattr(device, name)) is not None
+    ]
+    rank = [] if device.rank is None else [" ".join((f"rank {device.rank}", *degrees))]
+    facts = [*rank, *(f"job {job}" for job in device.jobs), *device.kinds]
+    if node.clock_offset_s is not None:
+        sign = "ahead" if node.clock_offset_s > 0 else "behind"
+        facts.insert(0, f"its clock {format_age(abs(node.clock_offset_s))} {sign}")
+    if node.state == "lost":
+        since = "" if node.silent_s is None else f" {format_age(node.silent_s)}"
+        facts.insert(0, f"node lost{since}, figures are old")
+    elif device.is_old:
+        facts.insert(0, device.state)
+    return facts
+
 
 TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13

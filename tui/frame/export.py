@@ -1,17 +1,55 @@
-"""Exporting what is seen: the picture as SVG, and beside it the figures as JSON."""
+"""Exporting what is seen: pictures, figures and reports, into files of one name or a folder of their own."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...engine.files.base.output_file import write_new
+from ...engine.files.base.output_file import write_files, write_new
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.json_lines import encode_line
 from ...exporters.status.document import describe_snapshot
+from ..plan.planned import Planned
 
 if TYPE_CHECKING:
     from textual.app import App
+
+
+PICTURE = "plan.svg"
+REPORT = "plan.txt"
+
+
+def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
+    """Write everything there is of a plan into a new folder, and return that.
+
+    Args:
+        plan: What is shown.
+        svg: Its picture.
+        folder: Where the new folder is made.
+        now_s: Wall time; names it.
+
+    Raises:
+        OSError: The folder, the picture or the report cannot be written.
+        OutputFileError: A file of the plan cannot be written.
+    """
+    made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
+    if plan.write is not None:
+        plan.write(made)
+    write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)
+    return made
+
+
+def make_new_folder(folder: Path, name: str) -> Path:
+    """Make a folder that did not exist; a number is added where the name is taken."""
+    number = 1
+    while True:
+        made = folder / f"{name}{'' if number == 1 else f'-{number}'}"
+        try:
+            made.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return made
 
 
 def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:

@@ -1,7 +1,14 @@
-"""The picture of all devices as lines of text: what to draw, where, and what need not be drawn again."""
+"""All devices of a node: how large each can be, the picture of all, and the widget that shows it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len
+from textual import events
+from textual.geometry import Region
+from textual.message import Message
+from textual.reactive import reactive
 
 from ...engine.history import History
 from ...engine.model import DeviceSample
@@ -9,13 +16,171 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Span, fit_line, fit_text
+from ..frame import keys
 from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
-from .device_compact import compact_shape, draw_compact
+from ..widgets.line_page import LinePage
 from .device_graphs import DeviceGraphs, TimeSpan, bucket_length, choose_window
-from .device_grid import draw_cell, draw_dots, fullest
-from .device_large import draw_large, large_shape, time_axis
-from .device_layout import Layout, Placement, arrange
-from .device_line import choose_columns, draw_line
+from .device_lines import (
+    DETAIL_ROWS,
+    MAXIMUM_ROWS,
+    MINIMUM_WIDTH,
+    ROOM_FOR_HISTORY,
+    cell_width,
+    choose_columns,
+    compact_shape,
+    draw_cell,
+    draw_compact,
+    draw_dots,
+    draw_large,
+    draw_line,
+    fullest,
+    large_shape,
+    time_axis,
+)
+
+Density = Literal["large", "compact", "line", "cell", "dot"]
+"""From a panel with its own graph down to a single character."""
+
+MANY_DEVICES = 16
+"""Beyond this, devices that do not fit are drawn as cells instead of scrolled."""
+INDENT = 2
+"""Cells by which a MIG instance stands in under its GPU."""
+
+
+class Placement(NamedTuple):
+    """The rectangle of one device."""
+
+    number: int
+    """Place of the device in the list."""
+    density: Density
+    x: int
+    y: int
+    width: int
+    height: int
+    indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All devices in their places."""
+
+    placements: tuple[Placement, ...]
+    height: int
+    """Rows of everything, which may be more than there is room for."""
+    node_width: int = 0
+    """Cells at the left of each row of dots that name the node."""
+    detail_y: int | None = None
+    """Row from which the selected device is shown in words; None where panels do that."""
+
+
+def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str = "") -> Layout:
+    """Return the largest layout that shows every device; where none does, the smallest, to be scrolled.
+
+    Args:
+        devices: The devices in order, MIG instances right after their GPU.
+        width: Cells of room.
+        height: Rows of room.
+        node: Name of the node, which heads its row of dots.
+    """
+    if not devices or width <= 0:
+        return Layout((), 0)
+    shown = {device.uuid for device in devices}
+    is_child = [device.parent_uuid in shown for device in devices]
+    parents = len(devices) - sum(is_child)
+    rows_each = (height - sum(is_child)) // parents if parents else 0
+    if rows_each >= 2:
+        return _stack(is_child, width, rows_each)
+    if len(devices) <= height:
+        return _stack(is_child, width, 1)
+    is_few = len(devices) <= MANY_DEVICES
+    found = _grid(devices, is_child, width, height, node, detail_rows=0 if is_few else DETAIL_ROWS)
+    return found if found.height <= height or not is_few else _stack(is_child, width, 1)
+
+
+def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
+    """Return devices one below the other, MIG instances as single rows under their GPU."""
+    density, rows, pitch = _panel(width, rows_each)
+    placements: list[Placement] = []
+    y = 0
+    for index, child in enumerate(is_child):
+        if child:
+            y -= pitch - rows if not is_child[index - 1] else 0
+            placements.append(Placement(index, "line", 0, y, width, 1, INDENT))
+            last = index + 1 == len(is_child) or not is_child[index + 1]
+            y += 1 + (pitch - rows if last else 0)
+        else:
+            placements.append(Placement(index, density, 0, y, width, rows))
+            y += pitch
+    return Layout(tuple(placements), y - (pitch - rows))
+
+
+def _panel(width: int, rows_each: int) -> tuple[Density, int, int]:
+    """Return density, rows and distance of panels for which there are `rows_each` rows each."""
+    if rows_each == 1:
+        return "line", 1, 1
+    is_narrow = width < ROOM_FOR_HISTORY
+    if rows_each >= (6 if is_narrow else 7):
+        return "large", rows_each - 1, rows_each
+    rows = rows_each if rows_each <= 3 else rows_each - 1
+    rows = min(rows, MAXIMUM_ROWS)
+    return "compact", rows, min(rows_each, rows + 1)
+
+
+def _grid(
+    devices: Sequence[DeviceSample],
+    is_child: Sequence[bool],
+    width: int,
+    height: int,
+    node: str,
+    *,
+    detail_rows: int,
+) -> Layout:
+    """Return devices in columns of rows, in cells, or in dots, whichever is the largest that fits."""
+    room = height - detail_rows
+    label_width = max(cell_len(device.label) for device in devices)
+    columns = -(-len(devices) // room) if room > 0 else len(devices)
+    if columns * (MINIMUM_WIDTH + 4) <= width:
+        return _columns_of_lines(is_child, width, columns, -(-len(devices) // columns), detail_rows)
+    cell = cell_width(label_width)
+    columns = max(1, width // cell)
+    rows = -(-len(devices) // columns)
+    if rows <= room:
+        return _cells(len(devices), "cell", columns, cell, 0, detail_rows)
+    node_width = min(cell_len(node), width // 3) + 1 if node else 0
+    return _cells(len(devices), "dot", max(1, width - node_width), 1, node_width, detail_rows)
+
+
+def _columns_of_lines(
+    is_child: Sequence[bool], width: int, columns: int, rows: int, detail_rows: int
+) -> Layout:
+    """Return single rows in several columns, read downwards."""
+    pitch = width // columns
+    placements = tuple(
+        Placement(
+            index,
+            "line",
+            index // rows * pitch,
+            index % rows,
+            pitch - (2 if columns > 1 else 0),
+            1,
+            INDENT if child else 0,
+        )
+        for index, child in enumerate(is_child)
+    )
+    return Layout(placements, rows + detail_rows, detail_y=rows + 1 if detail_rows else None)
+
+
+def _cells(
+    count: int, density: Density, columns: int, cell: int, node_width: int, detail_rows: int
+) -> Layout:
+    """Return cells of one width in rows, read to the right."""
+    rows = -(-count // columns)
+    placements = tuple(
+        Placement(index, density, node_width + index % columns * cell, index // columns, cell, 1)
+        for index in range(count)
+    )
+    return Layout(placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None)
+
 
 DeviceFilter = Callable[[DeviceSample], bool]
 """Says whether a device is shown."""
@@ -256,3 +421,115 @@ def order_devices(
             ordered.append(device)
             ordered += [child for child in shown if child.parent_uuid == device.uuid]
     return ordered
+
+
+class DevicePanels(LinePage):
+    """Every device of a node, as large as the room and the number of devices allow."""
+
+    BINDINGS = [*keys.DEVICE_PANELS]
+
+    selected: reactive[str | None] = reactive(None)
+    """UUID of the device that is selected."""
+    device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
+    """Shows only devices for which it is true; None shows all."""
+    history_window_s: reactive[float] = reactive(600.0)
+    """Seconds of history that the graphs span."""
+
+    class DeviceSelected(Message):
+        """Another device was selected."""
+
+        def __init__(self, uuid: str) -> None:
+            super().__init__()
+            self.uuid = uuid
+
+    class DeviceOpened(Message):
+        """A device was asked for in full, with Enter or a double click."""
+
+        def __init__(self, uuid: str) -> None:
+            super().__init__()
+            self.uuid = uuid
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._picture = DevicePicture(glyphs)
+        self._snapshot = Snapshot()
+        self._history = History()
+
+    def show(self, snapshot: Snapshot, history: History) -> None:
+        """Draw a snapshot; lines that did not change are left alone."""
+        self._snapshot = snapshot
+        self._history = history
+        self._draw()
+
+    @staticmethod
+    def minimum_height(device_count: int, width: int) -> int:
+        """Return the fewest rows in which every device can be read.
+
+        Args:
+            device_count: Devices to draw, MIG instances included.
+            width: Cells of room.
+        """
+        if device_count <= MANY_DEVICES:
+            return device_count
+        return DETAIL_ROWS + -(-device_count // max(1, width // 12))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the device that was clicked; open it on a double click."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        uuid = self._picture.device_at(offset.x, offset.y + self.scroll_offset.y)
+        if uuid is not None:
+            self.selected = uuid
+            if event.chain == 2:
+                self.post_message(self.DeviceOpened(uuid))
+
+    def watch_selected(self, uuid: str | None) -> None:
+        """Show and tell which device is selected."""
+        self._draw()
+        place = self._picture.place_of(uuid)
+        if uuid is not None and place is not None:
+            self.scroll_to_region(Region(0, place.y, 1, place.height), animate=False)
+            self.post_message(self.DeviceSelected(uuid))
+
+    def watch_device_filter(self) -> None:
+        """Show the devices that match."""
+        self._draw()
+
+    def watch_history_window_s(self) -> None:
+        """Show another span of history."""
+        self._draw()
+
+    def action_move(self, across: int, down: int) -> None:
+        """Select the next device in a direction."""
+        self.selected = self._picture.neighbor(self.selected, across, down)
+
+    def action_page(self, pages: int) -> None:
+        """Move the selection by what fits on the widget."""
+        place = self._picture.place_of(self.selected)
+        rows = place.height if place else 1
+        self.action_move(0, pages * max(1, self.size.height // rows))
+
+    def action_end(self, place: int) -> None:
+        """Select the first device, or the last one."""
+        if self._picture.devices:
+            self.selected = self._picture.devices[place].uuid
+
+    def action_open(self) -> None:
+        """Ask for the selected device in full."""
+        if self._picture.place_of(self.selected) is None:
+            self.action_end(0)
+        if self.selected is not None:
+            self.post_message(self.DeviceOpened(self.selected))
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return the rows of the picture."""
+        return self._picture.draw(
+            self._snapshot,
+            self._history,
+            width,
+            height,
+            selected=self.selected,
+            device_filter=self.device_filter,
+            window_s=self.history_window_s,
+        )

@@ -1,7 +1,9 @@
 """What the screens of one node have in common: title, verdict, and a list of processes with its keys."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from textual import on
 from textual.widget import Widget
@@ -9,12 +11,161 @@ from textual.widgets import Input
 
 from ...engine.clock import Clock
 from ...engine.history import History
+from ...engine.model import RankSample, Sample, StepReading
 from ..draw.glyphs import Glyphs
 from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.filter_bar import FilterBar
-from .process_rows import SORTABLE, SortOrder
 from .process_signals import SignalPolicy
-from .process_table import ProcessTable
+from .process_table import SORTABLE, ProcessTable, SortOrder
+
+HOST_FROM_ROWS = 6
+TITLE_FROM_ROWS = 11
+KEYS_FROM_ROWS = 13
+ALERTS_FROM_ROWS = 15
+PROCESSES_FROM_ROWS = 18
+NOTES_FROM_ROWS = 28
+GAP_FROM_ROWS = 28
+"""Heights from which each part is worth its row; small panes keep the verdict and the devices."""
+
+LEAST_PROCESS_ROWS = 3
+
+
+class Arrangement(NamedTuple):
+    """What is shown besides the verdict and the devices."""
+
+    has_host: bool = False
+    has_title: bool = False
+    has_keys: bool = False
+    has_alerts: bool = False
+    has_notes: bool = False
+    has_gap: bool = False
+    process_rows: int = 0
+    """Rows of the process table with its heading; 0 hides it."""
+
+    @property
+    def chrome_rows(self) -> int:
+        """Rows that neither devices nor processes get."""
+        shown = (self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_notes, self.has_gap)
+        return 1 + sum(shown)
+
+
+class Needs(NamedTuple):
+    """What the parts ask for."""
+
+    device_count: int
+    devices_least: int
+    """Rows in which every device is seen."""
+    devices_height: Callable[[int], int]
+    """Rows that the devices make use of when they are given so many."""
+    processes: int | None
+    """Processes to list; None where there is no list to show."""
+    is_table_focused: bool = False
+    """The part in use gets the larger share."""
+    has_host: bool = True
+    """Whether there is a host to tell of; a recording may have none."""
+    has_notes: bool = False
+    """Whether there are notes that nothing else shows."""
+
+
+def arrange(height: int, needs: Needs) -> Arrangement:
+    """Return what fits; what goes first as rows get few: processes, notes, alerts, keys, title, host.
+
+    Args:
+        height: Rows of the screen.
+        needs: What the parts ask for.
+    """
+    unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
+    spare = height - 1 - max(1, needs.devices_least)
+    shown: dict[str, bool] = {}
+    for part, from_rows in (
+        ("has_host", HOST_FROM_ROWS),
+        ("has_title", TITLE_FROM_ROWS),
+        ("has_keys", KEYS_FROM_ROWS),
+        ("has_alerts", ALERTS_FROM_ROWS),
+        ("has_notes", NOTES_FROM_ROWS),
+        ("has_gap", GAP_FROM_ROWS),
+    ):
+        shown[part] = spare > 0 and height >= from_rows and not unwanted.get(part, False)
+        spare -= shown[part]
+    chrome = Arrangement(**shown)
+    if needs.processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
+        return chrome
+    return chrome._replace(process_rows=_share(height - chrome.chrome_rows, spare, needs))
+
+
+def _share(room: int, spare: int, needs: Needs) -> int:
+    """Return the rows of the process table, out of the room it shares with the devices."""
+    wanted = 1 + max(1, needs.processes or 0)
+    limit = max(room // 2 if needs.is_table_focused else room // 4, LEAST_PROCESS_ROWS)
+    if not needs.is_table_focused:
+        is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
+        if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
+            limit = LEAST_PROCESS_ROWS
+    rows = min(wanted, spare, limit)
+    return min(wanted, rows + _count_unused(room - rows, needs))
+
+
+def _count_unused(rows: int, needs: Needs) -> int:
+    """Return how many of the devices' rows they can do without and still look the same."""
+    height = needs.devices_height(rows)
+    unused = max(0, rows - height)
+    # A layout may want a row more than it draws on; taking that one would make it fall back to a lower one.
+    while unused and needs.devices_height(rows - unused) < height:
+        unused -= 1
+    return unused
+
+
+LEAST_PAGE_ROWS = 8
+"""Rows that the page of a device keeps before processes are listed below it."""
+
+
+def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
+    """Return what is shown around the page of one device, whose verdict and page always are.
+
+    Args:
+        height: Rows of the screen.
+        processes: Processes to list; None where there is no list to show.
+        is_table_focused: Whether the list is the part in use, which gets the larger share.
+    """
+    chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
+    spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS
+    if processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
+        return chosen
+    limit = height // 2 if is_table_focused else max(height // 8, LEAST_PROCESS_ROWS)
+    return chosen._replace(process_rows=min(1 + max(1, processes), spare, limit))
+
+
+MOST_STEPS = 64
+"""Steps that are kept of one process: more than any screen has columns for."""
+
+
+class RecentSteps:
+    """Keeps the last steps of each process that trains, as far as they were seen."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[StepReading]] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Note the newest steps of a sample, and forget processes that are gone."""
+        for rank in sample.ranks:
+            self._note(rank)
+        if len(self._steps) > len(sample.ranks):
+            pids = {rank.pid for rank in sample.ranks}
+            self._steps = {pid: steps for pid, steps in self._steps.items() if pid in pids}
+
+    def _note(self, rank: RankSample) -> None:
+        if rank.step is None:
+            return
+        steps = self._steps.setdefault(rank.pid, deque(maxlen=MOST_STEPS))
+        if steps and rank.step.index < steps[-1].index:
+            steps.clear()  # another process has got the pid
+        if not steps or rank.step.index > steps[-1].index:
+            steps.append(rank.step)
+
+    def of(self, pid: int) -> tuple[StepReading, ...]:
+        """Return the steps of a process, oldest first."""
+        return tuple(self._steps.get(pid, ()))
+
 
 TOO_LOW = "No room for the process list here: make the window taller."
 CHOOSE_FIRST = "Choose the process first: {} goes to the list, K signals the one marked there."
@@ -95,7 +246,7 @@ class NodeScreen(SnapshotScreen):
         """Ask for the column to sort by."""
         if not self._has_processes():
             return
-        from .sort import SortScreen
+        from .dialogs import SortScreen
 
         self.app.push_screen(SortScreen(self.processes.order), self.sort_processes)
 
@@ -152,6 +303,6 @@ class NodeScreen(SnapshotScreen):
         if self.focused is not self.processes:
             self.notify(CHOOSE_FIRST.format(self.LIST_KEY), timeout=4)
             return
-        from .process_signalling import begin_signal
+        from .dialogs import begin_signal
 
         begin_signal(self.app, sample, row, self._signal_policy)

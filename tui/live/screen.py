@@ -1,23 +1,333 @@
 """The live screen: the verdict, every device, their processes, alerts and the host."""
 
+from collections.abc import Sequence
+from textwrap import wrap
+
 from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
 
+from ...analyzers.finding_words import name_kind
+from ...engine.alerts.state import AlertState, count_muted
 from ...engine.clock import Clock
-from ...engine.history import History
+from ...engine.history import HOST_KEY, History
+from ...engine.model import DeviceSample, Finding, HostSample, MemoryReading, Sample
+from ...engine.units import GIB
+from ..draw.bars import draw_gauge
 from ..draw.glyphs import Glyphs
+from ..draw.graphs import dots_of, draw_history, history_levels
+from ..draw.numbers import percent_text, share_percent, span_text
+from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame import keys
-from ..widgets.alert_line import AlertLine
-from ..widgets.note_line import NoteLine
-from .arrangement import Arrangement, Needs, arrange
-from .device_layout import arrange as arrange_devices
-from .device_panels import DevicePanels
-from .host_line import HostLine
-from .host_panel import HostPanel
-from .node_screen import NodeScreen
+from ..frame.theme import find_looks
+from ..widgets.one_line import OneLine, Piece, cut_pieces, join_pieces, measure_pieces
+from ..widgets.title_line import format_time
+from .device_picture import DevicePanels
+from .device_picture import arrange as arrange_devices
+from .node_screen import Arrangement, Needs, NodeScreen, arrange
 from .process_signals import SignalPolicy
 from .process_table import ProcessTable
+
+SEPARATOR = "   "
+LEAST_CELLS = 24
+"""Cells below which a note is not begun."""
+
+
+class NoteLine(OneLine):
+    """Shows the notes that fit; the key beside them shows all."""
+
+    _notes: tuple[str, ...] = ()
+
+    def show(self, notes: Sequence[str]) -> None:
+        """Show notes, the most important first."""
+        self._notes = tuple(notes)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        heading = [Piece("Notes   ", "muted")]
+        left, right = fit_notes(self._notes, self.size.width - measure_pieces(heading))
+        self.set_pieces([*heading, *left], right)
+
+
+def fit_notes(notes: Sequence[str], room: int) -> tuple[list[Piece], list[Piece]]:
+    """Return the notes that fit, and which key shows the others; nothing where there are none.
+
+    Args:
+        notes: Notes, the most important first.
+        room: Cells for both.
+    """
+    every = join_pieces([[Piece(note)] for note in notes], SEPARATOR)
+    if measure_pieces(every) <= room:
+        return every, []
+    count = "the note" if len(notes) == 1 else f"all {len(notes)} notes"
+    key = [Piece("i", "accent", "screen.notes"), Piece(f" {count}", "muted", "screen.notes")]
+    room -= measure_pieces(key) + 2
+    if room < LEAST_CELLS:
+        return [], key
+    for shown in range(len(notes) - 1, 0, -1):
+        pieces = join_pieces([[Piece(note)] for note in notes[:shown]], SEPARATOR)
+        if measure_pieces(pieces) <= room:
+            return pieces, key
+    return cut_pieces([Piece(notes[0])], room), key
+
+
+class AlertLine(OneLine):
+    """Says what was found, when, and on which device."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._alerts: list[Piece] = []
+        self._notes: tuple[str, ...] = ()
+
+    def show(
+        self,
+        findings: Sequence[Finding],
+        clock: str,
+        notes: Sequence[str] = (),
+        state: AlertState = AlertState(),  # noqa: B008 - frozen
+    ) -> None:
+        """Show findings in the order given, as many as fit; of those that are muted only how many there are.
+
+        Args:
+            findings: Open findings first, newest first.
+            clock: Clock of the samples they are about.
+            notes: Notes that have no line of their own.
+            state: What was decided about findings.
+        """
+        told = [finding for finding in findings if state.mute_of(finding) is None]
+        groups = [
+            _describe(finding, clock, self._glyphs, is_acknowledged=state.is_acknowledged(finding))
+            for finding in told
+        ]
+        muted = count_muted(findings, state)
+        alerts = join_pieces(groups, SEPARATOR) if groups else [Piece("none", "muted")]
+        heading = [Piece("Alerts  ", "muted", "app.show_alerts")]
+        # Before the others: how many are left out must not itself be cut off.
+        heading += [Piece(f"{muted} muted{SEPARATOR}", "muted", "app.show_alerts")] if muted else []
+        self._alerts = [*heading, *alerts]
+        self._notes = tuple(notes)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if not self._notes:
+            self.set_pieces(self._alerts)
+            return
+        heading = Piece(f"{SEPARATOR}Notes  ", "muted")
+        left, right = fit_notes(self._notes, self.size.width - measure_pieces([*self._alerts, heading]))
+        self.set_pieces([*self._alerts, heading, *left] if left else self._alerts, right)
+
+
+def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: bool) -> list[Piece]:
+    time = format_time(finding.opened_s, clock)
+    mark = glyphs.risk(finding.severity)
+    noun = "rank" if clock == "trace" else "GPU"
+    where = f" {noun} {finding.device}" if finding.device is not None else ""
+    what = f"{name_kind(finding.kind)}{where}"
+    if finding.closed_s is not None:
+        closed = format_time(finding.closed_s, clock)
+        return [Piece(f"{time} {mark} {what}, closed {closed}", "muted")]
+    if is_acknowledged:
+        return [Piece(f"{time} {mark} {what}, {finding.severity}, acknowledged", "muted")]
+    return [Piece(f"{time} "), Piece(f"{mark} {what}, {finding.severity}", finding.severity)]
+
+
+SCARCE_PERCENT = 95.0
+"""Use of the host's memory from which the figure is drawn as a warning."""
+
+
+class HostLine(OneLine):
+    """Shows what the host, or the container around us, has left."""
+
+    _groups: tuple[list[Piece], ...] = ()
+
+    def show(self, host: HostSample | None, *, is_recorded: bool = False, has_memory: bool = True) -> None:
+        """Show the host's figures; unmeasured ones are `—`, and a recording without a host says nothing.
+
+        Args:
+            host: The host's figures, or None where there are none.
+            is_recorded: Whether it is of a recording.
+            has_memory: Whether memory is told here; not where something else shows it.
+        """
+        if host is None:
+            self._groups = () if is_recorded else ([Piece("host —", "muted")],)
+        else:
+            memory = (_describe_memory(host),) if has_memory else ()
+            self._groups = (*memory, _describe_swap(host), _describe_processor(host))
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Show whole figures only; the first stays, cut if it must be."""
+        count = len(self._groups)
+        while count > 1 and measure_pieces(join_pieces(self._groups[:count], SEPARATOR)) > self.size.width:
+            count -= 1
+        self.set_pieces(join_pieces(self._groups[:count], SEPARATOR))
+
+
+def _describe_memory(host: HostSample) -> list[Piece]:
+    label = "container limit" if host.limit == "cgroup" else "host"
+    role: Role = "text"
+    share = ""
+    if host.used_bytes is not None and host.total_bytes:
+        percent = 100 * host.used_bytes / host.total_bytes
+        share = f"  {percent:2.0f} %"
+        role = "medium" if percent >= SCARCE_PERCENT else "text"
+    return [Piece(f"{label} ", "muted"), Piece(_ratio(host.used_bytes, host.total_bytes) + share, role)]
+
+
+def _describe_swap(host: HostSample) -> list[Piece]:
+    if host.swap_total_bytes == 0:
+        return [Piece("no swap", "muted")]
+    return [Piece("swap ", "muted"), Piece(_ratio(host.swap_used_bytes, host.swap_total_bytes))]
+
+
+def _describe_processor(host: HostSample) -> list[Piece]:
+    share = "—" if host.cpu_percent is None else f"{host.cpu_percent:3.0f} %"
+    return [Piece("cpu ", "muted"), Piece(share)]
+
+
+def _ratio(used_bytes: int | None, total_bytes: int | None) -> str:
+    """Return used of total in GiB; the used figure keeps the width of the total one."""
+    total = "—" if total_bytes is None else f"{total_bytes / GIB:,.1f}"
+    used = "—" if used_bytes is None else f"{used_bytes / GIB:,.1f}"
+    return f"{used:>{len(total)}}/{total} GiB"
+
+
+HISTORY_WINDOW_S = 600.0
+MAX_GRAPH_ROWS = 8
+GO_ON = (
+    "`vramscope doctor` says in full what was found and what to do. To see the screens without a GPU, "
+    "play recorded memory traces with `vramscope replay DIR`."
+)
+"""How to go on, in one sentence or two."""
+
+
+NO_DEVICE = "No GPU was found on this node."
+PLAY_ON = "`space` plays on, `k` goes 10 s on, `n` goes to the next finding, `g` to a moment."
+
+
+class HostPanel(Widget):
+    """The host's memory with its history, and in words why no device is shown."""
+
+    DEFAULT_CSS = "HostPanel { height: 1fr; padding: 0 1; }"
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._history: History | None = None
+        self._sample: Sample | None = None
+        self._is_replayed = False
+        self._reason = ""
+        self._lines: list[Line] = []
+
+    def explain(self, reason: str) -> None:
+        """Say in full why nothing is known of the node; what to do about it may take several lines."""
+        self._sample = None
+        self._reason = reason
+        self._draw()
+
+    def show(self, sample: Sample, history: History, *, is_replayed: bool = False) -> None:
+        """Draw a sample without devices.
+
+        Args:
+            sample: What is drawn.
+            history: Of its node.
+            is_replayed: Whether it comes from a file: this machine's driver has nothing to do with it.
+        """
+        self._sample = sample
+        self._history = history
+        self._is_replayed = is_replayed
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Draw anew for the new size."""
+        self._draw()
+
+    def _draw(self) -> None:
+        lines = self._compose_lines(self.size.width, self.size.height)
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line."""
+        looks = find_looks(self)
+        line = self._lines[y] if y < len(self._lines) else [Span("")]
+        return to_strip(fit_line(line, self.size.width), looks)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return all lines: the figures first, the words where there is room."""
+        sample = self._sample
+        if width <= 0:
+            return []
+        if sample is None:
+            return [[Span("")], *([Span(text)] for text in wrap(self._reason, width))][: max(0, height)]
+        words = self._words(sample, width)
+        figures = self._figures(sample, width) if sample.host is not None else []
+        graph_rows = min(MAX_GRAPH_ROWS, height - len(words) - len(figures) - 3)
+        graph = self._graph(sample, width, graph_rows) if figures and graph_rows >= 2 else []
+        blank: list[Line] = [[Span("")]] if height > len(figures) + len(words) + 1 else []
+        return [*blank, *figures, *graph, *blank, *words][: max(0, height)]
+
+    def _figures(self, sample: Sample, width: int) -> list[Line]:
+        host = sample.host or HostSample()
+        title = "container memory" if host.limit == "cgroup" else "host memory"
+        share = percent_text(share_percent(host.used_bytes, host.total_bytes), self._glyphs)
+        figure = f"used {_gib(host.used_bytes)}/{_gib(host.total_bytes)} GiB"
+        heading = [Span(title, "strong"), Span(f"   {figure}"), Span(share, "strong")]
+        if host.available_bytes is not None:
+            heading.append(Span(f"   available {_gib(host.available_bytes)} GiB", "muted"))
+        memory = MemoryReading(used_bytes=host.used_bytes)
+        return [heading, draw_gauge(memory, host.total_bytes, width, self._glyphs)]
+
+    def _graph(self, sample: Sample, width: int, rows: int) -> list[Line]:
+        """Return the history on a scale from 0 to the total."""
+        total_bytes = (sample.host.total_bytes if sample.host else None) or 0
+        bucket_s = HISTORY_WINDOW_S / (2 * width)
+        if self._history is None:
+            return []
+        columns = self._history.columns(HOST_KEY, "used", sample.time_s, bucket_s, 2 * width)
+        levels = history_levels(columns.minimum, columns.maximum, total_bytes, dots_of(rows, self._glyphs))
+        caption = [Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {_gib(total_bytes)} GiB", "faint")]
+        return [*draw_history(levels, rows, self._glyphs), caption]
+
+    def _words(self, sample: Sample, width: int) -> list[Line]:
+        absence = "No device was recorded at this moment." if self._is_replayed else NO_DEVICE
+        notes = sample.notes or (absence,)
+        lines: list[Line] = []
+        for note in notes:
+            lines += [[Span(text)] for text in wrap(note, width)]
+        return [
+            *lines,
+            *([Span(text, "muted")] for text in wrap(PLAY_ON if self._is_replayed else GO_ON, width)),
+        ]
+
+
+def _gib(value_bytes: int | None) -> str:
+    return "—" if value_bytes is None else f"{value_bytes / GIB:,.1f}"
+
+
+def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:
+    """Return the device that is nearest to its capacity; the first where nobody can tell."""
+    return max(devices, key=_used_percent)
+
+
+def _used_percent(device: DeviceSample) -> float:
+    return share_percent(device.memory.used_bytes, device.memory.total_bytes) or 0.0
 
 
 class LiveScreen(NodeScreen):

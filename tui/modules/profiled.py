@@ -1,9 +1,24 @@
-"""Profiles by module as the Breakdown screen shows them: which there are, and what part of one is seen."""
+"""What the Breakdown screen shows of a profile, and what it says about it."""
 
 from typing import NamedTuple
 
-from ...analyzers.breakdown import BreakdownNode, find_node, make_point_tree
+from ...analyzers.breakdown import (
+    KIND_WORDS,
+    Basis,
+    Breakdown,
+    BreakdownNode,
+    explain_differences,
+    find_node,
+    make_point_tree,
+    size_of,
+)
+from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model.module_memory import MEMORY_KINDS, MemoryKind, ModuleMemory
+from ...engine.units import format_bytes
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import count_text, share_percent
+from ..draw.spans import clean_text
+from ..widgets.one_line import Piece
 
 ALL_KINDS = "all kinds"
 KIND_CHOICES: dict[str, tuple[MemoryKind, ...]] = {
@@ -48,3 +63,134 @@ class Place(NamedTuple):
 def find_block(tree: BreakdownNode | None, path: tuple[str, ...]) -> BreakdownNode | None:
     """Return a block of a tree, or None where there is none such."""
     return None if tree is None else find_node(tree, path)
+
+
+PATH_MARK = " / "
+NAMES_FROM_CELLS = 70
+FIGURES_FROM_CELLS = 110
+"""Widths from which every kind is named, and from which each has its figure."""
+
+
+class Block(NamedTuple):
+    """The block under the cursor, and what it is held against."""
+
+    path: tuple[str, ...]
+    node: BreakdownNode
+    basis: Basis
+    other_name: str = ""
+    """Of the profile that it is compared with; empty for none."""
+    other: BreakdownNode | None = None
+    """The same block there; None where it has none."""
+
+
+def name_point(memory: ModuleMemory, place: Place) -> str:
+    """Return which point of a profile is shown: its number, name and time."""
+    count = len(memory.moments)
+    if place.point is None:
+        return f"whole profile, {count_text(count, 'point', 'points')}"
+    moment = memory.moments[place.point]
+    return f"{place.point + 1} of {count}: {_clean(moment.tag)}, {moment.time_s:.1f} s"
+
+
+def say_most(
+    tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place, *, is_short: bool = False
+) -> str:
+    """Return the sentence of what takes most, and unless `is_short`, of how much and at which point."""
+    when = " over the whole profile, each kind at its most"
+    if place.point is not None:
+        when = f" at {_clean(memory.moments[place.point].tag)}"
+    if is_short:
+        when = ""
+    whole = 0 if tree is None else size_of(tree, basis)
+    if tree is None or not whole:
+        return f"No {place.kind if place.kind != ALL_KINDS else 'bytes'} {basis}{when}"
+    most = max(tree.children, key=lambda part: size_of(part, basis), default=None)
+    if most is None:
+        return f"{format_bytes(whole)} of {tree.name} {basis}{when}; modules were not written then"
+    size = size_of(most, basis)
+    share = share_percent(size_of(most, basis), whole)
+    of = "" if place.kind == ALL_KINDS else f" of {place.kind}"
+    out_of = "" if is_short else f" of {format_bytes(whole)}"
+    figures = f"{format_bytes(size)}{out_of} ({share:.0f} %) {basis}"
+    return f"Most{of}: {_clean(most.name)}, {figures}{when and ','}{when}"
+
+
+def list_kinds(
+    every: BreakdownNode | None, basis: Basis, chosen: str, glyphs: Glyphs, width: int
+) -> list[Piece]:
+    """Return every kind with its bytes at the point, the chosen one marked.
+
+    Args:
+        every: The tree of all kinds; None where none was written.
+        basis: Which figure is told.
+        chosen: The kind that is shown.
+        glyphs: Characters to draw with.
+        width: Cells of the screen; of a narrow one the chosen kind alone is told, or its figure alone.
+    """
+    pieces = []
+    for name, kinds in KIND_CHOICES.items():
+        is_chosen = name == chosen
+        if width < NAMES_FROM_CELLS and not is_chosen:
+            continue
+        words = {KIND_WORDS[kind] for kind in kinds}
+        found = () if every is None else [it for it in every.children if it.name in words]
+        sizes = [it.measured_bytes if basis == "measured" else it.computed_bytes for it in found]
+        known = [size for size in sizes if size is not None]
+        total = sum(known) if known and len(known) == len(sizes) else None
+        mark = glyphs.selected if is_chosen else " "
+        figure = f" {format_bytes(total)}" if is_chosen or width >= FIGURES_FROM_CELLS else ""
+        pieces.append(Piece(f"{mark}{name}{figure} ", "cursor" if is_chosen else "muted"))
+    return pieces
+
+
+def say_path(block: Block, tree: BreakdownNode) -> str:
+    """Return where a block is: names from the root on."""
+    return PATH_MARK.join(_clean(name) for name in (tree.name, *block.path))
+
+
+def say_figures(block: Block, tree: BreakdownNode) -> str:
+    """Return the bytes of a block, measured beside computed, and its share of the tree."""
+    measured = block.node.measured_bytes
+    computed = block.node.computed_bytes
+    told = f"measured {format_bytes(measured)}, computed {format_bytes(computed)}"
+    if measured is not None and computed is not None and measured != computed:
+        word = "more" if measured > computed else "less"
+        told += f" ({format_bytes(abs(measured - computed))} {word} measured)"
+    share = share_percent(size_of(block.node, block.basis), size_of(tree, block.basis))
+    return told if share is None else f"{told}; {share:.1f} % of {tree.name}"
+
+
+def say_other(block: Block) -> str:
+    """Return how a block differs from the same one of the profile it is held against; nothing for none."""
+    if not block.other_name:
+        return ""
+    name = _clean(block.other_name)
+    if block.other is None:
+        return f"no such block in {name} at this point"
+    pair = [
+        each.measured_bytes if block.basis == "measured" else each.computed_bytes
+        for each in (block.node, block.other)
+    ]
+    one, other = pair
+    if one is None or other is None:
+        return f"not {block.basis} in both, here and in {name}"
+    if one == other:
+        return f"the same as in {name}"
+    share = f" ({say_percent(100.0 * (one - other) / other)})" if other else ""
+    return f"{say_signed(one - other)}{share} against {name}: {format_bytes(other)} there"
+
+
+def say_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:
+    """Return why both figures of the block's kind differ; nothing where they do not."""
+    word = next((name for name in (*block.path[:1], tree.name) if name in KIND_WORDS.values()), None)
+    sentences = explain_differences(breakdown)
+    return next((it for it in sentences if word is not None and it.startswith(f"{word}: ")), "")
+
+
+def say_left_out(narrow: int) -> str:
+    """Return how many blocks are too narrow to be drawn; nothing where all are drawn."""
+    return f"{count_text(narrow, 'block', 'blocks')} too narrow to draw: zoom in" if narrow else ""
+
+
+def _clean(text: str) -> str:
+    return clean_text(text, is_ascii=False)

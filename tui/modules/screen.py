@@ -1,7 +1,11 @@
 """The Breakdown screen: memory by module and kind as an icicle, at every point of a profile."""
 
-from collections.abc import Callable, Sequence
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -9,13 +13,19 @@ from textual.app import ComposeResult
 from ...analyzers.breakdown import (
     Basis,
     BreakdownNode,
+    ComparedNode,
     choose_basis,
     choose_common_basis,
     compare_trees,
     make_breakdown,
 )
+from ...engine.errors import OutputFileError
+from ...engine.files.base.input_file import show_path
+from ...engine.files.base.output_file import write_files
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.settings import Settings
+from ...engine.text import make_csv_cell
+from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
 from ...exporters.modules.text import (
     DEFAULT_DEPTH,
@@ -27,19 +37,22 @@ from ...exporters.modules.text import (
 from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.background import do_beside
+from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..inspect.inspected import REPORT_WIDTH
-from ..inspect.text import TextScreen
+from ..screens.dialogs import TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.one_line import OneLine, Piece, join_pieces
-from .export import ExportedDifference, ExportedTree, export_breakdown
-from .icicle import BreakdownIcicle
-from .profiled import ALL_KINDS, KIND_CHOICES, Place, Profiled, find_block
-from .table import BreakdownTable
-from .words import (
+from .icicle import BreakdownIcicle, BreakdownTable
+from .profiled import (
+    ALL_KINDS,
     FIGURES_FROM_CELLS,
+    KIND_CHOICES,
     NAMES_FROM_CELLS,
     Block,
+    Place,
+    Profiled,
+    find_block,
     list_kinds,
     name_point,
     say_cause,
@@ -49,6 +62,86 @@ from .words import (
     say_other,
     say_path,
 )
+
+COLUMNS = ("path", "measured_bytes", "computed_bytes")
+
+
+class ExportedTree(NamedTuple):
+    """What is written."""
+
+    title: str
+    origin: str
+    """Whose figures they are, in a sentence."""
+    tree: BreakdownNode
+    basis: Basis
+    svg: str
+    """The picture of the screen."""
+    report: str
+    difference: "ExportedDifference | None" = None
+    """Against the first profile, where another is shown."""
+
+
+class ExportedDifference(NamedTuple):
+    """What is written of two profiles."""
+
+    title: str
+    caption: str
+    tree: ComparedNode
+    basis: Basis
+    report: str
+
+
+def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
+    """Write everything into a new folder, and return that.
+
+    Args:
+        shown: What is written.
+        folder: Where the new folder is made.
+        now_s: Wall time; names it.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    from ...exporters.modules.figure import draw_icicle
+
+    try:
+        made = make_new_folder(folder, f"vramscope-modules-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
+    except OSError as error:
+        raise OutputFileError(f"{show_path(folder)}: {error.strerror or error}") from error
+    texts = {"screen.svg": shown.svg, "modules.txt": shown.report, "blocks.csv": write_table(shown.tree)}
+    write_files({name: text.encode() for name, text in texts.items()}, made)
+    for ending in ("svg", "pdf"):
+        draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, made / f"icicle.{ending}")
+    if shown.difference is not None:
+        _export_difference(shown.difference, made)
+    return made
+
+
+def _export_difference(shown: ExportedDifference, folder: Path) -> None:
+    from ...exporters.modules.difference import write_difference_table
+    from ...exporters.modules.figure_difference import draw_difference_icicle
+
+    table = write_difference_table(shown.tree, shown.basis)
+    write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)
+    for ending in ("svg", "pdf"):
+        path = folder / f"difference_icicle.{ending}"
+        draw_difference_icicle(shown.title, shown.caption, shown.tree, path)
+
+
+def write_table(tree: BreakdownNode) -> str:
+    """Return every block as a line of CSV, each before what is in it; nothing stands for unmeasured."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_list_rows(tree, tree.name))
+    return text.getvalue()
+
+
+def _list_rows(node: BreakdownNode, path: str) -> Iterator[tuple[str, int | None, int | None]]:
+    yield make_csv_cell(path), node.measured_bytes, node.computed_bytes
+    for child in node.children:
+        yield from _list_rows(child, f"{path}/{child.name}")
+
 
 LEAST_ROWS_FOR_TABLE = 16
 LEAST_ROWS_FOR_CAUSE = 14

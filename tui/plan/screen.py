@@ -12,20 +12,16 @@ from ...engine.errors import OutputFileError
 from ...engine.settings import Settings
 from ..draw.glyphs import Glyphs
 from ..frame import keys
+from ..frame.export import export_plan
 from ..frame.keys import KEYS_OF_THE_VIEW
-from ..inspect.text import TextScreen
-from ..screens.choice import ChoiceScreen
+from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
-from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
+from ..widgets.line_page import CursorList
 from ..widgets.one_line import OneLine, Piece
-from .details import PlanDetails
-from .export import export_plan
-from .facts import PlanFacts
-from .measured_stages import MatchedJob, match_job
 from .planned import Candidate, Planned, PlannedTable
-from .stages import PlanStages, StagesView, find_scale
-from .table import PlanOrder, PlanTable
+from .stages import MatchedJob, PlanFacts, PlanStages, StagesView, find_scale, match_job
+from .table import PlanDetails, PlanOrder, PlanTable
 
 AS_PLANNED = "as planned"
 HINT = "words that all occur in a line; Enter keeps, Esc clears"

@@ -1,17 +1,165 @@
-"""The stages of a candidate as bars; beside them those of another, or what was measured."""
+"""The stages of a candidate as bars, with what was measured, and the facts above them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ...analyzers.comparison.model import say_signed
+from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.stage_peaks import JobStages, StagePeak
 from ...engine.units import format_bytes
+from ..draw.bars import Part, draw_stacked_bar
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..draw.numbers import count_text, moment_text
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, line_width, right_text
 from ..frame import keys
-from ..widgets.cursor_list import CursorList
-from .bar import Mark, draw_planned_bar
-from .measured_stages import MeasuredStage, say_measured
-from .planned import Candidate, PlannedStage
+from ..widgets.line_page import CursorList, LinePage
+from .planned import Candidate, KindBytes, MemoryKind, PlannedStage, StepPart
+
+
+class MeasuredStage(NamedTuple):
+    """The peaks of one stage of a job, of as many tensor ranks as the plan's figure is of."""
+
+    stage: int
+    allocated_bytes: int
+    reserved_bytes: int | None
+    word: str
+    """`measured`, or `modelled` on a simulated card."""
+
+
+class MatchedJob(NamedTuple):
+    """What a job says of a candidate."""
+
+    stages: tuple[MeasuredStage, ...] = ()
+    sentence: str = ""
+    """What was measured, or why it cannot be held against the candidate; empty without a job."""
+
+
+def match_job(candidate: Candidate, job: JobStages) -> MatchedJob:
+    """Return what the stages of a job say of a candidate."""
+    if not job.stages or not candidate.stages:
+        return MatchedJob()
+    refusal = _refuse(candidate, job)
+    if refusal is not None:
+        return MatchedJob(sentence=refusal)
+    found = [_measure(peak, candidate.tensor) for peak in job.stages]
+    stages = tuple(each for each in found if each is not None)
+    return MatchedJob(stages, _describe(candidate, job, stages))
+
+
+def _refuse(candidate: Candidate, job: JobStages) -> str | None:
+    """Return why a job and a candidate cannot be compared; None where they can."""
+    count = job.pipeline or job.stages[-1].stage + 1
+    is_alike = count == len(candidate.stages) if job.pipeline else count <= len(candidate.stages)
+    if not is_alike:
+        stages = count_text(count, "stage", "stages")
+        return f"the job that runs has {stages}: choose a plan of as many to see what it needs"
+    tensor = max(peak.tensor_ranks for peak in job.stages)
+    if candidate.tensor not in (1, tensor):
+        return f"the job splits each layer over {tensor} tensor ranks, this plan over {candidate.tensor}"
+    return None
+
+
+def _measure(peak: StagePeak, tensor: int) -> MeasuredStage | None:
+    """Return the peaks of a stage: of one rank, or of all tensor ranks together where the plan has one."""
+    is_whole = tensor < peak.tensor_ranks
+    allocated = peak.whole_allocated_bytes if is_whole else peak.allocated_bytes
+    reserved = peak.whole_reserved_bytes if is_whole else peak.reserved_bytes
+    if allocated is None:
+        return None
+    return MeasuredStage(peak.stage, allocated, reserved, "modelled" if peak.is_simulated else "measured")
+
+
+def _describe(candidate: Candidate, job: JobStages, stages: tuple[MeasuredStage, ...]) -> str:
+    count = f"{len(stages)} of {len(candidate.stages)} stages"
+    since = "" if job.since_s is None else f" since {moment_text(job.since_s, job.clock)}"
+    tensor = max(peak.tensor_ranks for peak in job.stages)
+    ranks = f", {tensor} tensor ranks together" if candidate.tensor < tensor else ""
+    word = "modelled" if any(each.word == "modelled" for each in stages) else "measured"
+    told = f"{count} {word}{since}{ranks}"
+    planned = [(each.allocated_bytes, candidate.stages[each.stage].peak_bytes) for each in stages]
+    differences = [size - peak for size, peak in planned if peak is not None]
+    if not differences:
+        return told
+    most = max(differences, key=abs)
+    return f"{told}: at most {say_signed(most)} beside the plan" if most else f"{told}: as planned"
+
+
+def say_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
+    """Return what was measured beside what was planned: at length, in brief, as briefly as can be."""
+    allocated = measured.allocated_bytes
+    reserved = measured.reserved_bytes
+    text = f"{measured.word} {format_bytes(allocated)}"
+    more = "" if reserved is None else f", reserved {format_bytes(reserved)}"
+    if not stage.peak_bytes:
+        return f"{text}{more}", text, format_bytes(allocated)
+    difference = allocated - stage.peak_bytes
+    share = say_percent(100.0 * difference / stage.peak_bytes)
+    return f"{text}, {say_signed(difference)} ({share}){more}", f"{text} {share}", share
+
+
+KINDS: tuple[MemoryKind, ...] = ("weights", "gradients", "optimizer", "activations", "other")
+
+
+class Mark(NamedTuple):
+    """Something that stands on a bar at a number of bytes."""
+
+    size_bytes: int
+    glyph: str
+    role: Role
+
+
+def show_kind(kind: MemoryKind, glyphs: Glyphs) -> tuple[str, Role]:
+    """Return the character and the role of one kind of memory."""
+    looks: dict[MemoryKind, tuple[str, Role]] = {
+        "weights": (glyphs.full, "fill"),
+        "gradients": (glyphs.cached, "accent"),
+        "optimizer": (glyphs.band, "band"),
+        "activations": (glyphs.hatched, "text"),
+        "other": (glyphs.rest, "muted"),
+    }
+    return looks[kind]
+
+
+def draw_planned_bar(
+    kinds: Sequence[KindBytes], scale_bytes: int, width: int, glyphs: Glyphs, marks: Sequence[Mark] = ()
+) -> Line:
+    """Return what a stage holds, kind by kind, on a scale from 0 to `scale_bytes`.
+
+    Args:
+        kinds: Left to right; those of no bytes take no cell.
+        scale_bytes: Bytes at the right end.
+        width: Cells to fill.
+        glyphs: Characters to draw with.
+        marks: What stands on the bar; of two on one cell the last is seen.
+    """
+    parts = [Part(kind, size, *show_kind(kind, glyphs)) for kind, size in kinds]
+    line = draw_stacked_bar(parts, scale_bytes, width, glyphs)
+    for mark in marks:
+        line = _put(line, _find_cell(mark.size_bytes, scale_bytes, width), mark)
+    return line
+
+
+def _find_cell(size_bytes: int, scale_bytes: int, width: int) -> int:
+    """Return the cell in which a number of bytes ends; the last one for what lies beyond the scale."""
+    if scale_bytes <= 0:
+        return width
+    return max(0, min(width - 1, round(size_bytes / scale_bytes * width) - 1))
+
+
+def _put(line: Line, cell: int, mark: Mark) -> Line:
+    """Return a line with one of its cells, each a character wide, replaced."""
+    put: Line = []
+    at = 0
+    for text, role in line:
+        place = cell - at
+        if 0 <= place < len(text):
+            pieces = (Span(text[:place], role), Span(mark.glyph, mark.role), Span(text[place + 1 :], role))
+            put += [piece for piece in pieces if piece.text]
+        else:
+            put.append(Span(text, role))
+        at += len(text)
+    return put
+
 
 SIZE_CELLS = 9
 DIFFERENCE_CELLS = 9
@@ -181,3 +329,162 @@ def find_scale(
     for peak in measured:
         sizes += [peak.allocated_bytes, peak.reserved_bytes or 0]
     return max(sizes)
+
+
+LEAST_BAR_CELLS = 8
+MOST_CRAMPED = 3
+"""Parts of a step that are named even where the bar then has no room."""
+NANOSECONDS = 1_000_000_000
+
+
+class PlanFacts(LinePage, can_focus=False):
+    """Tells of one candidate, or of two that are compared, in as many lines as it has.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._candidate: Candidate | None = None
+        self._best: Candidate | None = None
+        self._other: Candidate | None = None
+        self._job = MatchedJob()
+
+    def show(
+        self, candidate: Candidate | None, best: Candidate | None, other: Candidate | None, job: MatchedJob
+    ) -> None:
+        """Tell of a candidate.
+
+        Args:
+            candidate: The one under the cursor; None where no line is listed.
+            best: The one that is recommended; None where none fits.
+            other: What it is held against, or None.
+            job: What the job that runs says of it.
+        """
+        self._candidate = candidate
+        self._best = best
+        self._other = other
+        self._job = job
+        self._draw()
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        candidate = self._candidate
+        glyphs = self._glyphs
+        if candidate is None:
+            return []
+        lines = [self._say(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
+        is_ascii = glyphs.name == "ascii"
+        return [
+            fit_line([Span(" "), *line], width, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
+            for line in lines[:height]
+        ]
+
+    def _say(self, candidate: Candidate) -> Line:
+        name = Span(candidate.name, "strong")
+        if self._other is not None:
+            return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
+        if self._job.sentence:
+            return [name, Span(f": {self._job.sentence}")]
+        if candidate.reason:
+            return [name, Span(f": {candidate.reason}")]
+        if self._best is None:
+            return [name, Span(" does not fit")] if candidate.note == "over" else [name]
+        return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
+
+    def _draw_step(self, candidate: Candidate, width: int) -> Line:
+        """Return the time of a step as a bar of its parts, each named with its figure."""
+        step_s = candidate.step_s
+        glyphs = self._glyphs
+        if not step_s:
+            return [Span("time of a step: not estimated", "muted")]
+        looks = _style_parts(candidate.step_parts, glyphs)
+        lead: Line = [Span("step ", "muted"), Span(show_duration(step_s), "strong"), Span(" est. ", "muted")]
+        named = looks
+        names = _name_parts(named)
+        while len(named) > MOST_CRAMPED and line_width(lead + names) + 2 + LEAST_BAR_CELLS > width:
+            least = min(part.duration_s for part, _, _ in named)
+            named = [look for look in named if look[0].duration_s > least]
+            names = _name_parts(named)
+        cells = width - 2 - line_width(lead) - line_width(names)
+        if cells < LEAST_BAR_CELLS:
+            return [*lead, *names]
+        # The bar draws whole numbers of anything: here they are nanoseconds.
+        parts = [
+            Part(part.name, round(part.duration_s * NANOSECONDS), glyph, role) for part, glyph, role in looks
+        ]
+        bar = draw_stacked_bar(parts, round(step_s * NANOSECONDS), min(cells, 40), glyphs)
+        return [*lead, *bar, *names]
+
+    def _draw_legend(self, candidate: Candidate) -> Line:
+        """Return what the characters of the bars stand for."""
+        stages = candidate.stages
+        glyphs = self._glyphs
+        found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
+        line: Line = []
+        for kind in KINDS:
+            if kind in found:
+                glyph, role = show_kind(kind, glyphs)
+                line += [Span(glyph, role), Span(f" {kind} ", "muted")]
+        if any(stage.peak_bytes is None for stage in stages):
+            line.append(Span(" activations not known ", "muted"))
+        capacities = {stage.capacity_bytes for stage in stages} - {None}
+        if capacities:
+            told = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
+            line += [Span(" "), Span(glyphs.limit, "strong"), Span(f" capacity{told}", "muted")]
+        else:
+            line.append(Span(" no capacity given", "muted"))
+        if self._other is None and self._job.stages:
+            line += [Span("  "), Span(glyphs.measured, "strong"), Span(" allocated ", "muted")]
+            line += [Span(glyphs.measured_reserved, "strong"), Span(" reserved, peaks of the job", "muted")]
+        return line
+
+
+def say_apart(candidate: Candidate, other: Candidate) -> str:
+    """Return what the first needs more or less than the second."""
+    told: list[str] = []
+    if candidate.peak_bytes is not None and other.peak_bytes:
+        apart = candidate.peak_bytes - other.peak_bytes
+        share = say_percent(100.0 * apart / other.peak_bytes)
+        told.append(f"fullest stage {say_signed(apart)} ({share})")
+    if candidate.step_s is not None and other.step_s:
+        apart_s = candidate.step_s - other.step_s
+        sign = "+" if apart_s > 0 else "-" if apart_s < 0 else ""
+        share = say_percent(100.0 * apart_s / other.step_s)
+        told.append(f"step {sign}{show_duration(abs(apart_s))} ({share}), estimated")
+    return ", ".join(told) or "nothing to compare"
+
+
+def show_duration(duration_s: float) -> str:
+    """Return a duration in the unit that suits it: `312.9 ms`, `1.24 s`."""
+    return f"{1000 * duration_s:,.1f} ms" if duration_s < 1 else f"{duration_s:,.2f} s"
+
+
+def _name_parts(looks: Sequence[tuple[StepPart, str, Role]]) -> Line:
+    """Return the names and figures of parts, each after its character."""
+    names: Line = []
+    for part, glyph, role in looks:
+        names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]
+        names.append(Span(show_duration(part.duration_s)))
+    return names
+
+
+def _style_parts(parts: tuple[StepPart, ...], glyphs: Glyphs) -> list[tuple[StepPart, str, Role]]:
+    """Return each part with its character and role: computing is solid, waiting is empty."""
+    styles: list[tuple[str, Role]] = [
+        (glyphs.cached, "accent"),
+        (glyphs.hatched, "text"),
+        (glyphs.others, "muted"),
+        (glyphs.rest, "muted"),
+        (glyphs.unattributed, "muted"),
+    ]
+    styled: list[tuple[StepPart, str, Role]] = []
+    for part in parts:
+        if part.name == "compute":
+            styled.append((part, glyphs.full, "fill"))
+        elif part.name == "bubble":
+            styled.append((part, glyphs.band, "band"))
+        else:
+            styled.append((part, *(styles.pop(0) if styles else (glyphs.rest, "muted"))))
+    return styled

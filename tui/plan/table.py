@@ -1,14 +1,50 @@
-"""The candidates of a plan, one a line: sorted, filtered, one of them marked to hold others against it."""
+"""The lists of a plan: the candidates, and the layers or parts of a stage."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, Span, fit_line
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..frame import keys
-from ..widgets.cursor_list import CursorList
-from .columns import lay_out, measure_columns
-from .planned import Candidate, PlannedColumn
+from ..widgets.line_page import CursorList
+from .planned import Candidate, PlannedColumn, PlannedTable
+
+GAP = 1
+"""Blank cells between two columns."""
+
+
+def measure_columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return the cells that each column needs."""
+    widths = [cell_len(title) for title in heading]
+    for row in rows:
+        widths = [max(width, cell_len(text)) for width, text in zip(widths, row, strict=True)]
+    return tuple(widths)
+
+
+def lay_out(texts: Sequence[str], widths: Sequence[int], alignment: str, room: int, ellipsis: str) -> str:
+    """Return one line of columns; the one that has room for a part only is cut if its texts are at the left.
+
+    Args:
+        texts: By column.
+        widths: Cells of each column.
+        alignment: `l` or `r` for each.
+        room: Cells of the line.
+        ellipsis: What stands where a text was cut.
+    """
+    pieces: list[str] = []
+    left = room
+    for text, width, side in zip(texts, widths, alignment, strict=True):
+        if width > left:
+            if side == "l" and left >= min(width, 6):
+                pieces.append(fit_text(text, left, ellipsis))
+            break
+        make = right_text if side == "r" else fit_text
+        pieces.append(make(text, width, ellipsis))
+        left -= width + GAP
+    return (" " * GAP).join(pieces)
+
 
 LEAD = 3
 """Cells before the first column: the cursor and the mark."""
@@ -116,4 +152,61 @@ class PlanTable(CursorList):
             Span(self._glyphs.selected if is_chosen else " ", "accent" if self.has_focus else "muted"),
             Span("c " if is_marked else "  ", "accent"),
             Span(self._lay_out(candidate.cells, width), role),
+        ]
+
+
+DETAIL_LEAD = 2
+"""Cells before the first column: the cursor."""
+
+
+class PlanDetails(CursorList):
+    """Lists the rows of one table.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    BINDINGS = [*keys.PLAN_LINES]
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._table = PlannedTable("", (), "", ())
+        self._widths: tuple[int, ...] = ()
+
+    @property
+    def _count(self) -> int:
+        return len(self._table.rows)
+
+    def show(self, table: PlannedTable) -> None:
+        """List the rows of a table, from the first on."""
+        self._table = table
+        self._widths = measure_columns(table.heading, table.rows)
+        self.chosen = 0
+        self.scroll_to(y=0, animate=False)
+        self._draw()
+
+    def lay_out_heading(self, width: int) -> str:
+        """Return the names of the columns at a width."""
+        return " " * DETAIL_LEAD + self._lay_out(self._table.heading, width)
+
+    def _lay_out(self, texts: tuple[str, ...], width: int) -> str:
+        return lay_out(texts, self._widths, self._table.alignment, width - DETAIL_LEAD, self._glyphs.ellipsis)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        is_ascii = self._glyphs.name == "ascii"
+
+        def is_chosen(place: int) -> bool:
+            return place == self.chosen and self.has_focus
+
+        return [
+            fit_line(
+                [
+                    Span(f"{self._glyphs.selected if is_chosen(place) else ' '} ", "accent"),
+                    Span(self._lay_out(row, width), "strong" if is_chosen(place) else "text"),
+                ],
+                width,
+                is_ascii=is_ascii,
+            )
+            for place, row in enumerate(self._table.rows)
         ]

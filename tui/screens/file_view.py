@@ -11,8 +11,7 @@ from textual.binding import Binding
 
 from ..frame import keys
 from ..terminal.compositor import ThriftyScreen
-from ..widgets.key_line import KeyLine
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.one_line import KeyLine, OneLine, Piece
 
 if TYPE_CHECKING:
     from ...engine.settings import Settings
@@ -178,8 +177,7 @@ def show_file(view: FileView[ScreenT, FoundT], settings: "Settings") -> int:
         UsageError: Nothing can be drawn here.
         VramscopeError: What was to be read cannot be read or understood.
     """
-    from ..frame.launch import check_terminal, run_to_end
-    from ..frame.shutdown import Shutdown
+    from ..frame.launch import Shutdown, check_terminal, run_to_end
     from .terminal_app import TerminalApp
 
     abilities = check_terminal(settings)

@@ -1,5 +1,6 @@
 """What every screen that draws snapshots has: title, verdict, keys, and how old the figures are."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from textual.reactive import reactive
@@ -12,15 +13,38 @@ from ...engine.history import History
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 from ..frame.known_nodes import NodePlace
-from ..frame.recent_count import RecentCount
 from ..terminal.compositor import ThriftyScreen
-from ..widgets.comparison_words import judge_comparison
-from ..widgets.key_line import KeyLine
-from ..widgets.overview_line import OverviewLine
-from ..widgets.part_words import judge_part
-from ..widgets.time_bar import TimeBar
+from ..widgets.one_line import KeyLine
+from ..widgets.replay_words import judge_comparison, judge_part
+from ..widgets.time_bar import OverviewLine, TimeBar
 from ..widgets.title_line import TitleLine
 from ..widgets.verdict_line import VerdictLine, describe_silence, describe_trouble
+
+WINDOW_S = 60.0
+
+
+class RecentCount:
+    """Remembers a running total for a minute."""
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._totals: deque[tuple[float, int]] = deque([(float("-inf"), 0)])
+
+    def grow(self, total: int, now_s: float) -> int:
+        """Note a total and return by how much it grew within the window.
+
+        Args:
+            total: The running total; it never goes back.
+            now_s: Monotonic time.
+        """
+        if total != self._totals[-1][1]:
+            self._totals.append((now_s, total))
+        before = self._totals[0][1]
+        while len(self._totals) > 1 and self._totals[1][0] <= now_s - self._window_s:
+            self._totals.popleft()
+            before = self._totals[0][1]
+        return total - before
+
 
 AGE_TICK_S = 1.0
 TIME_BAR_FROM_ROWS = 8
@@ -149,6 +173,6 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     def action_notes(self) -> None:
         """Show the notes in full."""
-        from .notes import NotesScreen
+        from .dialogs import NotesScreen
 
         self.app.push_screen(NotesScreen(self.snapshot.sample.notes if self.snapshot.sample else ()))

@@ -213,7 +213,7 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Show the keys of the present screen."""
-        from .help import HelpScreen
+        from .dialogs import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen, self.glyphs))

@@ -1,16 +1,282 @@
-"""A grid of a sweep as lines: names of columns, rows of cells, the staircase between them, the mark."""
+"""The grid of a sweep line by line: how cells look, what they say, the border of what ran."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
-from ...analyzers.planning.sweep.model import find_best
-from ...exporters.sweep.figure_cells import DrawnGrid, choose_cells
+from ...analyzers.planning.sweep import CellState, Place, SweepCell, SweepGrid
+from ...analyzers.planning.sweep.best import find_best
+from ...engine.units import GIB
+from ...exporters.sweep.figure_cells import find_borders
+from ...exporters.sweep.figure_layout import DrawnGrid, choose_cells
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
-from .borders import Borders, draw_edge, draw_joint, trace_borders
-from .looks import CellLook
-from .tiles import TILE_CELLS, SweepMode, make_tile, mark_best
+from ..frame.theme import ROLES
+
+CellLook = Literal[
+    "share-0",
+    "share-1",
+    "share-2",
+    "share-3",
+    "share-4",
+    "fair",
+    "over-1",
+    "over-2",
+    "over-3",
+    "under-1",
+    "under-2",
+    "under-3",
+]
+CELL_LOOKS: tuple[CellLook, ...] = get_args(CellLook)
+SHARES = (0.25, 0.5, 0.75, 0.9)
+"""Of the capacity, from which on the next look is taken."""
+ERRORS_PERCENT = (5.0, 20.0, 50.0)
+"""Of the prediction's error, either way, from which on the next look is taken."""
+
+
+class CellColours(NamedTuple):
+    """Of one look."""
+
+    ground: str
+    ink: str
+
+
+DARK: dict[CellLook, CellColours] = {
+    "share-0": CellColours("#10243a", "#cfe4f7"),
+    "share-1": CellColours("#174a7c", "#eaf4fd"),
+    "share-2": CellColours("#4f9fe0", "#00101f"),
+    "share-3": CellColours("#a9d3f7", "#00101f"),
+    "share-4": CellColours("#f2a33a", "#1a0f00"),
+    "fair": CellColours("#1c2530", "#e4ebf2"),
+    "over-1": CellColours("#17324d", "#d5e8fa"),
+    "over-2": CellColours("#24609a", "#ffffff"),
+    "over-3": CellColours("#8cc2f0", "#00101f"),
+    "under-1": CellColours("#4a2e0b", "#fbe3c0"),
+    "under-2": CellColours("#95540a", "#ffffff"),
+    "under-3": CellColours("#f5b556", "#1a0f00"),
+}
+LIGHT: dict[CellLook, CellColours] = {
+    "share-0": CellColours("#deebf7", "#08203a"),
+    "share-1": CellColours("#9ecae1", "#08203a"),
+    "share-2": CellColours("#5a9fd4", "#000000"),
+    "share-3": CellColours("#08519c", "#ffffff"),
+    "share-4": CellColours("#9a3c0a", "#ffffff"),
+    "fair": CellColours("#eef1f4", "#1a222a"),
+    "over-1": CellColours("#d6e6f4", "#08203a"),
+    "over-2": CellColours("#7fb2dd", "#000000"),
+    "over-3": CellColours("#0b559f", "#ffffff"),
+    "under-1": CellColours("#fde3c4", "#3a1f00"),
+    "under-2": CellColours("#f0a04b", "#000000"),
+    "under-3": CellColours("#8a3b00", "#ffffff"),
+}
+
+
+def look_of_share(share: float) -> CellLook:
+    """Return the look of a share of the capacity, from 0 to 1 and beyond."""
+    return CELL_LOOKS[sum(share >= step for step in SHARES)]
+
+
+def look_of_error(percent: float) -> CellLook:
+    """Return the look of how much more (above zero) or less a figure is than another one."""
+    step = sum(abs(percent) >= least for least in ERRORS_PERCENT)
+    if step == 0:
+        return "fair"
+    first: CellLook = "over-1" if percent > 0 else "under-1"
+    return CELL_LOOKS[CELL_LOOKS.index(first) + step - 1]
+
+
+def cell_rules(prefix: str) -> str:
+    """Return CSS rules, to stand inside a widget's own, for component classes `PREFIX--LOOK` of cells.
+
+    Where a terminal has its own two colours only, cells have none: their text says all.
+    """
+    rules = []
+    for parent, colours in (("&", DARK), ("&:light", LIGHT)):
+        rules += [
+            f"{parent} > .{prefix}--{look} {{ background: {ground}; color: {ink}; }}"
+            for look, (ground, ink) in colours.items()
+        ]
+    plain = "background: ansi_default; color: ansi_default;"
+    rules += [f"&:ansi > .{prefix}--{look} {{ {plain} }}" for look in CELL_LOOKS]
+    return "\n".join(rules)
+
+
+def look_classes(prefix: str) -> set[str]:
+    """Return the component classes of roles and cells."""
+    return {f"{prefix}--{look}" for look in (*ROLES, *CELL_LOOKS)}
+
+
+SweepMode = Literal["memory", "error", "theory", "difference"]
+MODES: tuple[SweepMode, ...] = get_args(SweepMode)
+MODE_WORDS: dict[SweepMode, str] = {
+    "memory": "measured GiB",
+    "error": "error of theory, %",
+    "theory": "theory, GiB",
+    "difference": "the second less the first, GiB",
+}
+TILE_CELLS = 6
+STATE_WORDS: dict[CellState, str] = {
+    "ok": "ran",
+    "oom": "OOM",
+    "failed": "fail",
+    "not_run": "",
+    "invalid": "n/a",
+    "running": "…",
+}
+STATE_ROLES: dict[CellState, Role] = {
+    "ok": "text",
+    "oom": "critical",
+    "failed": "medium",
+    "not_run": "faint",
+    "invalid": "muted",
+    "running": "accent",
+}
+_STATE_RISKS: dict[CellState, str] = {"oom": "critical", "failed": "medium"}
+"""The glyphs of these levels of risk stand for what did not run."""
+
+
+class Tile(NamedTuple):
+    """What stands in one cell."""
+
+    text: str
+    look: CellLook | Role
+
+
+def make_tile(
+    cell: SweepCell, mode: SweepMode, capacity_bytes: int, glyphs: Glyphs, first: SweepCell | None = None
+) -> Tile:
+    """Return what stands in a cell.
+
+    Args:
+        cell: Of the grid that is drawn.
+        mode: What is shown of it.
+        capacity_bytes: Of a device.
+        glyphs: Characters to draw with.
+        first: The same layout in the sweep that `difference` is taken from; None where it has none.
+    """
+    if mode == "difference":
+        return _make_difference(cell, first, capacity_bytes, glyphs)
+    if mode == "error" and cell.error_percent is not None:
+        return Tile(_sign(cell.error_percent, 0), look_of_error(cell.error_percent))
+    value_bytes = cell.theory_bytes if mode == "theory" else cell.actual_bytes
+    if mode == "error" or value_bytes is None:
+        return say_state(cell, glyphs)
+    mark = "!" if cell.is_mispredicted else " "
+    return Tile(f"{_show(value_bytes)}{mark}", look_of_share(value_bytes / capacity_bytes))
+
+
+def say_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
+    """Return the state of a cell as its glyph and its word."""
+    risk = _STATE_RISKS.get(cell.state)
+    word = STATE_WORDS[cell.state]
+    if cell.state == "ok":
+        word = f"{word} {glyphs.unmeasured}"
+    return Tile(
+        f"{glyphs.risk(risk)} {word}" if risk else word or glyphs.risk("low"), STATE_ROLES[cell.state]
+    )
+
+
+def mark_best(text: str) -> str:
+    """Return the text of a tile with the arrows of the best one, as far as they fit."""
+    bare = text.rstrip()
+    return f"▸{bare}◂" if len(bare) + 2 <= TILE_CELLS else f"▸{bare}"[:TILE_CELLS]
+
+
+def _make_difference(cell: SweepCell, first: SweepCell | None, capacity_bytes: int, glyphs: Glyphs) -> Tile:
+    """Return how much more a layout holds than in the first sweep, or what became of it."""
+    if first is None:
+        return Tile("only 2", "faint")
+    if cell.actual_bytes is not None and first.actual_bytes is not None:
+        apart_bytes = cell.actual_bytes - first.actual_bytes
+        percent = 100 * apart_bytes / first.actual_bytes if first.actual_bytes else 0.0
+        return Tile(_sign(apart_bytes / GIB, 1), look_of_error(-percent))
+    if cell.state == first.state:
+        return say_state(cell, glyphs)._replace(look="faint")
+    before, after = (_shorten(it.state, glyphs) for it in (first, cell))
+    return Tile(f"{before}→{after}", "strong")
+
+
+def _shorten(state: CellState, glyphs: Glyphs) -> str:
+    """Return a state in two terminal cells at most; what was not tried, or cannot be, is a dot."""
+    if state == "ok":
+        return "ok"
+    return glyphs.risk(_STATE_RISKS.get(state, "low")) if state != "running" else STATE_WORDS[state]
+
+
+def _show(value_bytes: int) -> str:
+    value = value_bytes / GIB
+    return f"{value:.1f}" if value < 999.95 else f"{value:,.0f}"[:5]
+
+
+def _sign(value: float, places: int) -> str:
+    text = f"{value:+.{places}f}"
+    text = text if len(text) < TILE_CELLS else f"{value:+.0f}"
+    return f"{text} " if len(text) < TILE_CELLS else f"{text[0]}>999 "
+
+
+Edge = tuple[int, int]
+"""Row and column of the cell below, or to the right of, an edge."""
+
+
+class Borders(NamedTuple):
+    """Edges, and of each whether it is known that memory ended there."""
+
+    above: dict[Edge, bool]
+    """Along the upper side of a cell."""
+    before: dict[Edge, bool]
+    """Along the left side of a cell."""
+
+
+def trace_borders(drawn: DrawnGrid) -> Borders:
+    """Return the staircase of a grid."""
+    borders = Borders({}, {})
+    for is_known in (False, True):
+        for (left, top), (right, bottom) in find_borders(drawn, is_known=is_known):
+            edges = borders.before if left == right else borders.above
+            edges[min(top, bottom), min(left, right)] = is_known
+    return borders
+
+
+def draw_edge(is_known: bool | None, glyphs: Glyphs, *, is_upright: bool) -> str:
+    """Return the character of an edge: dashed where the cause is not known, a blank where there is none."""
+    if is_known is None:
+        return " "
+    if glyphs.name == "ascii":
+        return ("|" if is_known else ":") if is_upright else ("=" if is_known else "-")
+    return ("┃" if is_known else "╏") if is_upright else ("━" if is_known else "╍")
+
+
+def draw_joint(borders: Borders, row: int, column: int, glyphs: Glyphs) -> str:
+    """Return the character where the edges around the upper left corner of a cell meet."""
+    up = (row - 1, column) in borders.before
+    down = (row, column) in borders.before
+    left = (row, column - 1) in borders.above
+    right = (row, column) in borders.above
+    if not (up or down or left or right):
+        return " "
+    if glyphs.name == "ascii":
+        return "+"
+    return _JOINTS[up, down, left, right]
+
+
+_JOINTS = {
+    (up, down, left, right): character
+    for character, sides in {
+        "━": "lr l r",
+        "┃": "ud u d",
+        "┏": "dr",
+        "┓": "dl",
+        "┗": "ur",
+        "┛": "ul",
+        "┣": "udr",
+        "┫": "udl",
+        "┳": "dlr",
+        "┻": "ulr",
+        "╋": "udlr",
+    }.items()
+    for side in sides.split()
+    for up, down, left, right in [tuple(letter in side for letter in "udlr")]
+}
+
 
 COLUMN_CELLS = TILE_CELLS + 2
 """A cell with the edge before it and the bracket behind it."""

@@ -8,9 +8,10 @@ from ...engine.files.base.input_file import show_name
 from ...engine.units import GIB
 from ...exporters.sweep.text import cut_name, name_iteration
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, Span
+from ..draw.spans import Line, Role, Span, fit_line
 from ..widgets.device_fields import wrap_words
-from .tiles import STATE_ROLES
+from ..widgets.line_page import LinePage
+from .lines import STATE_ROLES
 
 STATE_SENTENCES: dict[CellState, str] = {
     "ok": "ran",
@@ -192,3 +193,39 @@ def _name(name: str, value: str) -> Line:
 
 def _gib(value_bytes: int | None) -> str:
     return "" if value_bytes is None else f"{value_bytes / GIB:.1f} GiB"
+
+
+class SweepFacts(LinePage, can_focus=False):
+    """Says what is known of one layout and of its sweep; the wheel scrolls it.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._sweeps: Sequence[IndexedSweep] = ()
+        self._cells: Sequence[SweepCell | None] = ()
+
+    def show(self, sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None]) -> None:
+        """Say what is known of a layout.
+
+        Args:
+            sweeps: One, whose findings follow; or two that stand side by side.
+            cells: The layout under the mark in each.
+        """
+        self._sweeps = tuple(sweeps)
+        self._cells = tuple(cells)
+        self._draw()
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        if not self._sweeps or width < 4:
+            return []
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
+        if len(self._sweeps) == 1:
+            lines = describe_all(self._sweeps[0], self._cells[0], width, self._glyphs)
+        else:
+            lines = describe_pair(self._sweeps, self._cells, width, self._glyphs)
+        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]

@@ -1,13 +1,33 @@
-"""A page of lines that scrolls: drawn line by line, repainted only where a line changed."""
+"""Widgets drawn line by line: repainted where a line changed, scrolled, or with a cursor."""
 
 from rich.style import Style
+from textual import events
+from textual.dom import NoScreen
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from ..draw.spans import Line, Role, to_strip
 from ..frame.theme import find_looks
-from .marking import MarkingWidget
+from ..terminal.compositor import ThriftyScreen
+
+
+class MarkingWidget(Widget):
+    """A widget that marks what changed instead of asking, by a message, to be asked again later."""
+
+    def repaint(self, *regions: Region) -> None:
+        """Have regions painted anew, or everything where there are none."""
+        try:
+            screen = self.screen
+        except NoScreen:
+            return  # it is being taken down
+        if isinstance(screen, ThriftyScreen) and screen.is_drawing and self._is_mounted:
+            self._set_dirty(*regions)
+            screen.mark(self)
+        else:
+            self.refresh(*regions)
 
 
 class LinePage(ScrollView, MarkingWidget, can_focus=True):
@@ -95,3 +115,81 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
                 regions.append(Region(0, y, width, 1))
         if regions:
             self.repaint(*regions)
+
+
+class CursorList(LinePage):
+    """Moves a cursor over lines; who derives from it draws them, and counts them in `_count`."""
+
+    class Chosen(Message):
+        """Another line is under the cursor."""
+
+        def __init__(self, of: "CursorList") -> None:
+            super().__init__()
+            self.of = of
+
+        @property
+        def control(self) -> "CursorList":
+            """The list."""
+            return self.of
+
+    class Opened(Chosen):
+        """What is under the cursor is to be shown in full."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.chosen = 0
+        """Place of the cursor."""
+
+    @property
+    def _count(self) -> int:
+        """Lines that the cursor can go to."""
+        raise NotImplementedError
+
+    def choose(self, place: int) -> None:
+        """Put the cursor on a line, as near as there is one, and into sight."""
+        moved = max(0, min(place, self._count - 1))
+        if moved != self.chosen:
+            self.chosen = moved
+            self.post_message(self.Chosen(self))
+        self._draw()
+        self._keep_in_sight()
+
+    def _keep_in_sight(self) -> None:
+        top = self.scroll_offset.y
+        height = max(1, self.size.height)
+        if not top <= self.chosen < top + height:
+            self.scroll_to(y=self.chosen if self.chosen < top else self.chosen - height + 1, animate=False)
+
+    def on_resize(self) -> None:
+        """Draw for the new room, and keep the cursor in it."""
+        super().on_resize()
+        self.call_after_refresh(self._keep_in_sight)
+
+    def on_focus(self) -> None:
+        """Draw the cursor."""
+        self._draw()
+
+    def on_blur(self) -> None:
+        """Draw the cursor no more."""
+        self._draw()
+
+    def action_move(self, places: int) -> None:
+        """Move the cursor by lines."""
+        self.choose(self.chosen + places)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by pages."""
+        self.action_move(pages * max(1, self.size.height - 1))
+
+    def action_open(self) -> None:
+        """Ask for the whole of what is under the cursor."""
+        if self._count:
+            self.post_message(self.Opened(self))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the line; a second click opens it."""
+        place = event.y + self.scroll_offset.y
+        if place < self._count:
+            self.choose(place)
+            if event.chain > 1:
+                self.action_open()

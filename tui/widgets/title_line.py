@@ -13,9 +13,9 @@ from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text
 from ..draw.spans import Role
 from ..frame.known_nodes import NodePlace
+from .device_view import name_degrees
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
-from .part_words import name_part
-from .rank_words import name_degrees
+from .replay_words import name_part
 
 MANY_FRAMES = 5
 """Updates skipped within a minute from which the screen is said to be behind."""

@@ -1,10 +1,129 @@
-"""The verdict: one sentence that answers whether, when and why memory will run out."""
+"""The verdict in one line, and why nodes are lost in as many rows as there are."""
 
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ...analyzers.fleet.model import FleetNode
+from ...analyzers.sentence import Sentence, cut_words
 from ...analyzers.verdict import Verdict
 from ...engine.units import format_age
 from ..draw.glyphs import Glyphs
-from ..frame.lost_words import shorten_reason
+from ..draw.numbers import brief_span_text
 from .one_line import OneLine, Piece
+
+NAMED = 3
+"""Nodes of one reason that are named where room is short; of more, two are, and the others are counted."""
+MOST_NAMED = 40
+MOST_REASONS = 8
+"""Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room."""
+SLACK_CELLS = 12
+"""What words that do not fit leave empty at the end of a row."""
+_LAST_PART = re.compile(r"^(.+)(?:; |: |, ).+$")
+
+
+def shorten_reason(reason: str, place: str = "") -> tuple[str, ...]:
+    """Return a reason from its complete form to its first words: what to do goes first, then the details.
+
+    Args:
+        reason: One sentence.
+        place: Name that stands beside it, and need not be repeated.
+    """
+    text = reason.rstrip(".")
+    if place:
+        text = text.removeprefix(place).lstrip(" :").replace(f" at {place}", " there")
+    forms = [text]
+    while (match := _LAST_PART.match(forms[-1])) is not None:
+        forms.append(match[1])
+    return tuple(forms)
+
+
+def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int) -> list[str]:
+    """Return the nodes that are lost, each with how long and why; one reason of several is told once.
+
+    Every reason begins a row of its own while there are enough; the last one gives up words first.
+
+    Args:
+        lost: In order.
+        waited_s: Seconds since they were said to be silent for so long.
+        width: Cells of a row.
+        rows: Most rows.
+    """
+    if width < 1 or not lost:
+        return []
+    groups = _group(lost)
+    clauses = [_list_forms(nodes, waited_s) for nodes in groups[:MOST_REASONS]]
+    others = sum(map(len, groups[MOST_REASONS:]))
+    clauses += [(f"{others:,} more for other reasons", f"{others:,} more")] if others else []
+    if len(clauses) == 1:
+        clauses = [clauses[0][:-1] or clauses[0]]  # a reason that is cut says more than none
+    for chosen in _reduce(clauses):
+        if len(_wrap(clauses, chosen, width)) <= rows:
+            return _wrap(clauses, _fill(clauses, chosen, width, rows), width)
+    return _run_on(clauses, width, rows)
+
+
+def _run_on(clauses: Sequence[tuple[str, ...]], width: int, rows: int) -> list[str]:
+    """Return all clauses as one sentence over the rows."""
+    sentence = Sentence(tuple(clauses)).fit(max(1, width * rows - SLACK_CELLS * (rows - 1)))
+    wrapped = textwrap.wrap(sentence, width)
+    return [
+        *wrapped[: rows - 1],
+        *(cut_words(" ".join(rest), width) for rest in [wrapped[rows - 1 :]] if rest),
+    ]
+
+
+def _group(lost: Sequence[FleetNode]) -> list[list[FleetNode]]:
+    """Return nodes by why they are lost, in the order of the first of each."""
+    groups: dict[str, list[FleetNode]] = {}
+    for node in lost:
+        groups.setdefault(shorten_reason(node.reason or "", node.name)[0], []).append(node)
+    return list(groups.values())
+
+
+def _list_forms(nodes: Sequence[FleetNode], waited_s: float) -> tuple[str, ...]:
+    """Return some nodes with their reason, from the complete form to their names."""
+    named = [_name(node, waited_s) for node in nodes[:MOST_NAMED]]
+    whole = brief = ", ".join(named)
+    if len(nodes) > NAMED:
+        brief = f"{named[0]}, {named[1]} and {len(nodes) - 2:,} more"
+    if len(nodes) > MOST_NAMED:
+        whole = brief
+    reasons = [it for it in shorten_reason(nodes[0].reason or "", nodes[0].name) if it]
+    longest = [f"{whole}: {reasons[0]}"] if reasons else [whole]
+    return (*longest, *(f"{brief}: {reason}" for reason in reasons), brief)
+
+
+def _name(node: FleetNode, waited_s: float) -> str:
+    return node.name if node.silent_s is None else f"{node.name} {brief_span_text(node.silent_s + waited_s)}"
+
+
+def _wrap(clauses: Sequence[tuple[str, ...]], chosen: Sequence[int], width: int) -> list[str]:
+    texts = (forms[at] for forms, at in zip(clauses, chosen, strict=True))
+    return [line for text in texts for line in textwrap.wrap(text, width)]
+
+
+def _reduce(clauses: Sequence[tuple[str, ...]]) -> Iterator[list[int]]:
+    """Yield choices of one form a clause: one step off every clause in turn, the last one first."""
+    chosen = [0] * len(clauses)
+    yield chosen
+    for form in range(1, max(map(len, clauses))):
+        for position in reversed(range(len(clauses))):
+            if form < len(clauses[position]):
+                chosen[position] = form
+                yield chosen
+
+
+def _fill(clauses: Sequence[tuple[str, ...]], chosen: Sequence[int], width: int, rows: int) -> list[int]:
+    """Return longer forms where there is room left over for them."""
+    filled = list(chosen)
+    for position, form in enumerate(chosen):
+        for longer in range(form):
+            trial = [*filled[:position], longer, *filled[position + 1 :]]
+            if len(_wrap(clauses, trial, width)) <= rows:
+                filled = trial
+                break
+    return filled
 
 
 class VerdictLine(OneLine):

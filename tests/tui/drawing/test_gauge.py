@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.model import AllocatorReading, MemoryReading
-from vramscope.tui.draw.gauge import draw_gauge, draw_split_gauge, level_glyph
+from vramscope.tui.draw.bars import draw_gauge, draw_split_gauge, level_glyph
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.draw.spans import line_text, line_width
 

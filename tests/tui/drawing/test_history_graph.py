@@ -3,7 +3,7 @@
 import pytest
 
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.draw.history_graph import dots_of, draw_history, history_levels
+from vramscope.tui.draw.graphs import dots_of, draw_history, history_levels
 from vramscope.tui.draw.spans import Line, line_text
 
 Values = list[float | None]

@@ -1,7 +1,7 @@
 """Layers on one scale: tensors, cache and the rest are told apart by glyph, swings by their band."""
 
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.draw.layered_graph import Layers, draw_layers
+from vramscope.tui.draw.graphs import Layers, draw_layers
 from vramscope.tui.draw.spans import line_text
 
 UNMEASURED = Layers(None, None, None, None, None)

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.units import MIB
+from vramscope.tui.draw.blocks import LABEL_CELLS, draw_segment_map
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.draw.segment_map import LABEL_CELLS, draw_segment_map
 from vramscope.tui.draw.spans import Span, line_text, line_width
 
 

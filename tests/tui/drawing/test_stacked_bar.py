@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.units import GIB, MIB
+from vramscope.tui.draw.bars import Part, describe_sum, draw_stacked_bar, round_parts
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.draw.spans import line_text, line_width
-from vramscope.tui.draw.stacked_bar import Part, describe_sum, draw_stacked_bar, round_parts
 
 
 def _parts(*values: int | None) -> list[Part]:

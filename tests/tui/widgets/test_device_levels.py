@@ -6,8 +6,7 @@ from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import Line
 from vramscope.tui.live.device_graphs import DeviceGraphs, TimeSpan
-from vramscope.tui.widgets.device_levels import find_most, read_levels
-from vramscope.tui.widgets.device_view import build_views
+from vramscope.tui.widgets.device_view import build_views, find_most, read_levels
 
 GIB = 1 << 30
 

@@ -11,7 +11,7 @@ from vramscope.engine.model import DeviceSample, Sample
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.frame.theme import default_variables, register_themes
-from vramscope.tui.live.device_panels import DevicePanels
+from vramscope.tui.live.device_picture import DevicePanels
 from vramscope.tui.terminal.compositor import ThriftyScreen
 
 

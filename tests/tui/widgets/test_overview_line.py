@@ -13,7 +13,7 @@ from vramscope.engine.replay.tapes import MOST_SPANS, RecordingTape, fold_minute
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import ReplayState
 from vramscope.tui.draw.glyphs import UNICODE
-from vramscope.tui.widgets.overview_line import draw_overview
+from vramscope.tui.widgets.time_bar import draw_overview
 
 HOURS = 4
 

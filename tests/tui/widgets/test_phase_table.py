@@ -5,7 +5,7 @@ import pytest
 
 from vramscope.engine.model import PhaseReading, RankSample, StepReading
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.device.step_table import draw_phases
+from vramscope.tui.device.sections import draw_phases
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.draw.spans import line_text, line_width
 

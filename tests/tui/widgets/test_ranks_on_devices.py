@@ -21,7 +21,7 @@ from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.draw.spans import line_text, line_width
 from vramscope.tui.live.device_picture import DevicePicture
-from vramscope.tui.widgets.rank_words import collect_ranks, name_degrees, name_rank, name_ranks
+from vramscope.tui.widgets.device_view import collect_ranks, name_degrees, name_rank, name_ranks
 
 
 def _draw(snapshot: Snapshot, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[str]:

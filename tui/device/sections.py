@@ -1,0 +1,379 @@
+"""Sections of a device's page: the forecast, the segments, the last steps."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...analyzers.risk import find_assessments
+from ...analyzers.segments import SegmentSummary, summarize_segments
+from ...engine.model import (
+    Assessment,
+    DeviceSample,
+    LiveStack,
+    PhaseReading,
+    RankSample,
+    SegmentMap,
+    StepReading,
+)
+from ...engine.units import GIB, MIB, format_age, format_bytes
+from ..draw.bars import wrap_pieces
+from ..draw.blocks import draw_segment_map
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import duration_text, span_text
+from ..draw.spans import Line, Role, Span, fit_line, right_text
+from ..widgets.device_fields import join_facts, wrap_words
+
+
+def choose_assessment(
+    device: DeviceSample, rank: RankSample | None, assessments: Sequence[Assessment]
+) -> Assessment | None:
+    """Return what is assessed of a process on a device, or of the device where nobody reports.
+
+    Args:
+        device: The device.
+        rank: The process that is shown; None where none reports.
+        assessments: Those of the node.
+    """
+    of_device = find_assessments(device, assessments)
+    key = (None, None) if rank is None else (rank.pid, rank.started_s)
+    return next((found for found in of_device if (found.pid, found.started_s) == key), None)
+
+
+def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the risk with its reason, and below it the figures behind it; nothing where nothing is assessed.
+
+    Args:
+        found: What is assessed.
+        now_s: Time of the newest sample.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    if found is None:
+        return []
+    role: Role = found.level
+    head: Line = [
+        Span(f" {glyphs.risk(found.level)} OOM risk {found.level}", role),
+        Span(f": {found.reason}", "text"),
+        Span(_describe_trust(found), "muted"),
+    ]
+    lines = [head]
+    left = list(_list_facts(found, now_s, glyphs))
+    while left:
+        line, rest = join_facts(left, width - 4)
+        line, rest = (line, rest) if line else (left[0], left[1:])
+        lines.append([Span("   "), *line])
+        left = rest
+    return [*lines, *_draw_headroom(found, width)]
+
+
+def _draw_headroom(found: Assessment, width: int) -> list[Line]:
+    """Return what steps of different sizes say of the largest that would fit."""
+    lines: list[Line] = []
+    for estimate in found.headroom:
+        head, *rest = wrap_words(estimate.sentence, width - 4) or [""]
+        name, _, figures = head.partition(" ")
+        lines.append([Span(f"   {name} ", "muted"), Span(figures)])
+        lines += [[Span(f"   {line}")] for line in rest]
+    return lines
+
+
+def _describe_trust(found: Assessment) -> str:
+    parts = [] if found.confidence is None else [f"{100 * found.confidence:.0f} % sure"]
+    if found.watched_steps is not None:
+        parts.append(f"watched for {found.watched_steps:,} steps")
+    elif found.watched_s is not None:
+        parts.append(f"watched for {format_age(found.watched_s)}")
+    return f"  ({', '.join(parts)})" if parts else ""
+
+
+def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs) -> Iterator[Line]:
+    """Yield the figures, each with its name before it."""
+    capacity = found.capacity_bytes
+    peak = found.peak_bytes
+    headroom = None if capacity is None or peak is None else max(0, capacity - peak)
+    yield _tell("capacity for tensors", _size(capacity, glyphs))
+    yield _tell("floor at step ends", _size(found.floor_bytes, glyphs))
+    yield _tell("peak", _size(peak, glyphs))
+    yield _tell("headroom at peak", _size(headroom, glyphs))
+    yield _tell("growth", _describe_growth(found, glyphs))
+    yield _tell("time to out of memory", _describe_end(found, now_s, glyphs))
+    within = "" if found.horizon_s is None else f" within {span_text(found.horizon_s)}"
+    yield _tell(f"P(OOM){within}", _share(found.probability, glyphs))
+    if found.steps_ahead is not None:
+        share = _share(found.probability_within_steps, glyphs)
+        yield _tell(f"P(OOM) within {found.steps_ahead:,} steps", share)
+
+
+def _tell(name: str, figure: str) -> Line:
+    return [Span(f"{name} ", "muted"), Span(figure)]
+
+
+def _size(value_bytes: int | None, glyphs: Glyphs) -> str:
+    return glyphs.unmeasured if value_bytes is None else format_bytes(value_bytes)
+
+
+def _share(probability: float | None, glyphs: Glyphs) -> str:
+    """Return a probability in percent; what is neither none nor certain is never rounded to either."""
+    if probability is None:
+        return glyphs.unmeasured
+    percent = 100 * probability
+    if 0 < percent < 1:
+        return "below 1 %"
+    return "above 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
+
+
+def _describe_growth(found: Assessment, glyphs: Glyphs) -> str:
+    per_step = found.growth_bytes_per_step
+    per_s = found.growth_bytes_per_s
+    if (per_step or per_s) == 0:
+        return "none"
+    told = [] if per_step is None else [f"{_signed(per_step)}/step"]
+    told += [] if per_s is None else [f"{_signed(60 * per_s)}/min"]
+    return ", ".join(told) or glyphs.unmeasured
+
+
+def _signed(value_bytes: float) -> str:
+    whole = round(value_bytes)
+    return f"{'−' if whole < 0 else '+' if whole else ''}{format_bytes(abs(whole))}"
+
+
+def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
+    """Return when memory is expected to run out from now on, with the range in which that lies."""
+    if found.oom_in_s is None:
+        return glyphs.unmeasured if found.level == "unknown" else "not foreseen"
+    past_s = now_s - found.time_s
+    low, middle, high = (
+        None if span_s is None else format_age(max(0.0, round(span_s - past_s)))
+        for span_s in (found.oom_in_low_s, found.oom_in_s, found.oom_in_high_s)
+    )
+    return f"{middle}" if low is None or high is None else f"{middle} ({low} to {high})"
+
+
+MOST_STACKS = 10
+ON_PROCESSORS = "No segment map: tensors in host memory have no caching allocator."
+NO_BACKEND = "No segment map yet: the process has not used a device so far."
+
+
+class SegmentQuestion(NamedTuple):
+    """What became of the question for the map of a process."""
+
+    segment_map: SegmentMap | None = None
+    """The newest map, or None."""
+    refused: str | None = None
+    """Why the newest question was not answered, in one sentence."""
+    asked_s: float | None = None
+    """Seconds since it was first asked without an answer; None where nothing was asked."""
+
+
+class SegmentSection:
+    """Draws the map of one process; keeps what it drew for as long as the map is the same."""
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        self._glyphs = glyphs
+        self._drawn_for: tuple[object, ...] = ()
+        self._summary: SegmentSummary | None = None
+        self._map_lines: list[Line] = []
+        self._cell_bytes = 0
+
+    def draw(
+        self, rank: RankSample, question: SegmentQuestion, now_s: float, width: int, rows: int
+    ) -> list[Line]:
+        """Return the heading and the map, or why there is none.
+
+        Args:
+            rank: The training process.
+            question: What became of the question for its map.
+            now_s: Time of the newest sample.
+            width: Cells across.
+            rows: Rows that the map should fill if it can.
+        """
+        segment_map = question.segment_map
+        if segment_map is None:
+            return [[Span(f" {explain_absence(rank, question)}", "muted")]]
+        key = (segment_map, width, rows)
+        if len(self._drawn_for) != 3 or self._drawn_for[0] is not segment_map or self._drawn_for != key:
+            self._drawn_for = key
+            self._summary = summarize_segments(segment_map)
+            self._map_lines, self._cell_bytes = draw_segment_map(segment_map, width, rows, self._glyphs)
+        heading = self._heading(segment_map, question, now_s, width)
+        return [*heading, *self._map_lines]
+
+    def _heading(
+        self, segment_map: SegmentMap, question: SegmentQuestion, now_s: float, width: int
+    ) -> list[Line]:
+        """Return what the segments come to, and how old that is."""
+        summary = self._summary
+        if summary is None:
+            return []
+        age = f"{format_age(max(0.0, now_s - segment_map.time_s))} old"
+        scale = f"{format_bytes(self._cell_bytes)} a cell"
+        pieces = describe_summary(summary, segment_map.segments_left_out)
+        pieces.append([Span(f"{scale}, {age}", "muted")])
+        if question.refused:
+            pieces.append([Span(question.refused, "medium")])
+        lines = wrap_pieces([[*piece, Span(" ")] for piece in pieces], max(1, width - 1))
+        return [[Span(" "), *line] for line in lines]
+
+
+def describe_summary(summary: SegmentSummary, left_out: int = 0) -> list[Line]:
+    """Return what segments come to, in pieces: how many, how much is stranded, the largest free block.
+
+    Args:
+        summary: The segments, added up.
+        left_out: Segments that are not among them.
+    """
+    pieces: list[Line] = [[Span("segments", "strong")]]
+    pieces.append([Span("large ", "muted"), Span(f"{summary.large:,}")])
+    pieces.append([Span("small ", "muted"), Span(f"{summary.small:,}")])
+    if summary.private:
+        pieces.append([Span("private ", "muted"), Span(f"{summary.private:,}")])
+    if summary.stranded_bytes:
+        held = f"{summary.stranded_segments:,} of them hold {format_bytes(summary.stranded_bytes)} stranded"
+        pieces.append([Span(held, "medium")])
+    if summary.awaiting_bytes:
+        pieces.append([Span("awaiting a stream ", "muted"), Span(format_bytes(summary.awaiting_bytes))])
+    pieces.append([Span("largest free block ", "muted"), Span(format_bytes(summary.largest_free_bytes))])
+    if left_out:
+        pieces.append([Span(f"{left_out:,} segments left out", "medium")])
+    return pieces
+
+
+def explain_absence(rank: RankSample, question: SegmentQuestion) -> str:
+    """Return why there is no map of a process, in one sentence."""
+    if rank.backend == "cpu" and not rank.is_simulated:
+        return ON_PROCESSORS
+    if rank.backend is None:
+        return NO_BACKEND
+    if question.refused:
+        return f"No segment map: {question.refused}"
+    if rank.state != "ok":
+        return f"No segment map: the process {'has ended' if rank.state == 'ended' else 'is silent'}."
+    if question.asked_s is None:
+        return "No segment map: the connection is not live."
+    waiting = f" for {format_age(question.asked_s)}" if question.asked_s >= 2.0 else ""
+    return f"Segment map asked for, waiting{waiting}."
+
+
+def draw_stacks(stacks: tuple[LiveStack, ...], width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the largest live blocks by the place that allocated them, a line each; nothing without any."""
+    if not stacks:
+        return []
+    lines: list[Line] = [[Span(" largest live memory by the line that allocated it", "strong")]]
+    for stack in stacks[:MOST_STACKS]:
+        figure = right_text(format_bytes(stack.size_bytes), 10, glyphs.ellipsis)
+        count = right_text(f"{stack.count:,} ×", 9, glyphs.ellipsis)
+        lines.append([Span(f" {figure}", "strong"), Span(f"{count}  ", "muted"), Span(name_place(stack))])
+    return lines
+
+
+def name_place(stack: LiveStack) -> str:
+    """Return the innermost line of the program that is not PyTorch's own, with its function."""
+    from ...analyzers.segments import is_of_torch
+
+    found = next((frame for frame in stack.stack if not is_of_torch(frame[0])), None)
+    found = found or (stack.stack[0] if stack.stack else None)
+    if found is None:
+        return "unknown line"
+    file, line, function = found
+    return f"{file}:{line} {function}"
+
+
+HEADING_CELLS = 10
+WORDY_HEADING_CELLS = 24
+WORDY_FROM_CELLS = 72
+"""Cells of headings that say where a floor is taken, and the width from which they do."""
+COLUMN_CELLS = 9
+MOST_COLUMNS = 16
+SMALL_BYTES = 4 * GIB
+"""Below this, figures are told in MiB."""
+PHASE_LEAST_CELLS = 12
+"""Cells of the names of phases, at least."""
+
+
+def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a heading, durations, floors and peaks of as many steps as fit; nothing without any.
+
+    Args:
+        steps: Oldest first.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    is_wordy = width >= WORDY_FROM_CELLS
+    cells = WORDY_HEADING_CELLS if is_wordy else HEADING_CELLS
+    count = min(MOST_COLUMNS, max(1, (width - cells) // COLUMN_CELLS))
+    shown = steps[-count:]
+    if not shown:
+        return []
+    unit, name = (MIB, "MiB") if _most(shown) < SMALL_BYTES else (GIB, "GiB")
+    floors = [_figure(step.floor_bytes, unit, glyphs) for step in shown]
+    return [
+        _row("step", [f"{step.index:,}" for step in shown], cells, is_heading=True),
+        _row("took", [duration_text(step.duration_s, glyphs) for step in shown], cells),
+        _row(f"floor{' at step ends' if is_wordy else ''} {name}", floors, cells),
+        _row(f"peak {name}", [_peak(step, unit, glyphs) for step in shown], cells),
+    ]
+
+
+def draw_phases(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a heading and a line for each `vramscope.phase`; nothing where the program names none.
+
+    Before and after are of the newest call that was measured, the peak is the most of all calls. Its share is
+    of the highest peak known: that of the newest step, or of any phase.
+
+    Args:
+        rank: The training process.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    if not rank.phases:
+        return []
+    highest = max(phase.most_bytes or 0 for phase in rank.phases)
+    if rank.step is not None and rank.step.peak_bytes is not None:
+        highest = max(highest, rank.step.peak_bytes)
+    unit, name = (MIB, "MiB") if highest < SMALL_BYTES else (GIB, "GiB")
+    rows = [(f"phase, {name}", ["calls", "before", "after", "peak", "of peak"])]
+    rows += [(phase.name, _phase_figures(phase, unit, highest, glyphs)) for phase in rank.phases]
+    is_narrow = width < PHASE_LEAST_CELLS + 5 * COLUMN_CELLS
+    shown = slice(1, 4) if is_narrow else slice(0, 5)
+    most = max(PHASE_LEAST_CELLS, width - COLUMN_CELLS * (3 if is_narrow else 5))
+    cells = min(most, max(PHASE_LEAST_CELLS, *(len(heading) + 2 for heading, _ in rows)))
+    is_ascii = glyphs.unmeasured.isascii()
+    lines: list[Line] = []
+    for heading, figures in rows:
+        named = fit_line([Span(f" {heading}", "muted")], cells, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
+        text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures[shown])
+        lines.append([*named, Span(text, "text" if lines else "muted")])
+    return lines
+
+
+def _phase_figures(phase: PhaseReading, unit: int, highest: int, glyphs: Glyphs) -> list[str]:
+    most = _figure(phase.most_bytes, unit, glyphs)
+    is_bound = phase.most_bytes is not None and not phase.is_most_exact
+    share = glyphs.unmeasured if not phase.most_bytes else f"{100 * phase.most_bytes / highest:.0f} %"
+    return [
+        f"{phase.calls:,}",
+        _figure(phase.allocated_before_bytes, unit, glyphs),
+        _figure(phase.allocated_after_bytes, unit, glyphs),
+        f"{glyphs.at_least}{most}" if is_bound else most,
+        f"{glyphs.at_least}{share}" if is_bound else share,
+    ]
+
+
+def _row(heading: str, figures: Sequence[str], cells: int, *, is_heading: bool = False) -> Line:
+    text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures)
+    return [Span(f" {heading}".ljust(cells), "muted"), Span(text, "muted" if is_heading else "text")]
+
+
+def _most(steps: Sequence[StepReading]) -> int:
+    return max((step.peak_bytes or step.floor_bytes or 0 for step in steps), default=0)
+
+
+def _figure(value_bytes: int | None, unit: int, glyphs: Glyphs) -> str:
+    if value_bytes is None:
+        return glyphs.unmeasured
+    return f"{value_bytes / unit:,.{0 if unit == MIB else 1}f}"
+
+
+def _peak(step: StepReading, unit: int, glyphs: Glyphs) -> str:
+    """Return the peak; one that was only sampled is the least that it can have been."""
+    figure = _figure(step.peak_bytes, unit, glyphs)
+    return figure if step.is_peak_exact or step.peak_bytes is None else f"{glyphs.at_least}{figure}"

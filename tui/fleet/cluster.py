@@ -1,0 +1,303 @@
+"""What is known across nodes: concluded on a thread, drawn as lines, shown on a screen over the fleet."""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from textual import events, on
+from textual.app import ComposeResult
+
+from ...analyzers.cluster_state import ClusterPicture, ClusterState, JobState, StageLoad
+from ...analyzers.fleet.fleet import Fleet
+from ...analyzers.fleet.verdict import judge_fleet
+from ...engine.model import SEVERITIES, Finding, MemoryReading
+from ...engine.units import format_bytes
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.bars import draw_gauge
+from ..draw.glyphs import Glyphs
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..frame import keys
+from ..frame.keys import KEYS_OF_THE_VIEW
+from ..terminal.compositor import ThriftyScreen
+from ..widgets.device_fields import wrap_words
+from ..widgets.line_page import LinePage
+from ..widgets.one_line import KeyLine
+from ..widgets.verdict_line import VerdictLine
+
+GATHER_S = 2.0
+MOST_GATHERED = 128
+"""What nodes tell within this time is looked at together, but no more than so many snapshots wait for that:
+of a node of eight devices each holds 20 KiB."""
+
+
+class ClusterWatch:
+    """Takes snapshots of nodes, one after another; use from one thread.
+
+    Args:
+        state: What is known already; by default nothing.
+    """
+
+    def __init__(self, state: ClusterState | None = None) -> None:
+        self._state = state or ClusterState()
+        self.picture: ClusterPicture = self._state.picture
+        """All nodes as of the newest conclusion."""
+        self.findings: tuple[Finding, ...] = self._state.findings
+        """What is open across nodes, as of the newest conclusion."""
+        self._untold: deque[tuple[Snapshot, float]] = deque()
+        self._begun_s: float | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def note(self, snapshot: Snapshot, received_s: float) -> None:
+        """Take the newest snapshot of a node; what follows from it is known a little later.
+
+        Args:
+            snapshot: What its feed tells.
+            received_s: When it came, by our own clock.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._untold.append((snapshot, received_s))
+        if self._begun_s is None:
+            self._begun_s = received_s
+        is_busy = self._thread is not None and self._thread.is_alive()
+        is_due = received_s - self._begun_s >= GATHER_S or len(self._untold) >= MOST_GATHERED
+        if is_due and not is_busy:
+            self._begun_s = received_s
+            self._thread = threading.Thread(target=self._conclude, name="cluster-watch", daemon=True)
+            self._thread.start()
+
+    def hold_against(self, planned: Sequence[int]) -> None:
+        """Hold pipeline stages against a plan, from the next conclusion on.
+
+        Args:
+            planned: What it says of a rank of each stage in bytes.
+        """
+        self._state.hold_against(planned)
+
+    def _conclude(self) -> None:
+        try:
+            while self._untold:
+                self._state.observe(*self._untold.popleft())
+                if self._state.picture is not self.picture:
+                    self.picture = self._state.picture
+                    self.findings = self._state.findings
+        except Exception as error:  # noqa: BLE001 - it is raised where a person sees it
+            self._failure = error
+
+
+def order_by_gravity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, the gravest first, and of those the newest."""
+    return sorted(findings, key=lambda it: (-SEVERITIES.index(it.severity), -it.opened_s, it.id))
+
+
+_INDENT = "  "
+_SIZE_CELLS = 10
+_RANKS_CELLS = 6
+_STAGE_CELLS = 6
+PLAN_FROM_CELLS = 56
+BAR_FROM_CELLS = 90
+"""Widths from which the figures of the plan, and a bar, stand beside each stage."""
+_BAR_CELLS = 24
+_GAP = "   "
+
+
+def describe_cluster(
+    picture: ClusterPicture, findings: Sequence[Finding], width: int, glyphs: Glyphs
+) -> list[Line]:
+    """Return everything that is known across nodes.
+
+    Args:
+        picture: All nodes at one moment.
+        findings: Open findings across nodes, the gravest first.
+        width: Cells of room.
+        glyphs: Characters to draw with.
+    """
+    lines = [_describe_all(picture)]
+    for finding in findings:
+        lines += [[], *_describe_finding(finding, width, glyphs)]
+    for job in picture.jobs:
+        lines += [[], *_describe_job(job, width, glyphs)]
+    if not picture.jobs:
+        lines += [[], [Span("No job of two ranks or more reports from these nodes.", "muted")]]
+    return lines
+
+
+def describe_gravest(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
+    """Return the gravest finding across nodes in one line, or nothing."""
+    if not findings:
+        return []
+    first = findings[0]
+    more = len(findings) - 1
+    others = f" · {more} more across nodes" if more else ""
+    return [Span(f"{glyphs.risk(first.severity)} {first.title}{others}", first.severity)]
+
+
+def _describe_all(picture: ClusterPicture) -> Line:
+    line = [Span(picture.coverage or f"{picture.total:,} nodes", "medium" if picture.coverage else "strong")]
+    if picture.devices_left_out:
+        line.append(Span(f"{_GAP}{picture.devices_left_out:,} devices not followed"))
+    if picture.balance is not None:
+        line.append(Span(f"{_GAP}balance {picture.balance:.2f}"))
+    if picture.bottleneck_nodes:
+        line.append(Span(f"{_GAP}fullest: {', '.join(picture.bottleneck_nodes)}", "medium"))
+    return line
+
+
+def _describe_finding(finding: Finding, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    first, *rest = wrap_words(finding.title, width - len(_INDENT))
+    yield [Span(f"{glyphs.risk(finding.severity)} ", finding.severity), Span(first, "strong")]
+    yield from ([Span(_INDENT + text, "strong")] for text in rest)
+    yield from ([Span(_INDENT + text)] for text in wrap_words(finding.advice, width - len(_INDENT)))
+
+
+def _describe_job(job: JobState, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    for number, text in enumerate(wrap_words(_GAP.join(_list_facts(job)), width)):
+        yield [Span(text, "text" if number else "strong")]
+    if job.stages:
+        scale = max(max(it.peak_bytes, it.planned_bytes or 0) for it in job.stages)
+        yield [Span(_lay_out(("stage", "ranks", "peak", "plan", "differs"), width), "muted")]
+        yield from (_describe_stage(it, job, scale, width, glyphs) for it in job.stages)
+
+
+def _list_facts(job: JobState) -> list[str]:
+    """Return what is known of a job, in a few words each."""
+    facts = [job.label]
+    if job.world_size is not None and len(job.ranks) < job.world_size:
+        facts.append(f"{len(job.ranks):,} of its ranks are seen")
+    if job.balance is not None:
+        facts.append(f"balance {job.balance:.2f}")
+    if job.stage_skew is not None:
+        plan = "" if job.planned_skew is None else f" (planned {job.planned_skew:.2f})"
+        facts.append(f"stage skew {job.stage_skew:.2f}{plan}")
+    if job.bottleneck_nodes:
+        facts.append(f"fullest: {', '.join(job.bottleneck_nodes)}")
+    if job.first_diverging is not None:
+        facts.append(f"first to diverge: {job.first_diverging.name} ({job.first_diverging.place})")
+    return facts
+
+
+def _describe_stage(stage: StageLoad, job: JobState, scale: int, width: int, glyphs: Glyphs) -> Line:
+    planned = stage.planned_bytes
+    difference = stage.difference_bytes
+    cells = (
+        str(stage.stage),
+        f"{stage.ranks:,}",
+        format_bytes(stage.peak_bytes),
+        glyphs.unmeasured if planned is None else format_bytes(planned),
+        glyphs.unmeasured if difference is None else _say_signed(difference),
+    )
+    is_most = stage.stage in job.bottleneck_stages
+    role: Role = "medium" if is_most else "text"
+    line = [Span(_lay_out(cells, width), role), Span(f"  {glyphs.risk(stage.level)}", stage.level)]
+    if width >= BAR_FROM_CELLS:
+        bar = draw_gauge(MemoryReading(used_bytes=stage.peak_bytes), scale, _BAR_CELLS, glyphs)
+        line += [Span("  "), *bar]
+    return [*line, Span(f"  {', '.join(stage.nodes)}", "muted")]
+
+
+def _say_signed(value: int) -> str:
+    return f"{'+' if value >= 0 else '-'}{format_bytes(abs(value))}"
+
+
+def _lay_out(cells: Sequence[str], width: int) -> str:
+    """Return the columns of a stage that fit; those of the plan only where there is room."""
+    stage, ranks, *sizes = cells
+    shown = sizes if width >= PLAN_FROM_CELLS else sizes[:1]
+    return _INDENT + "  ".join(
+        (
+            fit_text(stage, _STAGE_CELLS, ""),
+            right_text(ranks, _RANKS_CELLS, ""),
+            *(right_text(it, _SIZE_CELLS, "") for it in shown),
+        )
+    )
+
+
+class ClusterPage(LinePage):
+    """Shows findings across nodes, and jobs.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    BINDINGS = [*keys.CLUSTER_PAGE]
+    DEFAULT_CSS = "ClusterPage { height: 1fr; padding: 0 1; }"
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._picture = ClusterPicture()
+        self._findings = tuple[Finding, ...]()
+
+    def show(self, picture: ClusterPicture, findings: Sequence[Finding]) -> None:
+        """Show all nodes at one moment, and the findings that are open across them."""
+        self._picture = picture
+        self._findings = tuple(findings)
+        self._draw()
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
+        lines = describe_cluster(self._picture, self._findings, width, self._glyphs)
+        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
+
+    def action_scroll(self, pages: float) -> None:
+        """Scroll by lines of the page, in pages."""
+        step = max(1, round(abs(pages) * max(1, self.size.height - 1)))
+        self.scroll_relative(y=step if pages > 0 else -step, animate=False)
+
+
+KEYS_FROM_ROWS = 13
+
+
+class ClusterScreen(ThriftyScreen[None]):
+    """Shows a cluster when told to.
+
+    Args:
+        fleet: What is known of the nodes.
+        cluster: What is concluded across them.
+        glyphs: Characters to draw with.
+    """
+
+    BINDINGS = [*keys.CLUSTER_SCREEN]
+    DEFAULT_CSS = """
+    ClusterScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+    }
+    """
+
+    def __init__(self, fleet: Fleet, cluster: ClusterWatch, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._cluster = cluster
+        self._verdict = VerdictLine(glyphs, id="verdict")
+        self.page = ClusterPage(glyphs, id="page")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._verdict
+        yield self.page
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the page the keys."""
+        self.page.focus()
+        self._keys.hide(KEYS_OF_THE_VIEW)
+        self._fit()
+
+    @on(events.Resize)
+    def _fit(self) -> None:
+        """Choose anew which lines fit."""
+        self._keys.display = self.size.height >= KEYS_FROM_ROWS
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Draw what is known now."""
+        if not self.is_mounted:
+            return
+        with self.drawn_at_once():
+            self._verdict.show(judge_fleet(self._fleet.picture.census, self._fleet.coverage))
+            self.page.show(self._cluster.picture, order_by_gravity(self._cluster.findings))

@@ -1,0 +1,450 @@
+"""A device in one line, in two, as a panel, or as a cell of a grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from ..draw.bars import level_glyph
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import (
+    CELSIUS_WIDTH,
+    PERCENT_WIDTH,
+    WATTS_WIDTH,
+    brief_span_text,
+    celsius_text,
+    gib_text,
+    percent_text,
+    span_text,
+    watts_text,
+)
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, line_width
+from ..widgets import device_fields as fields
+from ..widgets.device_view import DeviceView, SharedWidths, rank_role, rank_text
+from ..widgets.replay_words import ERROR_CELLS, comparison_column, comparison_fact
+
+DETAIL_ROWS = 3
+"""Rows that the selected device takes below the cells: a blank one and two of facts."""
+
+
+def cell_width(label_width: int) -> int:
+    """Return the cells of one device with its label, level, percentage and risk."""
+    return label_width + 9
+
+
+def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
+    """Return a device in `cell_width` cells: ` 12▆ 77 ·`."""
+    percent = view.used_percent
+    share = glyphs.unmeasured if percent is None else f"{min(999.0, percent):.0f}"
+    glyph, role = dot(view, glyphs)
+    mark = Span(glyphs.selected, "accent") if view.is_selected else Span(" ")
+    level = level_glyph(None if percent is None else percent / 100, glyphs)
+    figure: Role = "text" if view.is_fresh and not view.is_in_danger else role
+    return [
+        mark,
+        Span(view.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(" "),
+        Span(level, view.fill_role if view.is_fresh else "muted"),
+        Span(share.rjust(4), figure),
+        Span(" "),
+        Span(glyph if glyph != level else glyphs.risk(view.risk.level), role),
+    ]
+
+
+def dot(view: DeviceView, glyphs: Glyphs) -> tuple[str, Role]:
+    """Return a device as one cell: how full it is, or, where there is one, what is wrong with it."""
+    if view.state == "lost":
+        return glyphs.lost, "critical"
+    if view.state == "stale":
+        return glyphs.stale, "medium"
+    if view.is_in_danger:
+        return glyphs.risk(view.risk.level), view.risk_role
+    memory = view.device.memory
+    if memory.used_bytes is None or not view.scale_bytes:
+        return glyphs.unmeasured, "muted"
+    return level_glyph(memory.used_bytes / view.scale_bytes, glyphs), "fill"
+
+
+def draw_dots(views: Sequence[DeviceView], glyphs: Glyphs) -> Line:
+    """Return a row of devices, one cell each."""
+    line: Line = []
+    for view in views:
+        glyph, role = dot(view, glyphs)
+        line.append(Span(glyph, "cursor" if view.is_selected else role))
+    return line
+
+
+def fullest(views: Sequence[DeviceView]) -> DeviceView:
+    """Return the device that most deserves words while none is selected: the fullest."""
+    return max(views, key=lambda view: view.used_percent or 0.0)
+
+
+MINIMUM_GAUGE = 8
+MAXIMUM_GAUGE = 40
+MINIMUM_GRAPH = 16
+WHOLE_ROW_CELLS = 44
+"""Cells that utilisation, figures, the word of the risk, temperature and power take together."""
+MINIMUM_WIDTH = 26
+"""Cells in which label, gauge, percentage and risk can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """Cells of each column of one row; 0 where there is no room for it."""
+
+    share: int
+    gauge: int
+    figures: int = 0
+    word: int = 0
+    utilization: int = 0
+    temperature: int = 0
+    power: int = 0
+    name: int = 0
+    rank: int = 0
+    error: int = 0
+    """Of the simulation beside the run."""
+    graph: int = 0
+
+
+def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
+    """Return the columns of a row of `width` cells.
+
+    Args:
+        width: Cells across.
+        widths: Columns that all devices share.
+    """
+    share = max(PERCENT_WIDTH, widths.figures + 1)
+    free = width - (1 + widths.label + 1 + MINIMUM_GAUGE + 1 + share + 3)
+    metrics = 1 if widths.has_metrics else 0
+    wanted = {
+        **({"rank": _rank_cells(free, widths)} if widths.has_ranks else {}),
+        "utilization": metrics * (PERCENT_WIDTH + 2),
+        "figures": 2 * widths.figures + 3,
+        **({} if widths.has_ranks else {"rank": widths.rank + 2 if widths.rank else 0}),
+        "word": 9,
+        "error": ERROR_CELLS + 2 if widths.has_comparison else 0,
+        "temperature": metrics * (CELSIUS_WIDTH + 2),
+        "power": metrics * (WATTS_WIDTH + 2),
+        "name": widths.name + 1 if widths.name else 0,
+    }
+    chosen: dict[str, int] = {}
+    for column, cells in wanted.items():
+        if cells <= free:
+            chosen[column] = cells
+            free -= cells
+    graph = free // 2 if free >= 2 * (MINIMUM_GRAPH + 2) else 0
+    gauge = MINIMUM_GAUGE + max(0, free) - graph
+    if graph and gauge > MAXIMUM_GAUGE:
+        graph = graph + gauge - MAXIMUM_GAUGE
+        gauge = MAXIMUM_GAUGE
+    return LineColumns(share=share, gauge=gauge + min(0, free), graph=graph, **chosen)
+
+
+def _rank_cells(free: int, widths: SharedWidths) -> int:
+    """Return the cells of ranks that report: their places too where the other columns fit beside them."""
+    is_roomy = free >= widths.rank + 2 + WHOLE_ROW_CELLS
+    return 2 + (widths.rank if is_roomy else widths.short_rank)
+
+
+def draw_line(
+    view: DeviceView,
+    widths: SharedWidths,
+    columns: LineColumns,
+    graph: Line,
+    *,
+    glyphs: Glyphs,
+    indent: int = 0,
+) -> Line:
+    """Return the row of one device; a note on old figures takes the place of what it makes doubtful.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        columns: What `choose_columns` chose.
+        graph: History of `columns.graph - 2` cells.
+        glyphs: Characters to draw with.
+        indent: Cells by which a MIG instance stands in.
+    """
+    line = _identity(view, widths, columns, glyphs, indent)
+    cells = columns.gauge - indent
+    line += fields.gauge(view, cells, glyphs)
+    line += [Span(" "), Span(_share(view, columns, glyphs), _share_role(view))]
+    if columns.figures:
+        line += _figures(view, widths, glyphs)
+    note = fields.state_note(view)
+    if note:
+        return [*line, Span("  "), *note]
+    line += _state_columns(view, widths, columns, glyphs)
+    return [*line, Span("  "), *graph] if columns.graph else line
+
+
+def _identity(
+    view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs, indent: int
+) -> Line:
+    """Return the selection, the label, and the name where there is a column for it."""
+    line: Line = [
+        *fields.edge(view, glyphs, indent),
+        Span(view.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(" "),
+    ]
+    return [*line, *fields.name(view, columns.name - 1, glyphs), Span(" ")] if columns.name else line
+
+
+def _share_role(view: DeviceView) -> Role:
+    return fields.figure_role(view, view.risk_role if view.is_in_danger else "strong")
+
+
+def _share(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> str:
+    """Return the percentage, or the GiB where the capacity is not known."""
+    if view.is_capacity_known or view.device.memory.used_bytes is None:
+        return percent_text(view.used_percent, glyphs).rjust(columns.share)
+    return f"{gib_text(view.device.memory.used_bytes, glyphs)}G".rjust(columns.share)
+
+
+def _figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
+    memory = view.device.memory
+    return [
+        Span("  " + gib_text(memory.used_bytes, glyphs).rjust(widths.figures), fields.figure_role(view)),
+        Span("/", "faint"),
+        Span(gib_text(memory.total_bytes, glyphs).rjust(widths.figures), "muted"),
+    ]
+
+
+def _word(view: DeviceView) -> str:
+    """Return the time that is left, or else the word of the risk."""
+    return view.risk.level if view.time_left_s is None else brief_span_text(view.time_left_s)
+
+
+def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
+    """Return risk, metrics and rank, each in its column."""
+    device = view.device
+    if device.details_age_s is not None:  # a line has no room to say how old they are
+        device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)
+    line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
+    if columns.word:
+        line.append(Span(" " + fit_text(_word(view), columns.word - 1, ""), view.risk_role))
+    if columns.utilization and view.time_left_s is not None and not columns.word:
+        # In little room the time that is left takes the place of a figure that matters less.
+        line.append(Span(" " + _word(view).ljust(columns.utilization - 1), view.risk_role))
+    elif columns.utilization:
+        line += [Span(" "), Span(percent_text(device.utilization_percent, glyphs)), Span("u", "muted")]
+    if columns.temperature:
+        line.append(Span("  " + celsius_text(device.temperature_c, glyphs)))
+    if columns.power:
+        line.append(Span("  " + watts_text(device.power_w, glyphs)))
+    if columns.rank:
+        is_long = not view.ranks or columns.rank - 2 >= widths.rank
+        line.append(Span("  " + rank_text(view, is_long=is_long).ljust(columns.rank - 2), rank_role(view)))
+    if columns.error and view.comparison is not None:
+        line += [Span("  "), *comparison_column(view.comparison)]
+    return line
+
+
+ROOM_FOR_HISTORY = 72
+"""From this width on there is a graph."""
+MAXIMUM_ROWS = 4
+LEAST_GAUGE = 16
+LEAST_FACT_CELLS = 18
+"""Cells of a gauge that shares its row with facts, and of those facts."""
+STEP_CELLS = 22
+LEAK_CELLS = 62
+"""Most cells of facts where there is a step to tell of, and where there is a leak."""
+LEAK_EXTRA = 24
+LEAST_GRAPH = 24
+"""Cells that a leak takes of the graph beside it, and cells that the graph keeps."""
+BRIEF_BELOW = 46
+"""Cells in which a leak cannot be told with its beginning and its size."""
+RISK_WIDTH = 10
+"""Cells of the glyph and the word of a risk."""
+
+
+def facts_width(width: int, rows: int, widths: SharedWidths) -> int:
+    """Return the cells that the facts take of a panel; more where training processes tell some, or leak."""
+    if width < ROOM_FOR_HISTORY:
+        return width
+    most = (108 if widths.has_ranks else 84) if rows > 2 else 76 + (LEAK_EXTRA if widths.has_leak else 0)
+    share = width * (14 if widths.has_ranks else 11) // 25
+    if rows == 2 and widths.has_leak:
+        share = min(share + LEAK_EXTRA, width - LEAST_GRAPH)
+    return min(most, max(min(64, width - 16), share))
+
+
+def compact_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
+    """Return the cells and rows of the graph in a panel of this size."""
+    return max(0, width - facts_width(width, rows, widths) - 3), rows
+
+
+def draw_compact(
+    view: DeviceView,
+    widths: SharedWidths,
+    graph: list[Line],
+    width: int,
+    rows: int,
+    *,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """Return the lines of one device.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        graph: History in the shape that `compact_shape` names.
+        width: Cells across.
+        rows: Lines to fill.
+        glyphs: Characters to draw with.
+    """
+    room = facts_width(width, rows, widths)
+    second = _memory_and_facts if rows == 2 else _memory
+    left = [_compact_identity(view, widths, room, rows, glyphs), second(view, widths, room, glyphs)]
+    left += _details(view, widths, room, rows - 2, glyphs)
+    if not graph:
+        return left[:rows]
+    return [
+        [*fit_line(line, room, ellipsis=glyphs.ellipsis), Span("  "), *row]
+        for line, row in zip(left[:rows], graph, strict=False)
+    ]
+
+
+def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
+    """Return who the device is and how it is; in two rows its metrics stand here too."""
+    is_tight = rows == 2
+    start: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
+    metrics = fields.metrics(view, widths, glyphs) if is_tight and view.is_fresh else []
+    taken = line_width(metrics) + 1 if metrics else 0
+    if room - taken < line_width(start) + widths.short_rank + 4 + RISK_WIDTH:
+        metrics, taken = [], 0  # the risk tells more
+    note = fields.risk_or_state(view, glyphs, is_long=not is_tight)
+    special = fields.kind_and_rank(view, widths, is_long=room - taken >= 60)
+    free = room - taken - line_width(start) - line_width(special) - 2
+    name_width = min(widths.name, max(0, free - RISK_WIDTH))
+    named = fields.name(view, name_width, glyphs) if name_width > 4 else []
+    left = [*start, *named, *special, Span("  "), *note]
+    if is_tight and view.comparison is not None:
+        told = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
+        left += [fields.GAP, *told] if told else []
+    return [*fit_line(left, room - taken, ellipsis=glyphs.ellipsis), Span(" "), *metrics] if metrics else left
+
+
+def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
+    """Return the gauge and its figures."""
+    gauge = fields.gauge(view, room - 4 - fields.memory_figures_width(widths), glyphs)
+    figures = fields.memory_figures(view, widths, glyphs)
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+
+
+def _memory_and_facts(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
+    """Return a shorter gauge and its figures, and beside them the facts that fit, where ranks tell some."""
+    most = LEAK_CELLS if widths.has_leak else STEP_CELLS
+    cells = min(most, room - LEAST_GAUGE - 7 - fields.memory_figures_width(widths))
+    if not widths.has_ranks or cells < LEAST_FACT_CELLS:
+        return _memory(view, widths, room, glyphs)
+    found, _ = fields.join_facts(fields.facts(view, widths, glyphs, is_brief=cells < BRIEF_BELOW), cells)
+    left = fit_line(_memory(view, widths, room - cells - 3, glyphs), room - cells - 3, ellipsis="")
+    return [*left, Span("   "), *found]
+
+
+def _details(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Return the metrics and as many facts as fit into `rows` lines."""
+    found = fields.facts(view, widths, glyphs)
+    metrics = fields.metrics(view, widths, glyphs)
+    if metrics:
+        found.insert(0, metrics)
+    lines: list[Line] = []
+    for _ in range(rows):
+        line, found = fields.join_facts(found, room - 2)
+        lines.append([*fields.edge(view, glyphs), Span(" "), *line])
+    return lines
+
+
+AXIS_ROWS = 9
+"""From this height on there is a time axis."""
+
+
+def large_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
+    """Return the cells and rows of the graph in a panel of this size."""
+    axis = 1 if rows >= AXIS_ROWS else 0
+    return max(0, width - 3 - scale_width(widths)), max(0, rows - 3 - axis)
+
+
+def draw_large(
+    view: DeviceView,
+    widths: SharedWidths,
+    graph: list[Line],
+    width: int,
+    rows: int,
+    *,
+    axis: Line,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """Return the lines of one device.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        graph: History in the shape that `large_shape` names.
+        width: Cells across.
+        rows: Lines to fill.
+        axis: Time below the graph, as `time_axis` draws it.
+        glyphs: Characters to draw with.
+    """
+    lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
+    found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
+    lines.append([*fields.edge(view, glyphs), Span(" "), *found])
+    _, graph_rows = large_shape(width, rows, widths)
+    for number, row in enumerate(graph):
+        scale = scale_label(view, number, graph_rows, glyphs)
+        lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])
+    if rows >= AXIS_ROWS:
+        lines.append([*fields.edge(view, glyphs), Span(" "), *axis])
+    return lines[:rows]
+
+
+def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+    """Return who the device is and how it is, with its metrics at the right end."""
+    metrics = fields.metrics(view, widths, glyphs)
+    left: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
+    left += fields.name(view, widths.name, glyphs) if widths.name else []
+    left += [*fields.kind_and_rank(view, widths), Span("   ")]
+    left += fields.risk_or_state(view, glyphs, is_long=True)
+    room = width - line_width(metrics) - 3
+    if not metrics or room < line_width(left[:-1]):
+        return left
+    return [*fit_line(left, room, ellipsis=glyphs.ellipsis), Span("  "), *metrics, Span(" ")]
+
+
+def memory_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+    """Return the gauge and its figures."""
+    figures = fields.memory_figures(view, widths, glyphs)
+    gauge = fields.gauge(view, width - 5 - fields.memory_figures_width(widths), glyphs)
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+
+
+def scale_width(widths: SharedWidths) -> int:
+    """Return the cells that the scale takes at the right of a graph."""
+    return widths.figures + 5
+
+
+def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
+    """Return what stands at the right of a row of the graph: the scale at its top, middle and bottom."""
+    if number == 0:
+        return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
+    if number == rows - 1:
+        return " 0"
+    if rows >= 7 and number == rows // 2 and rows % 2 and view.scale_bytes:
+        return f" {gib_text(view.scale_bytes / 2, glyphs)}"
+    return ""
+
+
+def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = None) -> Line:
+    """Return a rule that says how long ago its left end was.
+
+    Args:
+        cells: Its width.
+        window_s: Seconds from its left end to its right one.
+        glyphs: Characters to draw with.
+        moment: The moment at its right end; None where that is now.
+    """
+    left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "
+    right = f" {moment or 'now'}"
+    rule = glyphs.rule * max(0, cells - len(left) - len(right))
+    return [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]

@@ -1,0 +1,310 @@
+"""Dialogs: a choice, the help, notes, a path that is read, a text that scrolls."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Generic, NamedTuple, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+from ..draw.glyphs import Glyphs
+from ..frame import keys
+from ..frame.background import do_beside
+from ..frame.keys import GROUP_TITLES, collect_keys
+
+MARK = "▸ "
+
+
+class MarkedList(OptionList):
+    """Marks the line under the cursor; `j` and `k` of the screens move it by `move`."""
+
+    def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
+        """Hold lines.
+
+        Args:
+            lines: The id and the text of each line.
+        """
+        self._texts = dict(lines)
+        options = [Option(" " * len(MARK) + text, id=id) for id, text in self._texts.items()]
+        super().__init__(*options, compact=True, markup=False)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Put the mark before the chosen line."""
+        for id, text in self._texts.items():
+            prefix = MARK if id == event.option_id else " " * len(MARK)
+            self.replace_option_prompt(id, prefix + text)
+
+    def move(self, places: int) -> None:
+        """Move the cursor."""
+        (self.action_cursor_down if places > 0 else self.action_cursor_up)()
+
+
+class ChoiceScreen(ModalScreen[str | None]):
+    """Asks for one of a few things; Escape chooses none.
+
+    Args:
+        title: What is asked.
+        choices: Id and text of each.
+        chosen: Id that the cursor begins at; None for the first.
+    """
+
+    BINDINGS = [*keys.CHOICE]
+
+    def __init__(self, title: str, choices: Mapping[str, str], *, chosen: str | None = None) -> None:
+        super().__init__()
+        self._question = title
+        self._choices = dict(choices)
+        self._chosen = chosen
+
+    def compose(self) -> ComposeResult:
+        """Yield the choices."""
+        with Vertical(classes="dialog -question"):
+            yield Label(self._question, classes="dialog--title", markup=False)
+            yield MarkedList(self._choices.items())
+            yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
+
+    def on_mount(self) -> None:
+        """Put the cursor on the choice in use."""
+        options = self.query_one(MarkedList)
+        options.highlighted = 0 if self._chosen is None else list(self._choices).index(self._chosen)
+        options.focus()
+
+    def action_move(self, places: int) -> None:
+        """Move the cursor."""
+        self.query_one(MarkedList).move(places)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Answer with the choice."""
+        self.dismiss(event.option_id)
+
+
+WIDTH = 92
+"""Cells of the dialog where there is room."""
+FRAME_CELLS = 5
+"""Cells of its border, its padding and its scroll bar."""
+MIN_SENTENCE_WIDTH = 16
+STACKED_BELOW = 55
+"""Cells below which a meaning stands under its key."""
+INDENT = 4
+
+
+class HelpScreen(ModalScreen[None]):
+    """Lists the keys, grouped."""
+
+    BINDINGS = [*keys.HELP]
+
+    def __init__(self, explained: Screen[object], glyphs: Glyphs) -> None:
+        super().__init__()
+        self._explained = explained
+        self._glyphs = glyphs
+
+    def compose(self) -> ComposeResult:
+        """Yield the text in a frame that scrolls."""
+        with Vertical(classes="dialog -tall"):
+            yield Label("vramscope: keys", classes="dialog--title")
+            with VerticalScroll():
+                yield Static(id="help-text")
+            yield Label("Esc closes, up and down scroll", classes="dialog--hint")
+
+    def on_mount(self) -> None:
+        """Write the text for the width there is."""
+        self._write()
+
+    def on_resize(self) -> None:
+        """Write the text anew for the new width."""
+        self._write()
+
+    def _write(self) -> None:
+        dialog = min(WIDTH, self.app.size.width) - FRAME_CELLS
+        self.query_one("#help-text", Static).update(Content("\n").join(self._lines(dialog)))
+
+    def _lines(self, width: int) -> Iterator[Content]:
+        groups = collect_keys(self._explained)
+        column = 4 + max(len(key.keys) for entries in groups.values() for key in entries)
+        for group, entries in groups.items():
+            yield Content.styled(GROUP_TITLES.get(group, group.capitalize()), "bold")
+            for key in entries:
+                yield from _explain(key.keys, key.tooltip, column, width)
+            yield Content("")
+        yield Content.styled("Reading the picture", "bold")
+        for sign, sentence in _legend(self._glyphs):
+            yield from _explain(sign, sentence, column, width)
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the text."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Content]:
+    """Yield what a key or a sign means; a sentence that is wrapped keeps to its column."""
+    if width < STACKED_BELOW:
+        yield Content.assemble((f"  {sign}", "bold $role-accent"))
+        for line in wrap(sentence, max(MIN_SENTENCE_WIDTH, width - INDENT)):
+            yield Content(" " * INDENT + line)
+        return
+    lines = wrap(sentence, max(MIN_SENTENCE_WIDTH, width - column))
+    yield Content.assemble((f"  {sign:<{column - 2}}", "bold $role-accent"), lines[0])
+    for line in lines[1:]:
+        yield Content(" " * column + line)
+
+
+def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
+    """Yield how gauges, marks and unmeasured values are read."""
+    gauge = glyphs.full * 4 + glyphs.band * 2 + glyphs.empty * 4
+    yield gauge, "A gauge runs from 0 to the device's total."
+    split = glyphs.full * 4 + glyphs.cached * 2 + glyphs.rest + glyphs.empty * 3
+    yield split, "Where training processes report: live tensors, what is cached, all else that is used."
+    yield glyphs.band * 2, "Between the least and the most used within the tick."
+    full, mostly, partly, stranded, free = tuple(glyphs.segment)
+    yield f"{full}{mostly}{partly}", "A cell of a segment: all, most or little of it is in use."
+    yield f"{stranded}{free}", "Free, and stranded beside what is in use; or to be given back."
+    yield glyphs.unmeasured, "Nobody measured it; it is never shown as 0."
+    for level, mark in glyphs.risks.items():
+        yield mark, f"Risk of running out of memory: {level}."
+
+
+class NotesScreen(ModalScreen[None]):
+    """Lists the notes as they stood when they were asked for."""
+
+    BINDINGS = [*keys.NOTES_DIALOG]
+
+    def __init__(self, notes: Sequence[str]) -> None:
+        super().__init__()
+        self._notes = tuple(notes)
+
+    def compose(self) -> ComposeResult:
+        """Yield the notes in a frame that scrolls."""
+        with Vertical(classes="dialog -listing"):
+            yield Label("Notes", classes="dialog--title")
+            with VerticalScroll():
+                for note in self._notes or ("There is nothing to note.",):
+                    yield Static(note, classes="dialog--note", markup=False)
+            yield Label("Esc closes, up and down scroll", classes="dialog--hint")
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the text."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+FoundT = TypeVar("FoundT")
+
+
+class Answer(NamedTuple, Generic[FoundT]):
+    """What was entered, and what was read there."""
+
+    text: str
+    found: FoundT
+
+
+class PathPrompt(ModalScreen[Answer[FoundT] | None]):
+    """Asks for a path (or a name), reads what is there on a thread, and answers with both; Escape with none.
+
+    What is wrong with it stands below the field, and the question stays.
+
+    Args:
+        title: What is asked for.
+        read: Reads what was entered; called on a thread, raises a `VramscopeError` that says what is wrong.
+        text: What stands in the field at first.
+        example: What is seen in an empty field.
+        hint: What may be entered.
+    """
+
+    BINDINGS = [*keys.PATH_PROMPT]
+
+    def __init__(
+        self, title: str, read: Callable[[str], FoundT], *, text: str = "", example: str = "", hint: str = ""
+    ) -> None:
+        super().__init__()
+        self._question = title
+        self._read = read
+        self._first_text = text
+        self._example = example
+        self._hint = f"{hint}; Esc cancels" if hint else "Esc cancels"
+        self._is_reading = False
+
+    def compose(self) -> ComposeResult:
+        """Yield the question."""
+        with Vertical(classes="dialog"):
+            yield Label(self._question, classes="dialog--title", markup=False)
+            field = Input(self._first_text, placeholder=self._example, compact=True)
+            field.cursor_blink = False
+            yield field
+            yield Label(self._hint, id="prompt-hint", classes="dialog--hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Give the field the keys."""
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Take back what was said of another text."""
+        event.stop()
+        if not self._is_reading:
+            self._tell(self._hint)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Read what was entered."""
+        event.stop()
+        text = event.value.strip()
+        if self._is_reading or not text:
+            return
+        self._is_reading = True
+        self._tell("reading; Esc cancels")
+        do_beside(
+            self,
+            lambda: Answer(text, self._read(text)),
+            then=self._answer,
+            otherwise=lambda error: self._refuse(str(error)),
+        )
+
+    def action_cancel(self) -> None:
+        """Answer with nothing; what is being read is left to itself."""
+        self.dismiss(None)
+
+    def _refuse(self, reason: str) -> None:
+        if self.is_current:
+            self._is_reading = False
+            self._tell(reason)
+
+    def _answer(self, answer: Answer[FoundT]) -> None:
+        if self.is_current:
+            self.dismiss(answer)
+
+    def _tell(self, text: str) -> None:
+        self.query_one("#prompt-hint", Label).update(text)
+
+
+class TextScreen(ModalScreen[None]):
+    """Shows a text as it is.
+
+    Args:
+        heading: What it is.
+        text: Its lines.
+    """
+
+    BINDINGS = [*keys.TEXT]
+
+    def __init__(self, heading: str, text: str) -> None:
+        super().__init__()
+        self._heading = heading
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Yield the text in a frame that scrolls."""
+        with Vertical(classes="dialog -listing"):
+            yield Label(self._heading, classes="dialog--title", markup=False)
+            with VerticalScroll():
+                yield Static(self._text, markup=False)
+            yield Label("Esc closes, up and down scroll", classes="dialog--hint")
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the text."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by the height of the window."""
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)
