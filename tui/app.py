@@ -144,7 +144,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
-        self.live = LiveScreen(self.glyphs, self.feed.history, self.clock, self.signal_policy)
+        self.live = LiveScreen(self.feed.history, self.clock, self.signal_policy)
         return self.live
 
     def on_mount(self) -> None:
@@ -417,7 +417,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
             while self.screen is not self.node_screen:
                 self.pop_screen()
-            self._alerts = AlertsScreen(self.glyphs, self.feed, self.clock, self.signal_policy)
+            self._alerts = AlertsScreen(self.feed, self.clock, self.signal_policy)
             self._alerts.paused_since_s = self.live.paused_since_s
             self._alerts.snapshot = self.shown
             self.push_screen(self._alerts)
@@ -447,7 +447,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
         self.device_screen = DeviceScreen(
             uuid,
-            self.glyphs,
             self.feed,
             self.clock,
             self.signal_policy,

@@ -17,7 +17,6 @@ from ...engine.alerts.state import AlertState, Mute
 from ...engine.model import SEVERITIES, Finding, RankSample, Sample
 from ...engine.units import format_age
 from ...engine.viewer.snapshot import Snapshot
-from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..widgets.device_fields import wrap_words
@@ -177,9 +176,8 @@ class AlertList(LinePage):
     class Opened(Message):
         """The selected alert is to be shown whole."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._rows: Sequence[AlertRow] = ()
         self._absence: tuple[str, ...] = ()
         self._now_s = 0.0
@@ -235,9 +233,9 @@ class AlertList(LinePage):
         """Return one finding; what nobody needs to look at is dim, and a word says why."""
         finding = row.finding
         role = _dimmed(row)
-        mark = f"{self._glyphs.risk(finding.severity)} {finding.severity}"
+        mark = f"{self.glyphs.risk(finding.severity)} {finding.severity}"
         gap = " " * (SEVERITY_CELLS - len(finding.severity))
-        edge = Span(self._glyphs.selected if is_selected else " ", "accent")
+        edge = Span(self.glyphs.selected if is_selected else " ", "accent")
         line = [edge, Span(mark, "muted" if row.is_dimmed else finding.severity), Span(gap)]
         if width < STATE_FROM_CELLS:
             opened = self._moment(finding.opened_s)[:SHORT_TIME_CELLS].removesuffix(":")
@@ -274,8 +272,8 @@ class AlertList(LinePage):
         return f"{moment:%H:%M:%S}" if is_today else f"{moment:%d %b}"
 
     def _fit(self, line: Line, width: int) -> Line:
-        is_ascii = self._glyphs.unmeasured.isascii()
-        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis if width > 1 else "")
+        is_ascii = self.glyphs.unmeasured.isascii()
+        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis if width > 1 else "")
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the widget, the selected one on the background of the cursor."""

@@ -13,7 +13,6 @@ from ...engine.clock import Clock
 from ...engine.model import SEVERITIES, Evidence, Finding, HookStatus, HubStatus
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
-from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..live.process_signals import SignalPolicy
@@ -40,9 +39,8 @@ from .list import (
 class AlertHeading(OneLine):
     """Counts alerts; the gravest first."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._told: tuple[list[Piece], ...] = ([], [], [])
 
     def show(self, every: Sequence[AlertRow], *, shown: int, order: AlertOrder, filter_text: str) -> None:
@@ -57,7 +55,7 @@ class AlertHeading(OneLine):
         counts = count_stages(every)
         grave = [row.finding.severity for row in every if row.stage == "open"]
         marks = [
-            Piece(f"{self._glyphs.risk(level)} {grave.count(level)} {level}", level)
+            Piece(f"{self.glyphs.risk(level)} {grave.count(level)} {level}", level)
             for level in reversed(SEVERITIES)
             if level in grave
         ]
@@ -140,9 +138,8 @@ class AlertDetail(LinePage):
 
     BINDINGS = [*keys.ALERT_DETAIL]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._content = AlertContent(None)
 
     def show(self, content: AlertContent) -> None:
@@ -165,8 +162,8 @@ class AlertDetail(LinePage):
         row = self._content.row
         if row is None or width <= 0:
             return []
-        is_ascii = self._glyphs.unmeasured.isascii()
-        ellipsis = self._glyphs.ellipsis if width > 1 else ""
+        is_ascii = self.glyphs.unmeasured.isascii()
+        ellipsis = self.glyphs.ellipsis if width > 1 else ""
         return [
             fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis)
             for section in self._list_sections(row, width - len(INDENT) - 1)
@@ -191,7 +188,7 @@ class AlertDetail(LinePage):
         finding = row.finding
         clock = self._content.clock
         for number, text in enumerate(wrap_words(finding.title, room)):
-            mark = self._glyphs.risk(finding.severity) if number == 0 else " "
+            mark = self.glyphs.risk(finding.severity) if number == 0 else " "
             yield [Span(" "), Span(mark, finding.severity), Span(" "), Span(text, "strong")]
         since = f"opened {format_time(finding.opened_s, clock)}"
         if finding.closed_s is not None:
@@ -300,7 +297,6 @@ class AlertsScreen(SnapshotScreen):
     """Lists findings; Enter shows one whole.
 
     Args:
-        glyphs: Characters to draw with.
         feed: Where decisions go.
         clock: Where time is read.
         signal_policy: Whether anything may be changed from here.
@@ -308,17 +304,17 @@ class AlertsScreen(SnapshotScreen):
 
     BINDINGS = [*keys.ALERTS]
 
-    def __init__(self, glyphs: Glyphs, feed: Feed, clock: Clock, signal_policy: SignalPolicy) -> None:
-        super().__init__(glyphs, feed.history, clock)
+    def __init__(self, feed: Feed, clock: Clock, signal_policy: SignalPolicy) -> None:
+        super().__init__(feed.history, clock)
         self._feed = feed
         self._is_read_only = signal_policy.is_read_only
         self._is_whole = False
         self._filter_text = ""
         self.order = AlertOrder()
-        self._heading = AlertHeading(glyphs, id="heading")
+        self._heading = AlertHeading(id="heading")
         self._hooks = HookLine(id="hooks")
-        self.list = AlertList(glyphs, id="list")
-        self.detail = AlertDetail(glyphs, id="detail")
+        self.list = AlertList(id="list")
+        self.detail = AlertDetail(id="detail")
         self._filter = FilterBar(hint=FILTER_HINT, example="such as: leak gpu5", id="filter")
 
     def compose(self) -> ComposeResult:

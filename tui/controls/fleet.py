@@ -104,7 +104,7 @@ class FleetControl:
         from ..fleet.screen import FleetScreen
 
         app = self._app
-        self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.glyphs, app.clock)
+        self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.clock)
         self.screen.tell_paused(is_paused=app.is_paused)
         app.show_over(self.screen)
 
@@ -112,13 +112,13 @@ class FleetControl:
         """List the nodes, over the fleet."""
         from ..fleet.nodes_screen import NodesScreen
 
-        self._show_over_fleet(NodesScreen(self._fleet, self._app.glyphs, self._app.clock))
+        self._show_over_fleet(NodesScreen(self._fleet, self._app.clock))
 
     def show_cluster(self) -> None:
         """Show what is known across nodes, over the fleet."""
         from ..fleet.cluster import ClusterScreen
 
-        self._show_over_fleet(ClusterScreen(self._fleet, self.cluster, self._app.glyphs))
+        self._show_over_fleet(ClusterScreen(self._fleet, self.cluster))
 
     def _show_over_fleet(self, screen: "NodesScreen | ClusterScreen") -> None:
         self._over = screen

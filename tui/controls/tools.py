@@ -79,7 +79,7 @@ class SweepTool(Tool["SweepIndex"]):
         from ..sweep.index_screen import SweepIndexScreen
 
         app = self._app
-        screen = SweepIndexScreen(app.glyphs, replay=self._say_how_to_replay, leave=app.step_back)
+        screen = SweepIndexScreen(replay=self._say_how_to_replay, leave=app.step_back)
         app.show_over(screen)
         screen.show(found)
 
@@ -129,7 +129,7 @@ class PlanTool(Tool["Planned"]):
             peaks = [] if best is None else [stage.peak_bytes for stage in best.stages]
             known = [peak for peak in peaks if peak is not None]
             app.fleet.cluster.hold_against(known if len(known) == len(peaks) else ())
-        screen = PlanScreen(app.glyphs, leave=app.step_back)
+        screen = PlanScreen(leave=app.step_back)
         screen.show(found)
         screen.measure(self.tell_stages())
         app.show_over(screen)
@@ -230,14 +230,14 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
 
         app = self._app
         live = LiveProfiles(app.feed, app.clock, ranks)
-        self._screen = self._followed = LiveBreakdownScreen(live, app.glyphs, leave=app.step_back)
+        self._screen = self._followed = LiveBreakdownScreen(live, leave=app.step_back)
         app.show_over(self._screen)
 
     def open(self, found: "Sequence[Profiled]") -> None:
         """Show profiles of files."""
         from ..modules.screen import BreakdownScreen
 
-        screen = self._screen = BreakdownScreen(self._app.glyphs, leave=self._app.step_back)
+        screen = self._screen = BreakdownScreen(leave=self._app.step_back)
         screen.show(found)
         self._app.show_over(screen)
 

@@ -74,11 +74,10 @@ class DevicePage(LinePage):
 
     BINDINGS = [*keys.DEVICE_PAGE]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
-        self._history_graph = DeviceHistory(glyphs)
-        self._segments = SegmentSection(glyphs)
+        self._history_graph = DeviceHistory(self.glyphs)
+        self._segments = SegmentSection(self.glyphs)
         self._content: PageContent | None = None
 
     def show(self, content: PageContent) -> None:
@@ -104,14 +103,14 @@ class DevicePage(LinePage):
         if device is None:
             what = "This device is gone" if snapshot.sample else "There are no figures of this node here"
             return [self._fit([Span(f" {what}; Esc leads back to the others.", "muted")], width)]
-        lines = _Sections(self._content, device, width, height, self._glyphs).compose(
+        lines = _Sections(self._content, device, width, height, self.glyphs).compose(
             self._history_graph, self._segments
         )
         return [self._fit(line, width) for line in lines]
 
     def _fit(self, line: Line, width: int) -> Line:
-        is_ascii = self._glyphs.unmeasured.isascii()
-        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis if width > 1 else "")
+        is_ascii = self.glyphs.unmeasured.isascii()
+        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis if width > 1 else "")
 
 
 class _Sections:

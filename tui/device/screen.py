@@ -6,7 +6,6 @@ from textual.app import ComposeResult
 from ...engine.clock import Clock
 from ...engine.model import DeviceSample, RankSample, SegmentMap
 from ...engine.viewer.feed import Feed
-from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..live.device_picture import order_devices
 from ..live.node_screen import NodeScreen, RecentSteps, arrange_page
@@ -25,7 +24,6 @@ class DeviceScreen(NodeScreen):
 
     Args:
         uuid: The device.
-        glyphs: Characters to draw with.
         feed: Where history is, and segment maps are asked for.
         clock: Where time is read.
         signal_policy: Whether processes may be signalled.
@@ -39,7 +37,6 @@ class DeviceScreen(NodeScreen):
     def __init__(
         self,
         uuid: str,
-        glyphs: Glyphs,
         feed: Feed,
         clock: Clock,
         signal_policy: SignalPolicy,
@@ -47,7 +44,7 @@ class DeviceScreen(NodeScreen):
         *,
         history_window_s: float,
     ) -> None:
-        super().__init__(glyphs, feed.history, clock, signal_policy)
+        super().__init__(feed.history, clock, signal_policy)
         self.uuid = uuid
         self._feed = feed
         self._steps = steps
@@ -55,7 +52,7 @@ class DeviceScreen(NodeScreen):
         self._pid: int | None = None
         self._asked: dict[int, tuple[float, float]] = {}
         self._arranged_for: tuple[object, ...] = ()
-        self.page = DevicePage(glyphs, id="page")
+        self.page = DevicePage(id="page")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""

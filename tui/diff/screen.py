@@ -18,7 +18,6 @@ from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
-from ..draw.glyphs import Glyphs
 from ..draw.run_graph import ROLES, Runs, draw_runs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..frame import keys
@@ -47,11 +46,7 @@ def draw_heading(width: int) -> str:
 
 
 class DifferenceList(LinePage):
-    """Lists what is compared.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists what is compared."""
 
     BINDINGS = [*keys.DIFFERENCE_LIST]
 
@@ -62,9 +57,8 @@ class DifferenceList(LinePage):
             super().__init__()
             self.place = place
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._subjects: tuple[SubjectDifference, ...] | None = None
         self._figure: Figure | None = None
         self.chosen = 0
@@ -112,8 +106,8 @@ class DifferenceList(LinePage):
         self.action_move(event.y + self.scroll_offset.y - self.chosen)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
         if self._subjects is None:
             return []
         if not self._subjects:
@@ -128,10 +122,10 @@ class DifferenceList(LinePage):
         is_chosen = place == self.chosen and self.has_focus
         has_parted = figure is not None and figure.parts_at is not None
         role: Role = "strong" if is_chosen else "text" if has_parted else "muted"
-        cells = _tell(subject, figure, self._glyphs.unmeasured)
+        cells = _tell(subject, figure, self.glyphs.unmeasured)
         return [
-            Span(f"{self._glyphs.selected if is_chosen else ' '} ", "accent"),
-            Span(_lay_out(cells, width, self._glyphs.ellipsis), role),
+            Span(f"{self.glyphs.selected if is_chosen else ' '} ", "accent"),
+            Span(_lay_out(cells, width, self.glyphs.ellipsis), role),
         ]
 
 
@@ -172,15 +166,10 @@ LEAST_ROWS = 4
 
 
 class DifferencePicture(LinePage, can_focus=False):
-    """Draws two runs into exactly the room that it has.
+    """Draws two runs into exactly the room that it has."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._shown: tuple[SubjectDifference, Curves] | None = None
         self._figure: Figure | None = None
 
@@ -201,8 +190,8 @@ class DifferencePicture(LinePage, can_focus=False):
             return []
         subject, curves = self._shown
         figure = subject.shown if self._figure is None else subject.of(self._figure)
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
         if figure is None:
             what = "nothing" if self._figure is None else FIGURE_WORDS[self._figure]
             lines: list[Line] = [[Span(f" {what} was not measured in both", "muted")]]
@@ -228,10 +217,10 @@ class DifferencePicture(LinePage, can_focus=False):
         lines = [[Span(f" {subject.name}: {FIGURE_WORDS[figure]}  ", "text"), *self._draw_legend()]]
         if size[1] < LEAST_ROWS:
             return lines
-        return [*lines, *draw_runs(runs, (size[0], size[1] - 1), self._glyphs)]
+        return [*lines, *draw_runs(runs, (size[0], size[1] - 1), self.glyphs)]
 
     def _draw_legend(self) -> Line:
-        a, b, both = ("⠤⠤", "⠄⠄", "") if self._glyphs.is_braille else ("A", "B", "  * both")
+        a, b, both = ("⠤⠤", "⠄⠄", "") if self.glyphs.is_braille else ("A", "B", "  * both")
         return [
             Span(f"{a} ", ROLES["A"]),
             Span("A  ", "muted"),
@@ -252,11 +241,7 @@ LEAST_ROWS_FOR_FACTS = 12
 
 
 class DifferenceScreen(FileScreen[Comparison]):
-    """Two runs, one rank or device at a time.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Two runs, one rank or device at a time."""
 
     BINDINGS = [*keys.DIFFERENCE]
     NAME = "vramscope diff"
@@ -267,15 +252,15 @@ class DifferenceScreen(FileScreen[Comparison]):
     }
     """
 
-    def __init__(self, glyphs: Glyphs) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.comparison: Comparison | None = None
         """The runs, once they were read."""
         self._order: list[int] = []
         self._figure: Figure | None = None
-        self.picture = DifferencePicture(glyphs, id="picture")
+        self.picture = DifferencePicture(id="picture")
         self._heading = OneLine(id="heading")
-        self.list = DifferenceList(glyphs, id="list")
+        self.list = DifferenceList(id="list")
         self._facts = OneLine(id="facts")
 
     def compose(self) -> ComposeResult:
@@ -378,7 +363,7 @@ def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:
         view.tell(f"reading both runs{part}: {samples:,} samples; q leaves")
 
     view = FileView(
-        lambda app: DifferenceScreen(app.glyphs),
+        lambda app: DifferenceScreen(),
         lambda: compare(note_progress),
         lambda _: "reading both runs; q leaves",
         own_keys=keys.FILE,

@@ -214,18 +214,13 @@ def _lay_out(cells: Sequence[str], width: int) -> str:
 
 
 class ClusterPage(LinePage):
-    """Shows findings across nodes, and jobs.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Shows findings across nodes, and jobs."""
 
     BINDINGS = [*keys.CLUSTER_PAGE]
     DEFAULT_CSS = "ClusterPage { height: 1fr; padding: 0 1; }"
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._picture = ClusterPicture()
         self._findings = tuple[Finding, ...]()
 
@@ -236,9 +231,9 @@ class ClusterPage(LinePage):
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
-        lines = describe_cluster(self._picture, self._findings, width, self._glyphs)
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
+        lines = describe_cluster(self._picture, self._findings, width, self.glyphs)
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
 
     def action_scroll(self, pages: float) -> None:
@@ -256,7 +251,6 @@ class ClusterScreen(ThriftyScreen[None]):
     Args:
         fleet: What is known of the nodes.
         cluster: What is concluded across them.
-        glyphs: Characters to draw with.
     """
 
     BINDINGS = [*keys.CLUSTER_SCREEN]
@@ -268,12 +262,12 @@ class ClusterScreen(ThriftyScreen[None]):
     }
     """
 
-    def __init__(self, fleet: Fleet, cluster: ClusterWatch, glyphs: Glyphs) -> None:
+    def __init__(self, fleet: Fleet, cluster: ClusterWatch) -> None:
         super().__init__()
         self._fleet = fleet
         self._cluster = cluster
-        self._verdict = VerdictLine(glyphs, id="verdict")
-        self.page = ClusterPage(glyphs, id="page")
+        self._verdict = VerdictLine(id="verdict")
+        self.page = ClusterPage(id="page")
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:

@@ -251,11 +251,7 @@ DescribeLost = Callable[[int], Mapping[str, str]]
 
 
 class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
-    """Draws groups of devices and moves a cursor over them.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws groups of devices and moves a cursor over them."""
 
     BINDINGS = [*keys.FLEET_GRID]
     DEFAULT_CSS = """
@@ -268,10 +264,9 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
     class Opened(Message):
         """The device under the cursor is to be shown."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
-        self._cells = DrawnCells(glyphs)
+        self._cells = DrawnCells(self.glyphs)
         self._groups: Sequence[FleetGroup] = ()
         self._absence = ""
         self._figure: CellFigure = "used"
@@ -380,8 +375,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
             line = draw_row(blocks, self._layout, self._groups, lost, cursor, self._figure, self._cells)
         elif not number:
             line = [Span(self._absence, "muted")]
-        is_ascii = self._glyphs.name == "ascii"
-        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis)
+        is_ascii = self.glyphs.name == "ascii"
+        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis)
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the widget."""

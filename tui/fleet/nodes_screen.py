@@ -120,18 +120,13 @@ def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
 
 
 class NodeList(CursorList):
-    """Lists nodes below a line of titles.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists nodes below a line of titles."""
 
     BINDINGS = [*keys.NODE_LIST]
     DEFAULT_CSS = "NodeList { height: 1fr; padding: 0 1; }"
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._listed: Sequence[NodeSummary] = ()
         self._now_s = 0.0
 
@@ -180,7 +175,7 @@ class NodeList(CursorList):
                     self._now_s,
                     label,
                     width,
-                    self._glyphs,
+                    self.glyphs,
                     is_chosen=place == self.chosen and self.has_focus,
                 )
             )
@@ -188,8 +183,8 @@ class NodeList(CursorList):
         ]
 
     def _fit(self, line: Line) -> Line:
-        is_ascii = self._glyphs.name == "ascii"
-        return fit_line(line, self._width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis)
+        is_ascii = self.glyphs.name == "ascii"
+        return fit_line(line, self._width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis)
 
 
 TITLE_FROM_ROWS = 11
@@ -204,7 +199,6 @@ class NodesScreen(ThriftyScreen[None]):
 
     Args:
         fleet: What is known of the nodes.
-        glyphs: Characters to draw with.
         clock: Where time is read.
     """
 
@@ -224,14 +218,14 @@ class NodesScreen(ThriftyScreen[None]):
             super().__init__()
             self.name = name
 
-    def __init__(self, fleet: Fleet, glyphs: Glyphs, clock: Clock) -> None:
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
         super().__init__()
         self._fleet = fleet
         self._clock = clock
         self._title = OneLine(id="title")
-        self._verdict = VerdictLine(glyphs, id="verdict")
+        self._verdict = VerdictLine(id="verdict")
         self._heading = OneLine(id="heading")
-        self.nodes = NodeList(glyphs, id="nodes")
+        self.nodes = NodeList(id="nodes")
         self._facts = OneLine(id="facts")
         self._keys = KeyLine(id="keys")
 

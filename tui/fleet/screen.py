@@ -48,11 +48,7 @@ ROWS_FROM = ((32, 4), (24, 3), (18, 2))
 
 
 class LostLines(MarkingWidget):
-    """Names nodes with how long they are lost and why; reasons shorten where rows are few.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Names nodes with how long they are lost and why; reasons shorten where rows are few."""
 
     DEFAULT_CSS = """
     LostLines {
@@ -62,11 +58,14 @@ class LostLines(MarkingWidget):
     }
     """
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._head = f"{glyphs.risk('medium')} lost  "
         self._told: tuple[Sequence[FleetNode], float] = ((), 0.0)
         self._rows: list[str] = []
+
+    @property
+    def _head(self) -> str:
+        return f"{self.glyphs.risk('medium')} lost  "
 
     def show(self, lost: Sequence[FleetNode], waited_s: float) -> None:
         """Show these nodes.
@@ -214,7 +213,6 @@ class FleetScreen(ThriftyScreen[None]):
         fleet: What is known of the nodes.
         cluster: What is concluded across them.
         view: What was chosen; it is changed here.
-        glyphs: Characters to draw with.
         clock: Where time is read.
     """
 
@@ -240,14 +238,11 @@ class FleetScreen(ThriftyScreen[None]):
     class NodesAsked(Message):
         """The nodes are to be listed."""
 
-    def __init__(
-        self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, glyphs: Glyphs, clock: Clock
-    ) -> None:
+    def __init__(self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, clock: Clock) -> None:
         super().__init__()
         self._fleet = fleet
         self._cluster = cluster
         self._view = view
-        self._glyphs = glyphs
         self._clock = clock
         self._drawn_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
@@ -257,13 +252,13 @@ class FleetScreen(ThriftyScreen[None]):
         self._wanted = compile_filter("")
         self._kept_text = ""
         self._title = OneLine(id="title")
-        self._verdict = VerdictLine(glyphs, id="verdict")
+        self._verdict = VerdictLine(id="verdict")
         self._filter = FilterBar(
             hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
         )
-        self.grid = FleetGrid(glyphs, id="grid")
+        self.grid = FleetGrid(id="grid")
         self._across = OneLine(id="across")
-        self._lost = LostLines(glyphs, id="lost")
+        self._lost = LostLines(id="lost")
         self._facts = OneLine(id="facts")
         self._keys = KeyLine(id="keys")
 
@@ -363,7 +358,7 @@ class FleetScreen(ThriftyScreen[None]):
         if self._is_paused:
             self._title.set_pieces([Piece("paused", "medium"), Piece("  space goes on", "muted")])
         else:
-            told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self._glyphs)
+            told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self.glyphs)
             self._title.set_pieces(*told)
 
     def _describe_lost(self, room: int) -> dict[str, str]:
@@ -384,7 +379,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     def _show_across(self) -> None:
         """Tell the gravest finding across nodes, while there is one."""
-        line = describe_gravest(order_by_gravity(self._cluster.findings), self._glyphs)
+        line = describe_gravest(order_by_gravity(self._cluster.findings), self.glyphs)
         is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
         if self._across.display != is_shown:
             self._across.display = is_shown
@@ -411,7 +406,7 @@ class FleetScreen(ThriftyScreen[None]):
         elif device is None:
             self._facts.set_pieces([])
         else:
-            self._facts.set_pieces(describe_device(device, self._fleet.node(device.node), self._glyphs))
+            self._facts.set_pieces(describe_device(device, self._fleet.node(device.node), self.glyphs))
 
     @on(FleetGrid.Moved)
     def follow_cursor(self, message: FleetGrid.Moved) -> None:

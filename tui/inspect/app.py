@@ -55,9 +55,7 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
                 )
             view.hand_over(partial(view.screen.take_advice, place, advice))
 
-    view = FileView(
-        lambda app: InspectScreen(app.glyphs), read, wait, own_keys=keys.FILE, then=begin_to_advise
-    )
+    view = FileView(lambda app: InspectScreen(), read, wait, own_keys=keys.FILE, then=begin_to_advise)
     return view
 
 

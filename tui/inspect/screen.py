@@ -15,7 +15,6 @@ from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
-from ..draw.glyphs import Glyphs
 from ..draw.level_graph import draw_level_graph
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
@@ -36,11 +35,7 @@ def draw_heading(width: int) -> str:
 
 
 class InspectStacks(LinePage):
-    """Lists stacks, the largest first; the heading stays while the rows scroll.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists stacks, the largest first; the heading stays while the rows scroll."""
 
     BINDINGS = [*keys.STACKS]
 
@@ -51,9 +46,8 @@ class InspectStacks(LinePage):
             super().__init__()
             self.group = group
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._groups: tuple[StackGroup, ...] = ()
         self._selected = 0
         self._is_recorded = True
@@ -110,14 +104,14 @@ class InspectStacks(LinePage):
         self.action_move(row - self._selected)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
+        is_ascii = self.glyphs.name == "ascii"
         if not self._groups:
             text = " nothing is live" if self._is_recorded else " what was live is not in the file"
             text = text if height else ""
             return [fit_line([Span(text, "muted")], width, is_ascii=is_ascii)]
         return [
             fit_line(
-                self._draw_row(group, number, width), width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis
+                self._draw_row(group, number, width), width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis
             )
             for number, group in enumerate(self._groups)
         ]
@@ -126,7 +120,7 @@ class InspectStacks(LinePage):
         is_chosen = number == self._selected and self.has_focus
         counts = "" if width < NARROW_CELLS else f"  {group.share:>6.1%}  {group.count:>7,}"
         figures = f"{format_bytes(group.size_bytes):>9}{counts}  "
-        lead = f" {self._glyphs.selected if is_chosen else ' '} "
+        lead = f" {self.glyphs.selected if is_chosen else ' '} "
         room = width - len(lead) - len(figures)
         where = show_frame(group.headline, room) if group.headline else "no stack was recorded"
         role: Role = "strong" if is_chosen else "text"
@@ -155,15 +149,10 @@ LEAST_ROWS_FOR_SENTENCES = 11
 
 
 class InspectPicture(LinePage, can_focus=False):
-    """Draws one device into exactly the room that it has.
+    """Draws one device into exactly the room that it has."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._device: InspectedDevice | None = None
         self._advice: tuple[str, ...] = ()
 
@@ -198,8 +187,8 @@ class InspectPicture(LinePage, can_focus=False):
         if history_rows:
             lines += self._draw_history(device, width, min(MOST_HISTORY_ROWS, left - len(drawn_map)))
         lines += drawn_map
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
 
     def _continue_verdict(self, device: InspectedDevice, width: int) -> list[Line]:
@@ -219,13 +208,13 @@ class InspectPicture(LinePage, can_focus=False):
 
     def _draw_bar(self, device: InspectedDevice, width: int) -> list[Line]:
         parts = [self._look_at(part) for part in device.parts]
-        bar = draw_stacked_bar(parts, device.scale_bytes, max(1, width - SCALE_CELLS - 2), self._glyphs)
+        bar = draw_stacked_bar(parts, device.scale_bytes, max(1, width - SCALE_CELLS - 2), self.glyphs)
         scale = format_bytes(device.scale_bytes).rjust(SCALE_CELLS)
-        told = describe_sum(self._look_at(device.whole), parts, width - 2, self._glyphs)
+        told = describe_sum(self._look_at(device.whole), parts, width - 2, self.glyphs)
         return [[Span(" "), *bar, Span(scale, "faint")], *([Span(" "), *line] for line in told)]
 
     def _look_at(self, part: BarPart) -> Part:
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         looks: dict[PartKind, tuple[str, Role]] = {
             "live": (glyphs.full, "fill"),
             "waiting": (glyphs.band, "fill"),
@@ -242,7 +231,7 @@ class InspectPicture(LinePage, can_focus=False):
             device.history,
             device.scale_bytes,
             (width, rows),
-            self._glyphs,
+            self.glyphs,
             failed_at=device.failed_at,
             steps=device.steps,
         )
@@ -252,7 +241,7 @@ class InspectPicture(LinePage, can_focus=False):
         if not segments:
             why = "the file has none" if device.whole.value_bytes else "nothing was reserved"
             return [[Span(f" no segments: {why}", "muted")]]
-        lines, cell_bytes = draw_segment_map(device.segment_map, width - 1, rows - 1, self._glyphs)
+        lines, cell_bytes = draw_segment_map(device.segment_map, width - 1, rows - 1, self.glyphs)
         left_out = device.segment_map.segments_left_out
         count = f"{len(segments):,}" + (f" of {len(segments) + left_out:,}" if left_out else "")
         told = f" segments {count}  a cell is {format_bytes(cell_bytes)}  "
@@ -266,7 +255,7 @@ class InspectPicture(LinePage, can_focus=False):
         names = ("full", "half full", "little", "stranded", "free")
         roles: tuple[Role, ...] = ("fill", "fill", "medium", "medium", "faint")
         line: Line = []
-        for glyph, role, name in zip(self._glyphs.segment, roles, names, strict=True):
+        for glyph, role, name in zip(self.glyphs.segment, roles, names, strict=True):
             line += [Span(f"{glyph} ", role), Span(f"{name}  ", "muted")]
         return line
 
@@ -309,11 +298,7 @@ MOST_PICTURE_ROWS = 40
 
 
 class InspectScreen(FileScreen[Inspected]):
-    """One file, one device at a time.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """One file, one device at a time."""
 
     BINDINGS = [*keys.INSPECT]
     NAME = "vramscope inspect"
@@ -324,16 +309,15 @@ class InspectScreen(FileScreen[Inspected]):
     }
     """
 
-    def __init__(self, glyphs: Glyphs) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.glyphs = glyphs
         self.inspected: Inspected | None = None
         """The file, once it was read."""
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
-        self.picture = InspectPicture(glyphs, id="picture")
+        self.picture = InspectPicture(id="picture")
         self._heading = OneLine(id="heading")
-        self.stacks = InspectStacks(glyphs, id="stacks")
+        self.stacks = InspectStacks(id="stacks")
         self._facts = OneLine(id="facts")
 
     def compose(self) -> ComposeResult:

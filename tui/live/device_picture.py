@@ -449,9 +449,9 @@ class DevicePanels(LinePage):
             super().__init__()
             self.uuid = uuid
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._picture = DevicePicture(glyphs)
+        self._picture = DevicePicture(self.glyphs)
         self._snapshot = Snapshot()
         self._history = History()
 

@@ -12,7 +12,6 @@ from textual.widgets import Input
 from ...engine.clock import Clock
 from ...engine.history import History
 from ...engine.model import RankSample, Sample, StepReading
-from ..draw.glyphs import Glyphs
 from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.filter_bar import FilterBar
 from .process_signals import SignalPolicy
@@ -181,11 +180,11 @@ class NodeScreen(SnapshotScreen):
     LIST_KEY = "Tab"
     """Key that leads to the list of processes."""
 
-    def __init__(self, glyphs: Glyphs, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
-        super().__init__(glyphs, history, clock)
+    def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
+        super().__init__(history, clock)
         self._signal_policy = signal_policy
         self._has_list = True
-        self.processes = ProcessTable(id="processes", is_ascii=glyphs.name == "ascii")
+        self.processes = ProcessTable(id="processes")
         self._filter = FilterBar(id="filter")
 
     def _rearrange(self) -> None:

@@ -258,9 +258,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             super().__init__()
             self.uuid = uuid
 
-    def __init__(self, *, id: str | None = None, is_ascii: bool = False) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._is_ascii = is_ascii
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
         self._untold: tuple[DeviceSample, ...] = ()
@@ -449,7 +448,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         is_sorted = column.name == self.order.column
         mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
         # An arrow that is a letter must not look like one of the title.
-        blank = " " if mark and self._is_ascii else ""
+        blank = " " if mark and self.glyphs.name == "ascii" else ""
         title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
         text = title if cell_len(title) == column.width + 1 else _align(title, column)
         return Span(text, "accent" if is_sorted else "muted")

@@ -80,9 +80,8 @@ def fit_notes(notes: Sequence[str], room: int) -> tuple[list[Piece], list[Piece]
 class AlertLine(OneLine):
     """Says what was found, when, and on which device."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._alerts: list[Piece] = []
         self._notes: tuple[str, ...] = ()
 
@@ -103,7 +102,7 @@ class AlertLine(OneLine):
         """
         told = [finding for finding in findings if state.mute_of(finding) is None]
         groups = [
-            _describe(finding, clock, self._glyphs, is_acknowledged=state.is_acknowledged(finding))
+            _describe(finding, clock, self.glyphs, is_acknowledged=state.is_acknowledged(finding))
             for finding in told
         ]
         muted = count_muted(findings, state)
@@ -342,14 +341,14 @@ class LiveScreen(NodeScreen):
             super().__init__()
             self.uuid = uuid
 
-    def __init__(self, glyphs: Glyphs, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
-        super().__init__(glyphs, history, clock, signal_policy)
+    def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
+        super().__init__(history, clock, signal_policy)
         self._arranged_for: tuple[object, ...] = ()
-        self._host_panel = HostPanel(glyphs, id="host-panel")
+        self._host_panel = HostPanel(self.glyphs, id="host-panel")
         self._host = HostLine(id="host")
-        self._alerts = AlertLine(glyphs, id="alerts")
+        self._alerts = AlertLine(id="alerts")
         self._notes = NoteLine(id="notes")
-        self.devices = DevicePanels(glyphs, id="devices")
+        self.devices = DevicePanels(id="devices")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""

@@ -6,7 +6,6 @@ from textual.message import Message
 from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle, size_of
 from ...engine.units import format_bytes
 from ..draw.blocks import HitBox, Icicle, draw_icicle
-from ..draw.glyphs import Glyphs
 from ..draw.numbers import share_percent
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..frame import keys
@@ -17,15 +16,10 @@ _FIGURE_CELLS = 11
 
 
 class BreakdownTable(LinePage, can_focus=False):
-    """Lists the parts of a block, as many as there are rows.
+    """Lists the parts of a block, as many as there are rows."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._node: BreakdownNode | None = None
         self._basis: Basis = "measured"
 
@@ -48,8 +42,8 @@ class BreakdownTable(LinePage, can_focus=False):
             left = parts[max(0, height - 2) :]
             total = sum(size_of(part, self._basis) for part in left)
             lines[-1] = [Span(f" and {len(left)} more: {format_bytes(total)} {self._basis}", "muted")]
-        is_ascii = self._glyphs.name == "ascii"
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis) for line in lines]
+        is_ascii = self.glyphs.name == "ascii"
+        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis) for line in lines]
 
     def _draw_part(self, part: BreakdownNode, whole: BreakdownNode, cells: int) -> Line:
         share = share_percent(size_of(part, self._basis), size_of(whole, self._basis))
@@ -59,7 +53,7 @@ class BreakdownTable(LinePage, can_focus=False):
             format_bytes(part.computed_bytes),
             "—" if share is None else f"{share:.1f} %",
         )
-        return [Span(f" {fit_text(name, cells, self._glyphs.ellipsis)}"), Span(figures)]
+        return [Span(f" {fit_text(name, cells, self.glyphs.ellipsis)}"), Span(figures)]
 
 
 def _lay_out(name: str, *figures: str) -> tuple[str, str]:
@@ -70,20 +64,15 @@ Path = tuple[str, ...]
 
 
 class BreakdownIcicle(LinePage):
-    """Draws a tree as far down as there are rows.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws a tree as far down as there are rows."""
 
     BINDINGS = [*keys.ICICLE]
 
     class Moved(Message):
         """Another block is under the cursor, or another one fills the width."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._tree: BreakdownNode | None = None
         self._basis: Basis = "measured"
         self._drawn = Icicle((), (), 0)
@@ -121,10 +110,10 @@ class BreakdownIcicle(LinePage):
         root = None if self._tree is None else find_node(self._tree, self.zoom)
         cells = () if root is None else lay_out_icicle(root, self._basis, max(0, height - 1))
         chosen = self.chosen[len(self.zoom) :]
-        self._drawn = draw_icicle(cells, width, self._glyphs, chosen)
+        self._drawn = draw_icicle(cells, width, self.glyphs, chosen)
         while chosen and self._find_box(chosen) is None:
             chosen = chosen[:-1]
-            self._drawn = draw_icicle(cells, width, self._glyphs, chosen)
+            self._drawn = draw_icicle(cells, width, self.glyphs, chosen)
         self.chosen = (*self.zoom, *chosen)
         return list(self._drawn.lines)
 

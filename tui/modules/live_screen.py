@@ -10,7 +10,6 @@ from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot
 from ...exporters.modules.live import COST, name_process, say_waiting
-from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..widgets.one_line import Piece
 from .profiled import Place, Profiled, say_most
@@ -104,7 +103,6 @@ class LiveBreakdownScreen(BreakdownScreen):
 
     Args:
         live: The processes, and what came of them.
-        glyphs: Characters to draw with.
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
@@ -113,11 +111,10 @@ class LiveBreakdownScreen(BreakdownScreen):
     def __init__(
         self,
         live: LiveProfiles,
-        glyphs: Glyphs,
         *,
         leave: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(glyphs, leave=leave)
+        super().__init__(leave=leave)
         self._live = live
         self._profiles = live.profiles
         self.is_following = True

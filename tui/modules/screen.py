@@ -27,14 +27,7 @@ from ...engine.settings import Settings
 from ...engine.text import make_csv_cell
 from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
-from ...exporters.modules.text import (
-    DEFAULT_DEPTH,
-    NamedProfile,
-    caption_difference,
-    describe_difference,
-    describe_module_memory,
-)
-from ..draw.glyphs import Glyphs
+from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.export import make_new_folder
@@ -151,7 +144,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
     """One point of one profile at a time.
 
     Args:
-        glyphs: Characters to draw with.
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
@@ -166,12 +158,10 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
 
     def __init__(
         self,
-        glyphs: Glyphs,
         *,
         leave: Callable[[], object] | None = None,
     ) -> None:
         super().__init__()
-        self._glyphs = glyphs
         self._leave = leave
         self._profiles: tuple[Profiled, ...] = ()
         self._at = 0
@@ -182,8 +172,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._tree: BreakdownNode | None = None
         self._kinds = OneLine(id="kinds")
         self._path = OneLine(id="path")
-        self.icicle = BreakdownIcicle(glyphs, id="icicle")
-        self._table = BreakdownTable(glyphs, id="table")
+        self.icicle = BreakdownIcicle(id="icicle")
+        self._table = BreakdownTable(id="table")
         self._figures = OneLine(id="figures")
         self._cause = OneLine(id="cause")
 
@@ -296,7 +286,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._verdict.set_pieces([Piece(self._say_verdict(memory), "strong")])
         is_narrow = self.size.width < NAMES_FROM_CELLS
         self._kinds.set_pieces(
-            list_kinds(self._every, self.basis, place.kind, self._glyphs, self.size.width),
+            list_kinds(self._every, self.basis, place.kind, self.glyphs, self.size.width),
             [Piece(simulated, "high")] if is_narrow else [],
         )
 
@@ -436,7 +426,7 @@ def count_levels(tree: BreakdownNode) -> int:
 def view_breakdown(read: Callable[[], Sequence[Profiled]]) -> FileView[BreakdownScreen, Sequence[Profiled]]:
     """Return the view of profiles by module, which are read on a thread."""
     return FileView(
-        lambda app: BreakdownScreen(app.glyphs), read, lambda passed_s: f"reading: {passed_s:.0f} s; q leaves"
+        lambda app: BreakdownScreen(), read, lambda passed_s: f"reading: {passed_s:.0f} s; q leaves"
     )
 
 

@@ -10,7 +10,6 @@ from textual.widgets import Input
 from ...analyzers.stage_peaks import JobStages
 from ...engine.errors import OutputFileError
 from ...engine.settings import Settings
-from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.export import export_plan
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -28,20 +27,16 @@ HINT = "words that all occur in a line; Enter keeps, Esc clears"
 
 
 class PlanListing(FileScreen[Planned]):
-    """A screen with a list of candidates; who derives from it draws the rest.
+    """A screen with a list of candidates; who derives from it draws the rest."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.plan: Planned | None = None
         """What is shown, once it was made."""
         self.order = PlanOrder()
         self._filter_text = ""
         self._marked: int | None = None
-        self.table = PlanTable(glyphs, id="table")
+        self.table = PlanTable(id="table")
         self._filter = FilterBar(hint=HINT, example="such as: exact 4", id="filter")
 
     def _draw(self) -> None:
@@ -155,7 +150,6 @@ class PlanScreen(PlanListing):
     """A plan, one candidate at a time.
 
     Args:
-        glyphs: Characters to draw with.
         leave: What `Esc` does at the list of candidates; None for nothing.
     """
 
@@ -170,18 +164,18 @@ class PlanScreen(PlanListing):
     }
     """
 
-    def __init__(self, glyphs: Glyphs, *, leave: Leave | None = None) -> None:
-        super().__init__(glyphs)
+    def __init__(self, *, leave: Leave | None = None) -> None:
+        super().__init__()
         self._leave = leave
         self._has_begun = False
         self._job = JobStages()
         self._table_shown: PlannedTable | None = None
         self._came_from: CursorList | None = None
         self._heading = OneLine(id="heading")
-        self._facts = PlanFacts(glyphs, id="facts")
-        self.stages = PlanStages(glyphs, id="stages")
+        self._facts = PlanFacts(id="facts")
+        self.stages = PlanStages(id="stages")
         self._below = OneLine(id="below")
-        self.details = PlanDetails(glyphs, id="details")
+        self.details = PlanDetails(id="details")
         self._findings = OneLine(id="findings")
 
     def compose(self) -> ComposeResult:
@@ -407,7 +401,7 @@ def view_plan(make: Callable[[], Planned], *, model: str) -> FileView[PlanScreen
         model: What is planned, for whoever waits.
     """
     return FileView(
-        lambda app: PlanScreen(app.glyphs),
+        lambda app: PlanScreen(),
         make,
         lambda passed_s: f"planning {model}: {passed_s:.0f} s; q leaves",
     )

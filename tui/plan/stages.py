@@ -183,17 +183,12 @@ class StagesView:
 
 
 class PlanStages(CursorList):
-    """Draws one line a stage.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws one line a stage."""
 
     BINDINGS = [*keys.PLAN_LIST]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._view: StagesView | None = None
 
     @property
@@ -216,7 +211,7 @@ class PlanStages(CursorList):
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         view = self._view
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         if view is None:
             return []
         if not self._count:
@@ -241,7 +236,7 @@ class PlanStages(CursorList):
     def _draw_label(self, number: int, label: str) -> Line:
         is_chosen = number == self.chosen and self.has_focus
         return [
-            Span(self._glyphs.selected if is_chosen else " ", "accent"),
+            Span(self.glyphs.selected if is_chosen else " ", "accent"),
             Span(label, "strong" if is_chosen else "muted"),
         ]
 
@@ -253,7 +248,7 @@ class PlanStages(CursorList):
             return [f"{number:>{digits}} " for number in range(self._count)]
         cells = min(MOST_LAYERS_CELLS, max(len(stage.layers) for stage in stages))
         return [
-            f"{number:>{digits}} {fit_text(stage.layers, cells, self._glyphs.ellipsis)} "
+            f"{number:>{digits}} {fit_text(stage.layers, cells, self.glyphs.ellipsis)} "
             for number, stage in enumerate(stages)
         ]
 
@@ -280,7 +275,7 @@ class PlanStages(CursorList):
             return told[0 if room >= WIDE_CELLS else 1 if room >= NARROW_CELLS else 2], "strong"
         if stage.is_over:
             over = (stage.peak_bytes or 0) - (stage.capacity_bytes or 0)
-            return f"{self._glyphs.risk('critical')} {format_bytes(over)} over", "critical"
+            return f"{self.glyphs.risk('critical')} {format_bytes(over)} over", "critical"
         return "", "text"
 
     def _draw_both(self, number: int, view: StagesView, other: Candidate, room: int) -> Line:
@@ -299,12 +294,12 @@ class PlanStages(CursorList):
         told = ""
         if sizes[0] is not None and sizes[1] is not None:
             told = "same" if sizes[0] == sizes[1] else say_signed(sizes[0] - sizes[1])
-        return [*line, Span(right_text(told, DIFFERENCE_CELLS, self._glyphs.ellipsis), "strong")]
+        return [*line, Span(right_text(told, DIFFERENCE_CELLS, self.glyphs.ellipsis), "strong")]
 
     def _draw_bar(
         self, stage: PlannedStage, peak: MeasuredStage | None, scale_bytes: int, cells: int
     ) -> Line:
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         marks: list[Mark] = []
         if stage.capacity_bytes is not None:
             marks.append(Mark(stage.capacity_bytes, glyphs.limit, "critical" if stage.is_over else "strong"))
@@ -315,9 +310,9 @@ class PlanStages(CursorList):
         return draw_planned_bar(stage.kinds, scale_bytes, cells, glyphs, marks)
 
     def _draw_size(self, stage: PlannedStage) -> Line:
-        text = self._glyphs.unmeasured if stage.peak_bytes is None else format_bytes(stage.peak_bytes)
+        text = self.glyphs.unmeasured if stage.peak_bytes is None else format_bytes(stage.peak_bytes)
         role: Role = "critical" if stage.is_over else "text"
-        return [Span(" "), Span(right_text(text, SIZE_CELLS, self._glyphs.ellipsis), role)]
+        return [Span(" "), Span(right_text(text, SIZE_CELLS, self.glyphs.ellipsis), role)]
 
 
 def find_scale(
@@ -338,15 +333,10 @@ NANOSECONDS = 1_000_000_000
 
 
 class PlanFacts(LinePage, can_focus=False):
-    """Tells of one candidate, or of two that are compared, in as many lines as it has.
+    """Tells of one candidate, or of two that are compared, in as many lines as it has."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._candidate: Candidate | None = None
         self._best: Candidate | None = None
         self._other: Candidate | None = None
@@ -371,7 +361,7 @@ class PlanFacts(LinePage, can_focus=False):
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         candidate = self._candidate
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         if candidate is None:
             return []
         lines = [self._say(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
@@ -396,7 +386,7 @@ class PlanFacts(LinePage, can_focus=False):
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
         """Return the time of a step as a bar of its parts, each named with its figure."""
         step_s = candidate.step_s
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         if not step_s:
             return [Span("time of a step: not estimated", "muted")]
         looks = _style_parts(candidate.step_parts, glyphs)
@@ -420,7 +410,7 @@ class PlanFacts(LinePage, can_focus=False):
     def _draw_legend(self, candidate: Candidate) -> Line:
         """Return what the characters of the bars stand for."""
         stages = candidate.stages
-        glyphs = self._glyphs
+        glyphs = self.glyphs
         found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
         line: Line = []
         for kind in KINDS:

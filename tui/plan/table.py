@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..frame import keys
 from ..widgets.line_page import CursorList
@@ -73,17 +72,12 @@ def _key(value: float | str | None) -> tuple[str, float]:
 
 
 class PlanTable(CursorList):
-    """Lists candidates.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists candidates."""
 
     BINDINGS = [*keys.PLAN_LIST]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._columns: tuple[PlannedColumn, ...] = ()
         self._candidates: tuple[Candidate, ...] = ()
         self.places: list[int] = []
@@ -128,10 +122,10 @@ class PlanTable(CursorList):
 
     def _lay_out(self, texts: Sequence[str], width: int) -> str:
         sides = "".join("l" if column.is_left else "r" for column in self._columns)
-        return lay_out(texts, self._widths, sides, width - LEAD, self._glyphs.ellipsis)
+        return lay_out(texts, self._widths, sides, width - LEAD, self.glyphs.ellipsis)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
+        is_ascii = self.glyphs.name == "ascii"
         if not self.places:
             text = " nothing matches the filter" if self._candidates else ""
             return [fit_line([Span(text, "muted")], width, is_ascii=is_ascii)]
@@ -149,7 +143,7 @@ class PlanTable(CursorList):
         elif candidate.note in ("over", "refused"):
             role = "muted"
         return [
-            Span(self._glyphs.selected if is_chosen else " ", "accent" if self.has_focus else "muted"),
+            Span(self.glyphs.selected if is_chosen else " ", "accent" if self.has_focus else "muted"),
             Span("c " if is_marked else "  ", "accent"),
             Span(self._lay_out(candidate.cells, width), role),
         ]
@@ -160,17 +154,12 @@ DETAIL_LEAD = 2
 
 
 class PlanDetails(CursorList):
-    """Lists the rows of one table.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists the rows of one table."""
 
     BINDINGS = [*keys.PLAN_LINES]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._table = PlannedTable("", (), "", ())
         self._widths: tuple[int, ...] = ()
 
@@ -191,10 +180,10 @@ class PlanDetails(CursorList):
         return " " * DETAIL_LEAD + self._lay_out(self._table.heading, width)
 
     def _lay_out(self, texts: tuple[str, ...], width: int) -> str:
-        return lay_out(texts, self._widths, self._table.alignment, width - DETAIL_LEAD, self._glyphs.ellipsis)
+        return lay_out(texts, self._widths, self._table.alignment, width - DETAIL_LEAD, self.glyphs.ellipsis)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
+        is_ascii = self.glyphs.name == "ascii"
 
         def is_chosen(place: int) -> bool:
             return place == self.chosen and self.has_focus
@@ -202,7 +191,7 @@ class PlanDetails(CursorList):
         return [
             fit_line(
                 [
-                    Span(f"{self._glyphs.selected if is_chosen(place) else ' '} ", "accent"),
+                    Span(f"{self.glyphs.selected if is_chosen(place) else ' '} ", "accent"),
                     Span(self._lay_out(row, width), "strong" if is_chosen(place) else "text"),
                 ],
                 width,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -15,6 +15,7 @@ from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.keys import GROUP_TITLES, collect_keys
+from ..terminal.compositor import DrawingApp
 
 MARK = "▸ "
 
@@ -97,10 +98,9 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS = [*keys.HELP]
 
-    def __init__(self, explained: Screen[object], glyphs: Glyphs) -> None:
+    def __init__(self, explained: Screen[object]) -> None:
         super().__init__()
         self._explained = explained
-        self._glyphs = glyphs
 
     def compose(self) -> ComposeResult:
         """Yield the text in a frame that scrolls."""
@@ -131,7 +131,7 @@ class HelpScreen(ModalScreen[None]):
                 yield from _explain(key.keys, key.tooltip, column, width)
             yield Content("")
         yield Content.styled("Reading the picture", "bold")
-        for sign, sentence in _legend(self._glyphs):
+        for sign, sentence in _legend(cast(DrawingApp, self.app).glyphs):
             yield from _explain(sign, sentence, column, width)
 
     def action_scroll(self, lines: int) -> None:

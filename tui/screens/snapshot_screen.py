@@ -11,7 +11,6 @@ from ...analyzers.verdict import Verdict, summarize
 from ...engine.clock import Clock
 from ...engine.history import History
 from ...engine.viewer.snapshot import Snapshot
-from ..draw.glyphs import Glyphs
 from ..frame.known_nodes import NodePlace
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.one_line import KeyLine
@@ -66,19 +65,18 @@ class SnapshotScreen(ThriftyScreen[None]):
     paused_since_s: reactive[float | None] = reactive(None, repaint=False)
     """Time of the sample at which the figures were frozen, or None."""
 
-    def __init__(self, glyphs: Glyphs, history: History, clock: Clock) -> None:
+    def __init__(self, history: History, clock: Clock) -> None:
         super().__init__()
-        self.glyphs = glyphs
         self._history = history
         self._clock = clock
         self._arrived_s = clock.monotonic_s()
         self._skips = RecentCount()
         self._age_timer: Timer | None = None
-        self._title = TitleLine(glyphs, id="title")
-        self._verdict = VerdictLine(glyphs, id="verdict")
-        self._time_bar = TimeBar(glyphs, id="time-bar")
+        self._title = TitleLine(id="title")
+        self._verdict = VerdictLine(id="verdict")
+        self._time_bar = TimeBar(id="time-bar")
         self._keys = KeyLine(id="keys")
-        self._overview = OverviewLine(glyphs, id="overview")
+        self._overview = OverviewLine(id="overview")
         self._time_bar.display = self._overview.display = False
 
     def watch_snapshot(self) -> None:

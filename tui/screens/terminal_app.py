@@ -216,7 +216,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         from .dialogs import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.screen, self.glyphs))
+            self.push_screen(HelpScreen(self.screen))
 
     def pop_screen(self) -> AwaitComplete:
         """Close the topmost screen, and free what it held once nobody waits for a picture.

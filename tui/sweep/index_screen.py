@@ -20,7 +20,6 @@ from ...analyzers.planning.sweep.index import (
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
 from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, describe_index, row_of
-from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -38,17 +37,12 @@ GAP = "  "
 
 
 class SweepList(CursorList):
-    """Lists sweeps.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Lists sweeps."""
 
     BINDINGS = [*keys.SWEEP_LIST]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._sweeps: tuple[IndexedSweep, ...] = ()
         self._absence = ""
 
@@ -76,8 +70,8 @@ class SweepList(CursorList):
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
         if not self._sweeps:
             return [fit_line([Span(f" {self._absence}", "muted")], width, is_ascii=is_ascii)]
         return [
@@ -87,7 +81,7 @@ class SweepList(CursorList):
 
     def _draw_row(self, at: int, text: str) -> Line:
         is_chosen = at == self.chosen
-        mark = Span(self._glyphs.selected if is_chosen else " ", "accent")
+        mark = Span(self.glyphs.selected if is_chosen else " ", "accent")
         return [mark, Span(text, "strong" if is_chosen else "text")]
 
 
@@ -130,7 +124,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
     """Lists sweeps; Enter shows one.
 
     Args:
-        glyphs: Characters to draw with.
         replay: What is done with a layout that is to be replayed.
         leave: What `Esc` does at the list.
         begin: What to show first; None for the list, or the grid of the only sweep.
@@ -147,14 +140,12 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 
     def __init__(
         self,
-        glyphs: Glyphs,
         *,
         replay: Callable[[ReplayAsked], object],
         leave: Callable[[], object],
         begin: SweepView | None = None,
     ) -> None:
         super().__init__()
-        self._glyphs = glyphs
         self._replay = replay
         self._leave = leave
         self._begin = begin
@@ -166,8 +157,8 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._listed: list[IndexedSweep] = []
         self._filter = FilterBar(hint=HINT, example="such as: model=485B state=oom", id="filter")
         self._heading = OneLine(id="heading")
-        self.list = SweepList(glyphs, id="list")
-        self._facts = SweepFacts(glyphs, id="facts")
+        self.list = SweepList(id="list")
+        self._facts = SweepFacts(id="facts")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -195,7 +186,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 
     def _open(self, sweeps: Sequence[IndexedSweep], view: SweepView) -> None:
         app = self.terminal_app
-        app.show_further(SweepScreen(sweeps, view, self._glyphs, replay=self._replay, leave=app.step_back))
+        app.show_further(SweepScreen(sweeps, view, self.glyphs, replay=self._replay, leave=app.step_back))
 
     def _list(self) -> None:
         """List what the filter lets pass, in the order that was chosen."""
@@ -228,7 +219,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         verdict = "" if sweep is None else judge_sweep(sweep.grid).fit(max(1, width - 2))
         self._verdict.set_pieces([Piece(verdict, "strong")])
         self._heading.set_pieces(
-            [Piece(draw_rows(self._listed, width - 2, self._glyphs.ellipsis)[0], "muted")]
+            [Piece(draw_rows(self._listed, width - 2, self.glyphs.ellipsis)[0], "muted")]
         )
         self._facts.display = self.size.height >= FACTS_FROM_ROWS and sweep is not None
         if sweep is not None:
@@ -339,7 +330,7 @@ def view_sweeps(
             view.app.notify(notice, severity="error", markup=False)
 
     view = FileView(
-        lambda app: SweepIndexScreen(app.glyphs, replay=leave_for_replay, leave=app.exit, begin=begin),
+        lambda app: SweepIndexScreen(replay=leave_for_replay, leave=app.exit, begin=begin),
         lambda: read(
             lambda done, total: view.tell(f"reading sweeps: {done:,} of {total:,} layouts; q leaves")
         ),

@@ -21,7 +21,6 @@ from ...engine.errors import VramscopeError
 from ...engine.files.base.input_file import show_path
 from ...exporters.sweep.index_text import describe_sweep
 from ...exporters.sweep.text import describe_figure
-from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -99,11 +98,7 @@ _PREFIX = "sweep-grid"
 
 
 class SweepGridView(MarkingWidget, can_focus=True):
-    """Draws a grid and moves a mark in it.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws a grid and moves a mark in it."""
 
     BINDINGS = [*keys.SWEEP_GRID]
     COMPONENT_CLASSES = look_classes(_PREFIX)
@@ -121,9 +116,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
     class Opened(Moved):
         """The marked cell is to be replayed."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._shown: ShownGrid | None = None
         self._mode: SweepMode = "memory"
         self._first: Mapping[Place, SweepCell] | None = None
@@ -271,7 +265,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
         window = self._fit()
         if shown is None or window is None or not self.is_mounted:
             return
-        lines = draw_lines(shown, window, self._glyphs)
+        lines = draw_lines(shown, window, self.glyphs)
         if not self._looks:
             self._looks = {
                 cast("Look", name.removeprefix(f"{_PREFIX}--")): self.get_component_rich_style(name)
@@ -335,7 +329,6 @@ class SweepScreen(ThriftyScreen[None]):
     Args:
         sweeps: Those that can be shown.
         view: Which one, and which cell of it.
-        glyphs: Characters to draw with.
         replay: What is done with a layout that is to be replayed.
         leave: What `Esc` does where there is one sweep.
     """
@@ -357,7 +350,6 @@ class SweepScreen(ThriftyScreen[None]):
         self,
         sweeps: Sequence[IndexedSweep],
         view: SweepView,
-        glyphs: Glyphs,
         *,
         replay: Callable[[ReplayAsked], object],
         leave: Callable[[], object],
@@ -368,19 +360,18 @@ class SweepScreen(ThriftyScreen[None]):
         self._replay = replay
         self._leave = leave
         self._headings = name_sweeps(self._sweeps)
-        self._glyphs = glyphs
         self._at = next((at for at, sweep in enumerate(sweeps) if sweep.name == view.name), 0)
         self._beside: int | None = None
         self._mode: SweepMode = view.mode
         self._title = OneLine(id="title")
         self._verdict = OneLine(id="verdict")
-        self.grid = SweepGridView(glyphs, id="grid")
-        self.second = SweepGridView(glyphs, id="second")
+        self.grid = SweepGridView(id="grid")
+        self.second = SweepGridView(id="second")
         self._heads = OneLine(classes="head"), OneLine(classes="head")
         self._panes = (Vertical(self._heads[0], self.grid), Vertical(self._heads[1], self.second))
         self._grids = Container(*self._panes, id="grids")
         self._legend = OneLine(id="legend")
-        self.facts = SweepFacts(glyphs, id="facts")
+        self.facts = SweepFacts(id="facts")
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
@@ -470,7 +461,7 @@ class SweepScreen(ThriftyScreen[None]):
 
     def _write_legend(self) -> None:
         part = self.grid.tell_part()
-        ended, unknown = (draw_edge(is_known, self._glyphs, is_upright=False) for is_known in (True, False))
+        ended, unknown = (draw_edge(is_known, self.glyphs, is_upright=False) for is_known in (True, False))
         left = [
             Piece(MODE_WORDS[self._mode], "accent"),
             Piece("  ▸◂ best  ! ran, theory said no", "muted"),

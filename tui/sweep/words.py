@@ -196,15 +196,10 @@ def _gib(value_bytes: int | None) -> str:
 
 
 class SweepFacts(LinePage, can_focus=False):
-    """Says what is known of one layout and of its sweep; the wheel scrolls it.
+    """Says what is known of one layout and of its sweep; the wheel scrolls it."""
 
-    Args:
-        glyphs: Characters to draw with.
-    """
-
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._sweeps: Sequence[IndexedSweep] = ()
         self._cells: Sequence[SweepCell | None] = ()
 
@@ -222,10 +217,10 @@ class SweepFacts(LinePage, can_focus=False):
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         if not self._sweeps or width < 4:
             return []
-        is_ascii = self._glyphs.name == "ascii"
-        ellipsis = self._glyphs.ellipsis
+        is_ascii = self.glyphs.name == "ascii"
+        ellipsis = self.glyphs.ellipsis
         if len(self._sweeps) == 1:
-            lines = describe_all(self._sweeps[0], self._cells[0], width, self._glyphs)
+            lines = describe_all(self._sweeps[0], self._cells[0], width, self.glyphs)
         else:
-            lines = describe_pair(self._sweeps, self._cells, width, self._glyphs)
+            lines = describe_pair(self._sweeps, self._cells, width, self.glyphs)
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]

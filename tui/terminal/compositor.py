@@ -7,8 +7,8 @@ shortest moves. It stands on private parts of Textual, which is why Textual is p
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
@@ -24,6 +24,8 @@ from textual.widget import Widget
 
 if TYPE_CHECKING:
     from textual.app import App
+
+    from ..draw.glyphs import Glyphs
 
 
 # Codes are those of ECMA-48, section 8.3.117 (SGR). Links are not written: none is ours.
@@ -451,8 +453,19 @@ class ThriftyCompositor(Compositor):
         return layers
 
 
+class DrawingApp(Protocol):
+    """An application that knows what its terminal can draw."""
+
+    glyphs: "Glyphs"
+
+
 class ThriftyScreen(Screen[ResultT]):
     """A screen whose updates cost few bytes; every screen of the application derives from it."""
+
+    @cached_property
+    def glyphs(self) -> "Glyphs":
+        """Characters to draw with."""
+        return cast(DrawingApp, self.app).glyphs
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)

@@ -1,5 +1,8 @@
 """Widgets drawn line by line: repainted where a line changed, scrolled, or with a cursor."""
 
+from functools import cached_property
+from typing import cast
+
 from rich.style import Style
 from textual import events
 from textual.dom import NoScreen
@@ -9,13 +12,19 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, to_strip
 from ..frame.theme import find_looks
-from ..terminal.compositor import ThriftyScreen
+from ..terminal.compositor import DrawingApp, ThriftyScreen
 
 
 class MarkingWidget(Widget):
     """A widget that marks what changed instead of asking, by a message, to be asked again later."""
+
+    @cached_property
+    def glyphs(self) -> Glyphs:
+        """Characters to draw with."""
+        return cast(DrawingApp, self.app).glyphs
 
     def repaint(self, *regions: Region) -> None:
         """Have regions painted anew, or everything where there are none."""

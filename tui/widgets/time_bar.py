@@ -29,9 +29,8 @@ class SpanLine(OneLine):
             super().__init__()
             self.time_s = time_s
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._replay: ReplayState | None = None
         self._bar_start = 0
         """The first cell of the bar, from the left of the text."""
@@ -69,7 +68,7 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
         left, right, room = fit_bar(self._replay, self.size.width)
         self._bar_start = measure_pieces(left) + 1
         self._bar_cells = room
-        bar = [Piece(" "), *draw_bar(self._replay, room, self._glyphs), Piece(" ")] if room else []
+        bar = [Piece(" "), *draw_bar(self._replay, room, self.glyphs), Piece(" ")] if room else []
         self.set_pieces([*left, *bar, *right])
 
 
@@ -176,8 +175,8 @@ FULL_SHARE = 0.95
 class OverviewLine(SpanLine):
     """Shows most of the fullest device over the cells of the time bar below."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
-        super().__init__(glyphs, id=id)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._drawn_for: tuple[object, ...] = ()
         self._drawn: list[Piece] = []
 
@@ -200,7 +199,7 @@ class OverviewLine(SpanLine):
         key = replay.overview, replay.start_s, replay.end_s, room
         if key != self._drawn_for:
             self._drawn_for = key
-            self._drawn = list(draw_overview(replay.overview, replay, room, self._glyphs))
+            self._drawn = list(draw_overview(replay.overview, replay, room, self.glyphs))
         name = _fit_name(measure_pieces(left))
         most = _describe_most(replay.overview, measure_pieces(right))
         self.set_pieces([Piece(name, "muted"), Piece(" "), *self._drawn, Piece(" "), Piece(most, "muted")])

@@ -43,10 +43,6 @@ class TitleLine(OneLine):
     _place: NodePlace | None = None
     _recording: Fact | None = None
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._glyphs = glyphs
-
     def show(
         self,
         snapshot: Snapshot,
@@ -85,7 +81,7 @@ class TitleLine(OneLine):
         right = _describe_time(self._snapshot.sample, self._paused_since_s)
         room = self.size.width - measure_pieces(right) - 1
         facts = [
-            *_describe_node(self._snapshot, self._place, self._glyphs),
+            *_describe_node(self._snapshot, self._place, self.glyphs),
             *([] if self._recording is None else [self._recording]),
             *_describe(self._snapshot, self._frames_skipped),
         ]

@@ -8,7 +8,6 @@ from ...analyzers.fleet.model import FleetNode
 from ...analyzers.sentence import Sentence, cut_words
 from ...analyzers.verdict import Verdict
 from ...engine.units import format_age
-from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
 from .one_line import OneLine, Piece
 
@@ -129,9 +128,8 @@ def _fill(clauses: Sequence[tuple[str, ...]], chosen: Sequence[int], width: int,
 class VerdictLine(OneLine):
     """The gravest thing known, in words that shorten with the width; says first when figures are old."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
         self._verdict: Verdict | None = None
         self._trouble: tuple[str, ...] = ()
 
@@ -163,7 +161,7 @@ class VerdictLine(OneLine):
         level = self._verdict.level
         text = self._verdict.text(width) if width > 0 else ""
         if text or not pieces:
-            mark = self._glyphs.risk(level)
+            mark = self.glyphs.risk(level)
             pieces += [Piece(mark, level), Piece(" "), Piece(text, "muted" if pieces else "strong")]
         self.set_pieces(pieces)
 

@@ -19,7 +19,7 @@ class Panels(DevicePanels):
     """Counts what it asks to be repainted."""
 
     def __init__(self) -> None:
-        super().__init__(UNICODE)
+        super().__init__()
         self.repainted: list[Region] = []
         self.draws = 0
 
@@ -40,6 +40,8 @@ class Main(ThriftyScreen[None]):
 
 
 class PanelsApp(App[None]):
+    glyphs = UNICODE
+
     def __init__(self) -> None:
         super().__init__()
         register_themes(self)

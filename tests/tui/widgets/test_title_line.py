@@ -16,11 +16,13 @@ from vramscope.tui.widgets.title_line import Fact, TitleLine
 class TitleApp(App[None]):
     """Nothing but a title."""
 
+    glyphs = UNICODE
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return default_variables()
 
     def compose(self) -> ComposeResult:
-        yield TitleLine(UNICODE)
+        yield TitleLine()
 
 
 async def title_of(snapshot: Snapshot, width: int = 200, skipped: int = 0) -> str:
