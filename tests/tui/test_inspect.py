@@ -142,7 +142,7 @@ async def test_the_cursor_stays_in_the_list(rich_file: Path) -> None:
         groups = screen.device.stacks
         for keys, place in ((["up"], 0), (["G"], 2), (["pagedown"], 2), (["g"], 0), (["down"], 1)):
             await pilot.press(*keys)
-            assert first_screen(app, InspectScreen).stacks.selected == groups[place]
+            assert first_screen(app, InspectScreen).stacks.current == groups[place]
 
 
 async def test_another_device_is_chosen_from_a_list(rich_file: Path) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.message import Message
 
 from ...analyzers.comparison import (
     FIGURE_WORDS,
@@ -24,7 +23,7 @@ from ..frame import keys
 from ..inspect.inspected import REPORT_WIDTH
 from ..screens.dialogs import TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
-from ..widgets.line_page import LinePage
+from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece
 
 NARROW_CELLS = 60
@@ -45,24 +44,11 @@ def draw_heading(width: int) -> str:
     return "  " + _lay_out(titles, width, "…")
 
 
-class DifferenceList(LinePage):
+class DifferenceList(RowTable[SubjectDifference]):
     """Lists what is compared."""
 
     BINDINGS = [*keys.DIFFERENCE_LIST]
-
-    class Chosen(Message):
-        """Another one is under the cursor."""
-
-        def __init__(self, place: int) -> None:
-            super().__init__()
-            self.place = place
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._subjects: tuple[SubjectDifference, ...] | None = None
-        self._figure: Figure | None = None
-        self.chosen = 0
-        """Place of the cursor."""
+    _figure: Figure | None = None
 
     def show(self, subjects: Sequence[SubjectDifference], figure: Figure | None) -> None:
         """List subjects.
@@ -71,58 +57,17 @@ class DifferenceList(LinePage):
             subjects: In the order in which they are listed.
             figure: The figure to tell; None for the one that says most of each.
         """
-        self._subjects = tuple(subjects)
         self._figure = figure
+        self.absence = "nothing is in both runs"
+        self.rows = tuple(subjects)
         self._draw()
 
-    def on_focus(self) -> None:
-        """Draw the cursor."""
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Draw the cursor no more."""
-        self._draw()
-
-    def action_move(self, places: int) -> None:
-        """Move the cursor by rows."""
-        if not self._subjects:
-            return
-        place = max(0, min(self.chosen + places, len(self._subjects) - 1))
-        if place != self.chosen:
-            self.chosen = place
-            self.post_message(self.Chosen(place))
-        self._draw()
-        top = self.scroll_offset.y
-        height = max(1, self.size.height)
-        if not top <= place < top + height:
-            self.scroll_to(y=place if place < top else place - height + 1, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
-        self.action_move(pages * max(1, self.size.height - 1))
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose the row."""
-        self.action_move(event.y + self.scroll_offset.y - self.chosen)
-
-    def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
-        if self._subjects is None:
-            return []
-        if not self._subjects:
-            return [fit_line([Span(" nothing is in both runs", "muted")], width, is_ascii=is_ascii)]
-        return [
-            fit_line(self._draw_row(place, subject, width), width, is_ascii=is_ascii, ellipsis=ellipsis)
-            for place, subject in enumerate(self._subjects)
-        ]
-
-    def _draw_row(self, place: int, subject: SubjectDifference, width: int) -> Line:
-        figure = subject.shown if self._figure is None else subject.of(self._figure)
-        is_chosen = place == self.chosen and self.has_focus
+    def _draw_row(self, place: int, row: SubjectDifference, width: int) -> Line:
+        figure = row.shown if self._figure is None else row.of(self._figure)
+        is_chosen = self.is_marked(place)
         has_parted = figure is not None and figure.parts_at is not None
         role: Role = "strong" if is_chosen else "text" if has_parted else "muted"
-        cells = _tell(subject, figure, self.glyphs.unmeasured)
+        cells = _tell(row, figure, self.glyphs.unmeasured)
         return [
             Span(f"{self.glyphs.selected if is_chosen else ' '} ", "accent"),
             Span(_lay_out(cells, width, self.glyphs.ellipsis), role),
@@ -328,8 +273,8 @@ class DifferenceScreen(FileScreen[Comparison]):
         """Share the rows anew."""
         self._draw_lines()
 
-    @on(DifferenceList.Chosen)
-    def show_chosen(self, message: DifferenceList.Chosen) -> None:
+    @on(RowTable.Chosen)
+    def show_chosen(self, message: RowTable.Chosen) -> None:
         """Draw the one under the cursor."""
         message.stop()
         self._draw_picture()

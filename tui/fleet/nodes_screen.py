@@ -13,11 +13,11 @@ from ...engine.clock import Clock
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
-from ..draw.spans import Line, Role, Span, fit_line, right_text
+from ..draw.spans import Line, Role, Span, right_text
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
-from ..widgets.line_page import CursorList
+from ..widgets.line_page import RowTable
 from ..widgets.one_line import KeyLine, OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
 
@@ -119,26 +119,19 @@ def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
     return brief_span_text(age_s), "text"
 
 
-class NodeList(CursorList):
+class NodeList(RowTable[NodeSummary]):
     """Lists nodes below a line of titles."""
 
     BINDINGS = [*keys.NODE_LIST]
     DEFAULT_CSS = "NodeList { height: 1fr; padding: 0 1; }"
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._listed: Sequence[NodeSummary] = ()
-        self._now_s = 0.0
-
-    @property
-    def current(self) -> NodeSummary | None:
-        """The node under the cursor."""
-        return self._listed[self.chosen] if self.chosen < len(self._listed) else None
+    _now_s = 0.0
+    _label_cells = 4
 
     @property
     def heading(self) -> Line:
         """Titles of the columns."""
-        return self._fit(draw_node_heading(self._label_cells, self._width))
+        width = self.scrollable_content_region.width
+        return self.fit(draw_node_heading(self._label_cells, width), width)
 
     def show(self, nodes: Sequence[NodeSummary], now_s: float) -> None:
         """List nodes; the cursor stays on its own, wherever that is now.
@@ -147,44 +140,13 @@ class NodeList(CursorList):
             nodes: In order.
             now_s: The moment of which ages are told, by our wall clock.
         """
-        name = None if self.current is None else self.current.node.name
-        places = {it.node.name: place for place, it in enumerate(nodes)}
-        self._listed = nodes
         self._now_s = now_s
-        self.chosen = places.get(name or "", min(self.chosen, max(0, len(nodes) - 1)))
-        self._draw()
+        self._label_cells = max((len(it.node.name) for it in nodes), default=4)
+        self.list_rows(nodes, key=lambda it: it.node.name)
 
-    @property
-    def _count(self) -> int:
-        return len(self._listed)
-
-    @property
-    def _label_cells(self) -> int:
-        return max((len(it.node.name) for it in self._listed), default=4)
-
-    @property
-    def _width(self) -> int:
-        return self.scrollable_content_region.width
-
-    def _compose_lines(self, width: int, height: int) -> list[Line]:
-        label = self._label_cells
-        return [
-            self._fit(
-                draw_node(
-                    it,
-                    self._now_s,
-                    label,
-                    width,
-                    self.glyphs,
-                    is_chosen=place == self.chosen and self.has_focus,
-                )
-            )
-            for place, it in enumerate(self._listed)
-        ]
-
-    def _fit(self, line: Line) -> Line:
-        is_ascii = self.glyphs.name == "ascii"
-        return fit_line(line, self._width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis)
+    def _draw_row(self, place: int, row: NodeSummary, width: int) -> Line:
+        is_chosen = self.is_marked(place)
+        return draw_node(row, self._now_s, self._label_cells, width, self.glyphs, is_chosen=is_chosen)
 
 
 TITLE_FROM_ROWS = 11
@@ -272,7 +234,7 @@ class NodesScreen(ThriftyScreen[None]):
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
             self._write_facts()
 
-    @on(CursorList.Chosen)
+    @on(RowTable.Chosen)
     def _write_facts(self) -> None:
         """Say in full what is wrong with the node under the cursor, and by what other name it goes."""
         chosen = self.nodes.current
@@ -281,8 +243,8 @@ class NodesScreen(ThriftyScreen[None]):
             [Piece(chosen.node.name, "strong"), Piece(f"  {told}")] if chosen and told else []
         )
 
-    @on(CursorList.Opened)
-    def open_current(self, message: CursorList.Opened) -> None:
+    @on(RowTable.Opened)
+    def open_current(self, message: RowTable.Opened) -> None:
         """Ask for the node under the cursor."""
         message.stop()
         if self.nodes.current is not None:

@@ -5,38 +5,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...engine.files.base.output_file import write_files, write_new
+from ...engine.files.base.output_file import write_new
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.json_lines import encode_line
 from ...exporters.status.document import describe_snapshot
-from ..plan.planned import Planned
 
 if TYPE_CHECKING:
     from textual.app import App
-
-
-PICTURE = "plan.svg"
-REPORT = "plan.txt"
-
-
-def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
-    """Write everything there is of a plan into a new folder, and return that.
-
-    Args:
-        plan: What is shown.
-        svg: Its picture.
-        folder: Where the new folder is made.
-        now_s: Wall time; names it.
-
-    Raises:
-        OSError: The folder, the picture or the report cannot be written.
-        OutputFileError: A file of the plan cannot be written.
-    """
-    made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
-    if plan.write is not None:
-        plan.write(made)
-    write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)
-    return made
 
 
 def make_new_folder(folder: Path, name: str) -> Path:

@@ -1,7 +1,9 @@
 """The screen of a plan: every way to cut a model, the stages of one as bars, and what is in a stage."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -9,14 +11,15 @@ from textual.widgets import Input
 
 from ...analyzers.stage_peaks import JobStages
 from ...engine.errors import OutputFileError
+from ...engine.files.base.output_file import write_files
 from ...engine.settings import Settings
 from ..frame import keys
-from ..frame.export import export_plan
+from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.filter_bar import FilterBar
-from ..widgets.line_page import CursorList
+from ..widgets.line_page import RowTable
 from ..widgets.one_line import OneLine, Piece
 from .planned import Candidate, Planned, PlannedTable
 from .stages import MatchedJob, PlanFacts, PlanStages, StagesView, find_scale, match_job
@@ -24,6 +27,30 @@ from .table import PlanDetails, PlanOrder, PlanTable
 
 AS_PLANNED = "as planned"
 HINT = "words that all occur in a line; Enter keeps, Esc clears"
+
+
+PICTURE = "plan.svg"
+REPORT = "plan.txt"
+
+
+def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
+    """Write everything there is of a plan into a new folder, and return that.
+
+    Args:
+        plan: What is shown.
+        svg: Its picture.
+        folder: Where the new folder is made.
+        now_s: Wall time; names it.
+
+    Raises:
+        OSError: The folder, the picture or the report cannot be written.
+        OutputFileError: A file of the plan cannot be written.
+    """
+    made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
+    if plan.write is not None:
+        plan.write(made)
+    write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)
+    return made
 
 
 class PlanListing(FileScreen[Planned]):
@@ -50,13 +77,13 @@ class PlanListing(FileScreen[Planned]):
     @property
     def candidate(self) -> Candidate | None:
         """The candidate under the cursor."""
-        place = self.table.place
+        place = self.table.current
         return None if self.plan is None or place is None else self.plan.candidates[place]
 
     @property
     def _other(self) -> Candidate | None:
         """The marked candidate, where it is another than the one under the cursor."""
-        if self.plan is None or self._marked is None or self._marked == self.table.place:
+        if self.plan is None or self._marked is None or self._marked == self.table.current:
             return None
         return self.plan.candidates[self._marked]
 
@@ -75,7 +102,7 @@ class PlanListing(FileScreen[Planned]):
 
     def action_mark(self) -> None:
         """Mark the candidate under the cursor; of the marked one, take the mark away."""
-        place = self.table.place
+        place = self.table.current
         if place is None:
             return
         self._marked = None if place == self._marked else place
@@ -170,7 +197,7 @@ class PlanScreen(PlanListing):
         self._has_begun = False
         self._job = JobStages()
         self._table_shown: PlannedTable | None = None
-        self._came_from: CursorList | None = None
+        self._came_from: RowTable[Any] | None = None
         self._heading = OneLine(id="heading")
         self._facts = PlanFacts(id="facts")
         self.stages = PlanStages(id="stages")
@@ -252,8 +279,8 @@ class PlanScreen(PlanListing):
     def _draw_lines(self, plan: Planned) -> None:
         width = self.size.width
         count = len(plan.candidates)
-        place = "" if self.table.place is None else f"{self.table.chosen + 1} of {len(self.table.places)}"
-        left_out = count - len(self.table.places)
+        place = "" if self.table.current is None else f"{self.table.chosen + 1} of {len(self.table.rows)}"
+        left_out = count - len(self.table.rows)
         right = f"{place}, {left_out} filtered out" if left_out else place
         if self.order.column is not None:
             right = f"by {plan.columns[self.order.column].name}{self._arrow} · {right}"
@@ -303,29 +330,29 @@ class PlanScreen(PlanListing):
         self.details.display = is_open or self._below.display
         self.stages.styles.height = max(1, stages) if self._below.display else "1fr"
 
-    @on(CursorList.Chosen, "#table")
-    def show_chosen(self, message: CursorList.Chosen) -> None:
+    @on(RowTable.Chosen, "#table")
+    def show_chosen(self, message: RowTable.Chosen) -> None:
         """Draw the candidate under the cursor."""
         message.stop()
         self.stages.chosen = 0
         self._rearrange()
         self._draw()
 
-    @on(CursorList.Chosen, "#stages")
-    def show_stage(self, message: CursorList.Chosen) -> None:
+    @on(RowTable.Chosen, "#stages")
+    def show_stage(self, message: RowTable.Chosen) -> None:
         """Show what is in the stage under the cursor."""
         message.stop()
         self._draw_below()
 
-    @on(CursorList.Opened, "#table")
-    def open_candidate(self, message: CursorList.Opened) -> None:
+    @on(RowTable.Opened, "#table")
+    def open_candidate(self, message: RowTable.Opened) -> None:
         """Go to the stages of the candidate."""
         message.stop()
         if self.candidate is not None and self.candidate.stages:
             self.stages.focus()
 
-    @on(CursorList.Opened, "#stages")
-    def open_stage(self, message: CursorList.Opened) -> None:
+    @on(RowTable.Opened, "#stages")
+    def open_stage(self, message: RowTable.Opened) -> None:
         """Show what is in the stage."""
         message.stop()
         if self.stages.stage is not None:

@@ -12,7 +12,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text, moment_text
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, line_width, right_text
 from ..frame import keys
-from ..widgets.line_page import CursorList, LinePage
+from ..widgets.line_page import LinePage, RowTable
 from .planned import Candidate, KindBytes, MemoryKind, PlannedStage, StepPart
 
 
@@ -182,7 +182,7 @@ class StagesView:
     """The stages of a running job that is cut into as many."""
 
 
-class PlanStages(CursorList):
+class PlanStages(RowTable[int]):
     """Draws one line a stage."""
 
     BINDINGS = [*keys.PLAN_LIST]
@@ -190,13 +190,6 @@ class PlanStages(CursorList):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._view: StagesView | None = None
-
-    @property
-    def _count(self) -> int:
-        view = self._view
-        if view is None:
-            return 0
-        return max(len(view.candidate.stages), 0 if view.other is None else len(view.other.stages))
 
     @property
     def stage(self) -> PlannedStage | None:
@@ -207,6 +200,8 @@ class PlanStages(CursorList):
     def show(self, view: StagesView) -> None:
         """Draw the stages of a candidate."""
         self._view = view
+        count = max(len(view.candidate.stages), 0 if view.other is None else len(view.other.stages))
+        self.rows = range(count)
         self.choose(self.chosen)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -214,13 +209,13 @@ class PlanStages(CursorList):
         glyphs = self.glyphs
         if view is None:
             return []
-        if not self._count:
+        if not self.rows:
             line: Line = [Span(f" {view.candidate.reason or 'no stages'}", "muted")]
             return [fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)]
         labels = self._list_labels(view, width)
         room = width - 1 - len(labels[0])
         if view.other is not None:
-            drawn = [self._draw_both(number, view, view.other, room) for number in range(self._count)]
+            drawn = [self._draw_both(number, view, view.other, room) for number in range(len(self.rows))]
         else:
             drawn = self._draw_alone(view, room)
         return [
@@ -234,7 +229,7 @@ class PlanStages(CursorList):
         ]
 
     def _draw_label(self, number: int, label: str) -> Line:
-        is_chosen = number == self.chosen and self.has_focus
+        is_chosen = self.is_marked(number)
         return [
             Span(self.glyphs.selected if is_chosen else " ", "accent"),
             Span(label, "strong" if is_chosen else "muted"),
@@ -243,9 +238,9 @@ class PlanStages(CursorList):
     def _list_labels(self, view: StagesView, width: int) -> list[str]:
         """Return the number of each stage and its layers, all in as many cells."""
         stages = view.candidate.stages
-        digits = len(str(self._count - 1))
+        digits = len(str(len(self.rows) - 1))
         if width < NARROW_CELLS or view.other is not None:
-            return [f"{number:>{digits}} " for number in range(self._count)]
+            return [f"{number:>{digits}} " for number in range(len(self.rows))]
         cells = min(MOST_LAYERS_CELLS, max(len(stage.layers) for stage in stages))
         return [
             f"{number:>{digits}} {fit_text(stage.layers, cells, self.glyphs.ellipsis)} "

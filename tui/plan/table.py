@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..draw.spans import Line, Role, Span, fit_text, right_text
 from ..frame import keys
-from ..widgets.line_page import CursorList
+from ..widgets.line_page import RowTable
 from .planned import Candidate, PlannedColumn, PlannedTable
 
 GAP = 1
@@ -71,34 +71,21 @@ def _key(value: float | str | None) -> tuple[str, float]:
     return (value, 0.0) if isinstance(value, str) else ("", value or 0.0)
 
 
-class PlanTable(CursorList):
-    """Lists candidates."""
+class PlanTable(RowTable[int]):
+    """Lists candidates, each by its place in the plan."""
 
     BINDINGS = [*keys.PLAN_LIST]
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._columns: tuple[PlannedColumn, ...] = ()
-        self._candidates: tuple[Candidate, ...] = ()
-        self.places: list[int] = []
-        """Places in the plan of the candidates that are listed, in their order."""
-        self._widths: tuple[int, ...] = ()
-        self._marked: int | None = None
-
-    @property
-    def _count(self) -> int:
-        return len(self.places)
-
-    @property
-    def place(self) -> int | None:
-        """Place in the plan of the candidate under the cursor; None where no line is shown."""
-        return self.places[self.chosen] if self.chosen < len(self.places) else None
+    _columns: tuple[PlannedColumn, ...] = ()
+    _candidates: tuple[Candidate, ...] = ()
+    _widths: tuple[int, ...] = ()
+    _marked: int | None = None
 
     def hold(self, columns: tuple[PlannedColumn, ...], candidates: tuple[Candidate, ...]) -> None:
         """Take the candidates of a plan, in its order."""
         self._columns = columns
         self._candidates = candidates
         self._widths = measure_columns([each.name for each in columns], [it.cells for it in candidates])
+        self.absence = "nothing matches the filter" if candidates else " "
 
     def show(self, places: Sequence[int], marked: int | None) -> None:
         """List candidates by their places in the plan; the cursor stays with its candidate.
@@ -107,14 +94,14 @@ class PlanTable(CursorList):
             places: In the order in which they are listed.
             marked: The one that others are held against, or None.
         """
-        kept = self.place
-        self.places = list(places)
+        kept = self.current
+        self.rows = list(places)
         self._marked = marked
-        self.choose(self.places.index(kept) if kept in self.places else 0)
+        self.choose(self.rows.index(kept) if kept in self.rows else 0)
 
     def select(self, place: int) -> None:
         """Put the cursor on a candidate that is listed."""
-        self.choose(self.places.index(place))
+        self.choose(self.rows.index(place))
 
     def lay_out_heading(self, width: int) -> str:
         """Return the names of the columns at a width."""
@@ -124,19 +111,9 @@ class PlanTable(CursorList):
         sides = "".join("l" if column.is_left else "r" for column in self._columns)
         return lay_out(texts, self._widths, sides, width - LEAD, self.glyphs.ellipsis)
 
-    def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self.glyphs.name == "ascii"
-        if not self.places:
-            text = " nothing matches the filter" if self._candidates else ""
-            return [fit_line([Span(text, "muted")], width, is_ascii=is_ascii)]
-        return [
-            fit_line(self._draw_row(line, self._candidates[place], width), width, is_ascii=is_ascii)
-            for line, place in enumerate(self.places)
-        ]
-
-    def _draw_row(self, line: int, candidate: Candidate, width: int) -> Line:
-        is_chosen = line == self.chosen
-        is_marked = self.places[line] == self._marked
+    def _draw_row(self, place: int, row: int, width: int) -> Line:
+        candidate = self._candidates[row]
+        is_chosen = place == self.chosen
         role: Role = "text"
         if is_chosen:
             role = "strong"
@@ -144,7 +121,7 @@ class PlanTable(CursorList):
             role = "muted"
         return [
             Span(self.glyphs.selected if is_chosen else " ", "accent" if self.has_focus else "muted"),
-            Span("c " if is_marked else "  ", "accent"),
+            Span("c " if row == self._marked else "  ", "accent"),
             Span(self._lay_out(candidate.cells, width), role),
         ]
 
@@ -153,27 +130,18 @@ DETAIL_LEAD = 2
 """Cells before the first column: the cursor."""
 
 
-class PlanDetails(CursorList):
+class PlanDetails(RowTable[tuple[str, ...]]):
     """Lists the rows of one table."""
 
     BINDINGS = [*keys.PLAN_LINES]
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._table = PlannedTable("", (), "", ())
-        self._widths: tuple[int, ...] = ()
-
-    @property
-    def _count(self) -> int:
-        return len(self._table.rows)
+    _table = PlannedTable("", (), "", ())
+    _widths: tuple[int, ...] = ()
 
     def show(self, table: PlannedTable) -> None:
         """List the rows of a table, from the first on."""
         self._table = table
         self._widths = measure_columns(table.heading, table.rows)
-        self.chosen = 0
-        self.scroll_to(y=0, animate=False)
-        self._draw()
+        self.list_rows(table.rows)
 
     def lay_out_heading(self, width: int) -> str:
         """Return the names of the columns at a width."""
@@ -182,20 +150,9 @@ class PlanDetails(CursorList):
     def _lay_out(self, texts: tuple[str, ...], width: int) -> str:
         return lay_out(texts, self._widths, self._table.alignment, width - DETAIL_LEAD, self.glyphs.ellipsis)
 
-    def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self.glyphs.name == "ascii"
-
-        def is_chosen(place: int) -> bool:
-            return place == self.chosen and self.has_focus
-
+    def _draw_row(self, place: int, row: tuple[str, ...], width: int) -> Line:
+        is_chosen = self.is_marked(place)
         return [
-            fit_line(
-                [
-                    Span(f"{self.glyphs.selected if is_chosen(place) else ' '} ", "accent"),
-                    Span(self._lay_out(row, width), "strong" if is_chosen(place) else "text"),
-                ],
-                width,
-                is_ascii=is_ascii,
-            )
-            for place, row in enumerate(self._table.rows)
+            Span(f"{self.glyphs.selected if is_chosen else ' '} ", "accent"),
+            Span(self._lay_out(row, width), "strong" if is_chosen else "text"),
         ]

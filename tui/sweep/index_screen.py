@@ -20,13 +20,13 @@ from ...analyzers.planning.sweep.index import (
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
 from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, describe_index, row_of
-from ..draw.spans import Line, Span, fit_line, fit_text
+from ..draw.spans import Line, Span, fit_text
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.filter_bar import FilterBar
-from ..widgets.line_page import CursorList
+from ..widgets.line_page import RowTable
 from ..widgets.one_line import OneLine, Piece
 from .screen import ReplayAsked, SweepScreen, SweepView, export_several
 from .words import SweepFacts
@@ -36,24 +36,10 @@ MOST_NAME_CELLS = 44
 GAP = "  "
 
 
-class SweepList(CursorList):
+class SweepList(RowTable[IndexedSweep]):
     """Lists sweeps."""
 
     BINDINGS = [*keys.SWEEP_LIST]
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._sweeps: tuple[IndexedSweep, ...] = ()
-        self._absence = ""
-
-    @property
-    def _count(self) -> int:
-        return len(self._sweeps)
-
-    @property
-    def sweep(self) -> IndexedSweep | None:
-        """The sweep under the cursor."""
-        return self._sweeps[self.chosen] if self._sweeps else None
 
     def show(self, sweeps: Sequence[IndexedSweep], absence: str) -> None:
         """List sweeps; the cursor stays with the sweep where it is still there.
@@ -62,27 +48,17 @@ class SweepList(CursorList):
             sweeps: In the order in which they are listed.
             absence: What is said where there is none.
         """
-        name = None if self.sweep is None else self.sweep.name
-        self._sweeps = tuple(sweeps)
-        self._absence = absence
-        at = next((at for at, sweep in enumerate(sweeps) if sweep.name == name), self.chosen)
-        self.chosen = max(0, min(at, len(sweeps) - 1))
-        self._draw()
+        self.absence = absence
+        self.list_rows(tuple(sweeps), key=lambda sweep: sweep.name)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
-        if not self._sweeps:
-            return [fit_line([Span(f" {self._absence}", "muted")], width, is_ascii=is_ascii)]
-        return [
-            fit_line(self._draw_row(at, text), width, is_ascii=is_ascii, ellipsis=ellipsis)
-            for at, text in enumerate(draw_rows(self._sweeps, width - 2, ellipsis)[1:])
-        ]
+        self._texts = draw_rows(self.rows, width - 2, self.glyphs.ellipsis)[1:]
+        return super()._compose_lines(width, height)
 
-    def _draw_row(self, at: int, text: str) -> Line:
-        is_chosen = at == self.chosen
+    def _draw_row(self, place: int, row: IndexedSweep, width: int) -> Line:
+        is_chosen = place == self.chosen
         mark = Span(self.glyphs.selected if is_chosen else " ", "accent")
-        return [mark, Span(text, "strong" if is_chosen else "text")]
+        return [mark, Span(self._texts[place], "strong" if is_chosen else "text")]
 
 
 def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list[str]:
@@ -186,7 +162,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 
     def _open(self, sweeps: Sequence[IndexedSweep], view: SweepView) -> None:
         app = self.terminal_app
-        app.show_further(SweepScreen(sweeps, view, self.glyphs, replay=self._replay, leave=app.step_back))
+        app.show_further(SweepScreen(sweeps, view, replay=self._replay, leave=app.step_back))
 
     def _list(self) -> None:
         """List what the filter lets pass, in the order that was chosen."""
@@ -208,7 +184,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
             return
         width = self.size.width
         total = len(self.index.sweeps)
-        sweep = self.list.sweep
+        sweep = self.list.current
         number = f"{total:,} sweeps" if len(self._listed) == total else f"{len(self._listed):,} of {total:,}"
         sign = " (inverted)" if self._is_inverted else ""
         filtered = f"   filter {self._filter_text}" if self._filter_text else ""
@@ -230,18 +206,18 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         """Write the lines anew."""
         self._write_lines()
 
-    @on(CursorList.Chosen)
-    def follow_cursor(self, message: CursorList.Chosen) -> None:
+    @on(RowTable.Chosen)
+    def follow_cursor(self, message: RowTable.Chosen) -> None:
         """Say what the chosen sweep says."""
         message.stop()
         self._write_lines()
 
-    @on(CursorList.Opened)
-    def open_chosen(self, message: CursorList.Opened) -> None:
+    @on(RowTable.Opened)
+    def open_chosen(self, message: RowTable.Opened) -> None:
         """Have the chosen sweep shown."""
         message.stop()
-        if self.list.sweep is not None:
-            self._open(self._listed, SweepView(self.list.sweep.name))
+        if self.list.current is not None:
+            self._open(self._listed, SweepView(self.list.current.name))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: what is typed into the filter is no key."""

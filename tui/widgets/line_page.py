@@ -1,7 +1,8 @@
 """Widgets drawn line by line: repainted where a line changed, scrolled, or with a cursor."""
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import cast
+from typing import Any, Generic, TypeVar, cast
 
 from rich.style import Style
 from textual import events
@@ -13,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, to_strip
+from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame.theme import find_looks
 from ..terminal.compositor import DrawingApp, ThriftyScreen
 
@@ -58,6 +59,11 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
             height: Rows that are seen at once.
         """
         raise NotImplementedError
+
+    def fit(self, line: Line, width: int) -> Line:
+        """Return a line in the characters of the terminal, filled to a width or cut."""
+        glyphs = self.glyphs
+        return fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the widget."""
@@ -126,19 +132,22 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
             self.repaint(*regions)
 
 
-class CursorList(LinePage):
-    """Moves a cursor over lines; who derives from it draws them, and counts them in `_count`."""
+RowT = TypeVar("RowT")
+
+
+class RowTable(LinePage, Generic[RowT]):
+    """Rows with a cursor, a line each; who derives from it draws one of them in `_draw_row`."""
 
     class Chosen(Message):
-        """Another line is under the cursor."""
+        """Another row is under the cursor."""
 
-        def __init__(self, of: "CursorList") -> None:
+        def __init__(self, of: "RowTable[Any]") -> None:
             super().__init__()
             self.of = of
 
         @property
-        def control(self) -> "CursorList":
-            """The list."""
+        def control(self) -> "RowTable[Any]":
+            """The table."""
             return self.of
 
     class Opened(Chosen):
@@ -146,17 +155,52 @@ class CursorList(LinePage):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.rows: Sequence[RowT] = ()
         self.chosen = 0
         """Place of the cursor."""
+        self.absence = ""
+        """What is said where there are no rows; empty for nothing."""
 
     @property
-    def _count(self) -> int:
-        """Lines that the cursor can go to."""
+    def current(self) -> RowT | None:
+        """The row under the cursor."""
+        return self.rows[self.chosen] if self.chosen < len(self.rows) else None
+
+    def list_rows(self, rows: Sequence[RowT], key: Callable[[RowT], object] | None = None) -> None:
+        """Show rows.
+
+        Args:
+            rows: In the order in which they are listed.
+            key: What tells a row from others: the cursor stays with its row. None sends it to the first one.
+        """
+        before = self.current
+        self.rows = rows
+        if key is None:
+            self.chosen = 0
+            self.scroll_to(y=0, animate=False)
+        elif before is not None:
+            wanted = key(before)
+            self.chosen = next((at for at, row in enumerate(rows) if key(row) == wanted), self.chosen)
+        self.chosen = max(0, min(self.chosen, len(rows) - 1))
+        self._draw()
+
+    def _draw_row(self, place: int, row: RowT, width: int) -> Line:
+        """Return a row, of whatever length."""
         raise NotImplementedError
 
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        if not self.rows:
+            line = [Span(f" {self.absence}", "muted")]
+            return [fit_line(line, width, is_ascii=self.glyphs.name == "ascii")] if self.absence else []
+        return [self.fit(self._draw_row(place, row, width), width) for place, row in enumerate(self.rows)]
+
+    def is_marked(self, place: int) -> bool:
+        """Return whether the cursor is on a row and moves with the keys."""
+        return place == self.chosen and self.has_focus
+
     def choose(self, place: int) -> None:
-        """Put the cursor on a line, as near as there is one, and into sight."""
-        moved = max(0, min(place, self._count - 1))
+        """Put the cursor on a row, as near as there is one, and into sight."""
+        moved = max(0, min(place, len(self.rows) - 1))
         if moved != self.chosen:
             self.chosen = moved
             self.post_message(self.Chosen(self))
@@ -183,7 +227,7 @@ class CursorList(LinePage):
         self._draw()
 
     def action_move(self, places: int) -> None:
-        """Move the cursor by lines."""
+        """Move the cursor by rows."""
         self.choose(self.chosen + places)
 
     def action_page(self, pages: int) -> None:
@@ -192,13 +236,13 @@ class CursorList(LinePage):
 
     def action_open(self) -> None:
         """Ask for the whole of what is under the cursor."""
-        if self._count:
+        if self.rows:
             self.post_message(self.Opened(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the line; a second click opens it."""
+        """Choose the row; a second click opens it."""
         place = event.y + self.scroll_offset.y
-        if place < self._count:
+        if place < len(self.rows):
             self.choose(place)
             if event.chain > 1:
                 self.action_open()
