@@ -21,7 +21,8 @@ from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.attach import HubFeed
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.inspect.app import read_inspected, view_file
+from vramscope.tui.inspect.inspected import read_inspected
+from vramscope.tui.inspect.screen import view_file
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities

@@ -10,9 +10,8 @@ import pytest
 from textual.pilot import Pilot
 
 from vramscope.engine.errors import InputFileError
-from vramscope.tui.inspect.app import read_inspected, view_file
-from vramscope.tui.inspect.inspected import Inspected
-from vramscope.tui.inspect.screen import InspectScreen
+from vramscope.tui.inspect.inspected import Inspected, read_inspected
+from vramscope.tui.inspect.screen import InspectScreen, view_file
 from vramscope.tui.screens.dialogs import TextScreen
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.tui.inspect.app import read_inspected
-from vramscope.tui.inspect.inspected import Inspected, InspectedAdvice
+from vramscope.tui.inspect.inspected import Inspected, InspectedAdvice, read_inspected
 from vramscope.tui.inspect.screen import InspectScreen
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities

@@ -16,12 +16,11 @@ from ...analyzers.comparison import (
 from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
-from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
+from ...exporters.diff import describe_difference, describe_rest, order_subjects
 from ..draw.run_graph import ROLES, Runs, draw_runs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..frame import keys
-from ..inspect.inspected import REPORT_WIDTH
-from ..screens.dialogs import TextScreen
+from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece

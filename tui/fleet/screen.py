@@ -29,7 +29,7 @@ from ...analyzers.risk import LEVELS
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...engine.units import format_age
-from ...exporters.status.fleet_export import FleetExport
+from ...exporters.status.document import FleetExport
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import gib_text
 from ..frame import keys

@@ -1,15 +1,42 @@
-"""What the inspect screen shows of one file: figures, sentences and lists, ready to be drawn."""
+"""What the inspect screen shows of a file, ready to be drawn: of a memory snapshot, or of a flight record."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from ...analyzers.level_history import LevelHistory
-from ...analyzers.snapshot_summary import StackGroup
-from ...engine.model.sample import SegmentMap
+import msgspec
 
-REPORT_WIDTH = 86
-"""Cells of a line of the texts, which stand in a dialog."""
+from ...analyzers.flight_summary import DeviceShares, FlightSummary
+from ...analyzers.fragmentation.advice import advise_settings
+from ...analyzers.level_history import LevelHistory, follow_samples, follow_trace
+from ...analyzers.snapshot_summary import (
+    DeviceSummary,
+    FailedRequest,
+    MemoryLevels,
+    SnapshotSummary,
+    StackGroup,
+    map_segments,
+    trace_levels,
+)
+from ...engine.files.base.input_file import show_name
+from ...engine.files.memory_file import read_memory_file
+from ...engine.model.flight_record import OF_TEXT, FlightRecord
+from ...engine.model.memory_snapshot import MemorySnapshot
+from ...engine.model.sample import SegmentMap
+from ...engine.text import make_printable
+from ...engine.units import format_bytes
+from ...exporters.inspect import (
+    describe_advice,
+    describe_failures,
+    describe_flight_record,
+    describe_summary,
+    summarize_devices,
+    summarize_flight,
+)
+from ...exporters.stack_text import render_frames
+from ..draw.numbers import moment_text
+from ..screens.dialogs import REPORT_WIDTH
 
 PartKind = Literal["live", "waiting", "cached", "releasable", "outside"]
 
@@ -76,3 +103,189 @@ class Inspected:
     """Whether a device was modelled, so that nothing of it was measured."""
     advise: Callable[[int], InspectedAdvice] | None = None
     """Replays the trace of the device at a place; takes seconds. None where the file cannot hold a trace."""
+
+
+def read_inspected(path: Path, device: int | None = None) -> Inspected:
+    """Read a file and return it as it is shown; takes seconds where it is large.
+
+    Args:
+        path: The file.
+        device: The only device to show; None for all.
+
+    Raises:
+        InputFileError: The file cannot be read or understood.
+        UsageError: It does not tell of the device.
+    """
+    content = read_memory_file(path)
+    if isinstance(content, FlightRecord):
+        return view_flight_record(content, show_name(path), device)
+    return view_snapshot(content, show_name(path), device)
+
+
+MOST_STACKS = 1000
+"""Stacks that the screen lists."""
+MOST_STACKS_OF_REPORT = 20
+
+
+def view_flight_record(record: FlightRecord, file: str, device: int | None = None) -> Inspected:
+    """Return a flight record as it is shown.
+
+    Args:
+        record: What was read from the file.
+        file: Name of the file.
+        device: The device that it must be of; None for whichever it is.
+
+    Raises:
+        UsageError: It is of another device.
+    """
+    summary = summarize_flight(record, top=MOST_STACKS, device=device)
+    return Inspected(
+        file=file,
+        kind="out-of-memory text" if record.reason == OF_TEXT else "flight record",
+        devices=(_view_device(record, summary),),
+        report=describe_flight_record(record, width=REPORT_WIDTH, top=MOST_STACKS_OF_REPORT),
+        is_simulated=record.process.is_simulated,
+    )
+
+
+def _view_device(record: FlightRecord, summary: FlightSummary) -> InspectedDevice:
+    history = follow_samples(record.samples)
+    shares = summary.shares
+    peak_bytes = 0 if history is None else history.peak_bytes
+    rank = record.process.coordinates
+    who = "" if rank is None else f"rank {rank.rank}: "
+    return InspectedDevice(
+        name=f"device {0 if record.device.index is None else record.device.index}",
+        sentences=(f"{who}{summary.sentences[0]}", *summary.sentences[1:], *summary.advice),
+        whole=BarPart("used", _sum_used(shares), "live"),
+        parts=_split_used(shares),
+        scale_bytes=shares.total_bytes or max(peak_bytes, shares.reserved_bytes or 0, 1),
+        stacks=summary.stacks,
+        stack_groups=len(summary.stacks),
+        failures=(_describe_request(summary),),
+        failure_report=_report_failure(summary),
+        segment_map=SegmentMap(
+            "", 0, record.device.uuid, record.written_s or 0.0, record.segments, record.truncated.segments
+        ),
+        history=history,
+        # The record is written a moment after its newest sample.
+        failed_at=() if history is None else (float(history.moments[-1]),),
+        steps=tuple((step.start_s, step.index) for step in record.steps if step.start_s is not None),
+    )
+
+
+def _sum_used(shares: DeviceShares) -> int | None:
+    if shares.total_bytes is not None and shares.free_bytes is not None:
+        return shares.total_bytes - shares.free_bytes
+    return shares.reserved_bytes
+
+
+def _split_used(shares: DeviceShares) -> tuple[BarPart, ...]:
+    """Return what is used in its parts; those that are not there are left out, unknown ones are not."""
+    unallocated: tuple[BarPart, ...] = (
+        BarPart("freed, awaited", shares.awaiting_bytes, "waiting"),
+        BarPart("stranded", shares.stranded_bytes, "cached"),
+        BarPart("cached", shares.cached_bytes, "releasable"),
+    )
+    if shares.unallocated_bytes is not None:
+        unallocated = (BarPart("no tensor", shares.unallocated_bytes, "releasable"),)
+    parts = (
+        BarPart("allocated", shares.allocated_bytes, "live"),
+        *unallocated,
+        BarPart("context and others", shares.other_bytes, "outside"),
+    )
+    return tuple(part for part in parts if part.value_bytes != 0)
+
+
+def _describe_request(summary: FlightSummary) -> str:
+    where = summary.request.headline
+    at = "" if where is None else f" at {where.name} ({where.filename}:{where.line})"
+    return f"{format_bytes(summary.size_bytes)} asked for{at}"
+
+
+def _report_failure(summary: FlightSummary) -> str:
+    frames = render_frames(summary.request.frames, REPORT_WIDTH, summary.request.headline)
+    return "\n".join([*(frames or ["no stack was recorded"]), "", summary.message])
+
+
+def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None) -> Inspected:
+    """Return a snapshot as it is shown.
+
+    Args:
+        snapshot: What was read from the file.
+        file: Name of the file.
+        device: The only device to show; None for all.
+
+    Raises:
+        UsageError: It does not tell of the device.
+    """
+    summary = summarize_devices(snapshot, top=MOST_STACKS, device=device)
+    return Inspected(
+        file=file,
+        kind="memory snapshot",
+        devices=tuple(_view_snapshot_device(snapshot, each) for each in summary.devices),
+        report=describe_summary(_shorten(summary), width=REPORT_WIDTH),
+        is_simulated=summary.simulated is not None,
+        settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
+        advise=lambda place: _advise(snapshot, summary.devices[place].device),
+    )
+
+
+def _advise(snapshot: MemorySnapshot, device: int) -> InspectedAdvice:
+    advice = advise_settings(snapshot, device)
+    lines = [f"device {device}", *describe_advice(advice, REPORT_WIDTH)] if advice.is_replayed else []
+    sentences = tuple(map(make_printable, advice.sentences))
+    return InspectedAdvice(sentences, "\n".join(lines), is_refused=advice.reason is not None)
+
+
+def _shorten(summary: SnapshotSummary) -> SnapshotSummary:
+    """Return a summary with as many stacks as a person reads on."""
+    devices = tuple(
+        msgspec.structs.replace(each, stacks=each.stacks[:MOST_STACKS_OF_REPORT]) for each in summary.devices
+    )
+    return msgspec.structs.replace(summary, devices=devices)
+
+
+def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> InspectedDevice:
+    timeline = trace_levels(snapshot, summary.device)
+    history = None if timeline is None or len(timeline) < 2 else follow_trace(timeline)
+    rows = map_segments(snapshot, summary.device)
+    levels = summary.levels
+    failed = "\n".join(describe_failures(summary.failures, summary.failures_omitted, REPORT_WIDTH))
+    return InspectedDevice(
+        name=f"device {summary.device}",
+        sentences=summary.sentences,
+        whole=BarPart("reserved", levels.reserved_bytes, "live"),
+        parts=_split_reserved(levels),
+        scale_bytes=max(levels.reserved_bytes, history.peak_bytes if history else 0, 1),
+        stacks=summary.stacks,
+        stack_groups=summary.stack_groups,
+        failures=tuple(map(_describe_failure, summary.failures)),
+        failure_report=failed,
+        segment_map=SegmentMap("", 0, None, 0.0, tuple(row.segment for row in rows)),
+        history=history,
+        failed_at=tuple(each.time_s for each in summary.failures if each.time_s is not None),
+    )
+
+
+def _split_reserved(levels: MemoryLevels) -> tuple[BarPart, ...]:
+    """Return what is reserved in its parts; those that are not there are left out."""
+    parts = (
+        BarPart("live", levels.allocated_bytes, "live"),
+        BarPart("freed, awaited", levels.active_bytes - levels.allocated_bytes, "waiting"),
+        BarPart("stranded", levels.stranded_bytes, "cached"),
+        BarPart("can be given back", levels.releasable_bytes, "releasable"),
+    )
+    return tuple(part for part in parts if part.value_bytes)
+
+
+def _describe_failure(failure: FailedRequest) -> str:
+    when = "" if failure.time_s is None else f"{moment_text(failure.time_s, 'wall')}  "
+    where = failure.stack.headline
+    at = "" if where is None else f" at {where.name} ({where.filename}:{where.line})"
+    free = format_bytes(failure.device_free_bytes)
+    live = format_bytes(failure.allocated_bytes)
+    return (
+        f"{when}{format_bytes(failure.size_bytes)} asked for{at}: {free} free on the device, "
+        f"{live} of {format_bytes(failure.reserved_bytes)} reserved were live"
+    )

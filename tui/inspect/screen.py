@@ -1,7 +1,11 @@
 """The screen of one file: what held the memory of a device, and what ran out."""
 
 import textwrap
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -10,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...analyzers.snapshot_summary import StackGroup
+from ...engine.files.base.input_file import show_name
+from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
@@ -17,11 +23,11 @@ from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
-from ..screens.dialogs import MarkedList, TextScreen
-from ..screens.file_view import FileScreen
+from ..screens.dialogs import REPORT_WIDTH, MarkedList, TextScreen
+from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece, join_pieces
-from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind
+from .inspected import BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind, read_inspected
 
 NARROW_CELLS = 60
 """Below this width only the bytes stand before the place."""
@@ -477,3 +483,66 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
 
 def _describe(device: InspectedDevice) -> str:
     return f"{device.name}  {format_bytes(device.whole.value_bytes)} {device.whole.name}"
+
+
+def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScreen, Inspected]:
+    """Return the view of one file.
+
+    Args:
+        path: The file.
+        read: Reads it; called on a thread of its own.
+    """
+
+    def wait(passed_s: float) -> str | None:
+        with suppress(OSError):
+            size = format_bytes(path.stat().st_size)
+            return f"reading {show_name(path)}, {size}: {passed_s:.0f} s; q leaves"
+        return None
+
+    def begin_to_advise(found: Inspected) -> None:
+        """Work out what other settings would have held."""
+        if found.advise is not None and found.devices:
+            threading.Thread(target=advise, args=(found,), name="adviser", daemon=True).start()
+
+    def advise(found: Inspected) -> None:
+        """Replay the traces on the thread, device by device; the application may end meanwhile."""
+        for place in range(len(found.devices)):
+            if view.is_left or found.advise is None:
+                return
+            try:
+                advice = found.advise(place)
+            except Exception as error:  # noqa: BLE001 - the file is shown all the same, and the screen says why
+                advice = InspectedAdvice(
+                    (f"no advice on allocator settings: {error!r}",), "", is_refused=True
+                )
+            view.hand_over(partial(view.screen.take_advice, place, advice))
+
+    view = FileView(lambda app: InspectScreen(), read, wait, own_keys=keys.FILE, then=begin_to_advise)
+    return view
+
+
+def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -> int:
+    """Show a file until the user quits, and return the exit code.
+
+    Args:
+        path: The file.
+        settings: What the user set.
+        device: The only device to show; None for all.
+
+    Raises:
+        UsageError: Nothing can be drawn here, or the file does not tell of the device.
+        InputFileError: The file cannot be read or understood.
+    """
+    try:
+        return show_file(view_file(path, lambda: read_inspected(path, device)), settings)
+    finally:
+        _end_readers()
+
+
+def _end_readers() -> None:
+    """End the process that decodes, where the user left before it was done."""
+    import psutil
+
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            child.terminate()

@@ -9,7 +9,7 @@ from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot
-from ...exporters.modules.live import COST, name_process, say_waiting
+from ...exporters.modules.text import COST, name_process, say_waiting
 from ..frame import keys
 from ..widgets.one_line import Piece
 from .profiled import Place, Profiled, say_most

@@ -25,15 +25,19 @@ from ...engine.files.base.output_file import write_files
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.settings import Settings
 from ...engine.text import make_csv_cell
-from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
-from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
+from ...exporters.modules.text import (
+    DEFAULT_DEPTH,
+    NamedProfile,
+    caption_difference,
+    describe_difference,
+    describe_module_memory,
+)
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
-from ..inspect.inspected import REPORT_WIDTH
-from ..screens.dialogs import TextScreen
+from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .icicle import BreakdownIcicle, BreakdownTable
@@ -111,8 +115,8 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
 
 
 def _export_difference(shown: ExportedDifference, folder: Path) -> None:
-    from ...exporters.modules.difference import write_difference_table
-    from ...exporters.modules.figure_difference import draw_difference_icicle
+    from ...exporters.modules.figure import draw_difference_icicle
+    from ...exporters.modules.text import write_difference_table
 
     table = write_difference_table(shown.tree, shown.basis)
     write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)

@@ -277,6 +277,10 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         self.query_one("#prompt-hint", Label).update(text)
 
 
+REPORT_WIDTH = 86
+"""Cells of a line of the texts that stand in it."""
+
+
 class TextScreen(ModalScreen[None]):
     """Shows a text as it is.
 

@@ -19,7 +19,7 @@ from ...analyzers.planning.sweep.index import (
 )
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
-from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, describe_index, row_of
+from ...exporters.sweep.text import ALIGNMENT, HEADINGS, describe_index, row_of
 from ..draw.spans import Line, Span, fit_text
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW

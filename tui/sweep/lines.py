@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
 from ...analyzers.planning.sweep import CellState, Place, SweepCell, SweepGrid
-from ...analyzers.planning.sweep.best import find_best
+from ...analyzers.planning.sweep.model import find_best
 from ...engine.units import GIB
-from ...exporters.sweep.figure_cells import find_borders
-from ...exporters.sweep.figure_layout import DrawnGrid, choose_cells
+from ...exporters.sweep.figure_cells import DrawnGrid, choose_cells, find_borders
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
 from ..frame.theme import ROLES

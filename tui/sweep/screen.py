@@ -15,12 +15,10 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
-from ...analyzers.planning.sweep.index import IndexedSweep
-from ...analyzers.planning.sweep.verdict import judge_sweep
+from ...analyzers.planning.sweep.index import IndexedSweep, judge_sweep
 from ...engine.errors import VramscopeError
 from ...engine.files.base.input_file import show_path
-from ...exporters.sweep.index_text import describe_sweep
-from ...exporters.sweep.text import describe_figure
+from ...exporters.sweep.text import describe_figure, describe_sweep
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -57,8 +55,8 @@ def export_one(screen: Screen[None], sweep: IndexedSweep) -> None:
     """Write the heat map of a sweep: PDF, SVG, PNG, CSV and the text that stands for it."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page_style import SweepLook
-        from ...exporters.sweep.files import write_heat_map
+        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.page import write_heat_map
 
         return write_heat_map(sweep.grid, sweep.findings, base, SweepLook())[1]
 
@@ -69,8 +67,8 @@ def export_several(screen: Screen[None], sweeps: Sequence[IndexedSweep]) -> None
     """Write several sweeps as small multiples."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page_style import SweepLook
-        from ...exporters.sweep.files import write_multiples
+        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.page import write_multiples
 
         return write_multiples(sweeps, base, SweepLook())
 

@@ -9,10 +9,10 @@ from vramscope.analyzers.planning.partition import GraphAnalyzer
 from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.engine.settings import Settings
 from vramscope.exporters.plan.partition import describe_plan
-from vramscope.tui.inspect.inspected import REPORT_WIDTH
 from vramscope.tui.plan.planned import JobDefaults, Planned
 from vramscope.tui.plan.planned_partition import present_plan
 from vramscope.tui.plan.screen import show_plan
+from vramscope.tui.screens.dialogs import REPORT_WIDTH
 
 from .frame.emit import can_draw
 from .frame.flags import choose_fit_code

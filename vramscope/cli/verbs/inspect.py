@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     elif arguments.json:
         print_json(path, top=top, device=device)
     elif arguments.format != "text" and can_draw(settings):
-        from vramscope.tui.inspect.app import inspect_file
+        from vramscope.tui.inspect.screen import inspect_file
 
         return inspect_file(path, settings=settings, device=device)
     else:
