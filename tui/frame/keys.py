@@ -451,7 +451,7 @@ KEY_NAMES = {
 """Keys that keyboards name otherwise than Textual does."""
 
 
-class OfferingApp(Protocol):
+class OffersKeys(Protocol):
     """An application that knows which of its keys ever do something."""
 
     def offers(self, binding: Binding) -> bool:
@@ -477,7 +477,7 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
     """
     found: dict[str, KeyHelp] = {}
     app = screen.app
-    offers = cast(OfferingApp, app).offers
+    offers = cast(OffersKeys, app).offers
     taken = {name for name, binding in app._bindings if binding.priority and offers(binding)}
     own = {name for name, binding in screen._bindings if name not in taken}
     for owner in (app, screen, *screen.query("*")):

@@ -15,7 +15,7 @@ from ..draw.glyphs import Glyphs
 from ..frame import keys
 from ..frame.background import do_beside
 from ..frame.keys import GROUP_TITLES, collect_keys
-from ..terminal.compositor import DrawingApp
+from ..terminal.compositor import HasGlyphs
 
 MARK = "▸ "
 
@@ -131,7 +131,7 @@ class HelpScreen(ModalScreen[None]):
                 yield from _explain(key.keys, key.tooltip, column, width)
             yield Content("")
         yield Content.styled("Reading the picture", "bold")
-        for sign, sentence in _legend(cast(DrawingApp, self.app).glyphs):
+        for sign, sentence in _legend(cast(HasGlyphs, self.app).glyphs):
             yield from _explain(sign, sentence, column, width)
 
     def action_scroll(self, lines: int) -> None:

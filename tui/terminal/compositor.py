@@ -453,7 +453,7 @@ class ThriftyCompositor(Compositor):
         return layers
 
 
-class DrawingApp(Protocol):
+class HasGlyphs(Protocol):
     """An application that knows what its terminal can draw."""
 
     glyphs: "Glyphs"
@@ -465,7 +465,7 @@ class ThriftyScreen(Screen[ResultT]):
     @cached_property
     def glyphs(self) -> "Glyphs":
         """Characters to draw with."""
-        return cast(DrawingApp, self.app).glyphs
+        return cast(HasGlyphs, self.app).glyphs
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame.theme import find_looks
-from ..terminal.compositor import DrawingApp, ThriftyScreen
+from ..terminal.compositor import HasGlyphs, ThriftyScreen
 
 
 class MarkingWidget(Widget):
@@ -25,7 +25,7 @@ class MarkingWidget(Widget):
     @cached_property
     def glyphs(self) -> Glyphs:
         """Characters to draw with."""
-        return cast(DrawingApp, self.app).glyphs
+        return cast(HasGlyphs, self.app).glyphs
 
     def repaint(self, *regions: Region) -> None:
         """Have regions painted anew, or everything where there are none."""
