@@ -60,9 +60,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     Args:
         feed: Where snapshots come from; a `ReplayFeed` where the policy says that it is a replay.
-        settings: What the user set.
-        abilities: What the terminal can show.
-        clock: Where time is read.
         signal_policy: Whether processes may be signalled.
         save_settings: Writes settings, or None where they cannot be kept.
         export_folder: Where exports go; None for the current folder.
@@ -140,7 +137,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return [*keys.VIEW, keys.ADVISE]
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the live screen."""
         self.live = LiveScreen(self.feed.history, self.clock, self.signal_policy)
         return self.live
 

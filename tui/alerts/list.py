@@ -276,7 +276,6 @@ class AlertList(LinePage):
         return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis if width > 1 else "")
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the widget, the selected one on the background of the cursor."""
         strip = super().render_line(y)
         if self._rows and y + self.scroll_offset.y == self._index:
             style = self.get_component_rich_style("alert-list--chosen")
@@ -297,11 +296,9 @@ class AlertList(LinePage):
         self.post_message(self.Selected())
 
     def action_move(self, places: int) -> None:
-        """Move the cursor by rows."""
         self.select(self._index + places)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
         self.select(self._index + pages * max(1, self.size.height - 1))
 
     def action_open(self) -> None:

@@ -73,7 +73,6 @@ class AlertHeading(OneLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -151,11 +150,9 @@ class AlertDetail(LinePage):
         self._draw()
 
     def action_move(self, lines: int) -> None:
-        """Scroll by lines."""
         self.scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scroll by pages."""
         self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -298,7 +295,6 @@ class AlertsScreen(SnapshotScreen):
 
     Args:
         feed: Where decisions go.
-        clock: Where time is read.
         signal_policy: Whether anything may be changed from here.
     """
 
@@ -318,7 +314,6 @@ class AlertsScreen(SnapshotScreen):
         self._filter = FilterBar(hint=FILTER_HINT, example="such as: leak gpu5", id="filter")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._heading
@@ -344,7 +339,6 @@ class AlertsScreen(SnapshotScreen):
 
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
-        """Choose anew which parts fit."""
         self._rearrange()
 
     def _show(self) -> None:
@@ -421,7 +415,6 @@ class AlertsScreen(SnapshotScreen):
         return action not in ("filter", "step_alert") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
-        """Open the filter."""
         self._is_whole = False
         self._filter.open()
         self._rearrange()
@@ -435,12 +428,10 @@ class AlertsScreen(SnapshotScreen):
 
     @on(FilterBar.Closed)
     def end_filter(self, message: FilterBar.Closed) -> None:
-        """Give the keys to what was filtered."""
         message.stop()
         self.list.focus()
 
     def action_choose_sort(self) -> None:
-        """Ask for what to sort by."""
 
         def sort(name: str | None) -> None:
             if name is not None:
@@ -465,11 +456,9 @@ class AlertsScreen(SnapshotScreen):
             yield column, f"Sort alerts by {column}.", partial(self.sort_alerts, AlertOrder(column))
 
     def action_shift_sort(self, places: int) -> None:
-        """Sort by the column to the left or right."""
         self.sort_alerts(self.order.shifted(places))
 
     def action_invert_sort(self) -> None:
-        """Sort the other way round."""
         self.sort_alerts(self.order._replace(is_inverted=not self.order.is_inverted))
 
     def action_acknowledge(self) -> None:

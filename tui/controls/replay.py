@@ -34,7 +34,6 @@ class GoToScreen(ModalScreen[str | None]):
         self._replay = replay
 
     def compose(self) -> ComposeResult:
-        """Yield the question."""
         with Vertical(classes="dialog"):
             yield Label("Go to", classes="dialog--title")
             field = Input(placeholder="such as: 35%", compact=True)

@@ -38,8 +38,6 @@ def draw_curve(
         base: Value at the bottom.
         top: Value at the top.
         span_s: Seconds across.
-        shape: Cells and rows.
-        glyphs: Characters to draw with.
         role: Role of what is filled.
     """
     cells, rows = shape
@@ -96,7 +94,6 @@ def draw_comparison(
         compared: The rank beside its simulation.
         step: Iteration of the moment that is shown.
         size: Cells across, and rows of the graph.
-        glyphs: Characters to draw with.
     """
     if compared is None:
         return []

@@ -86,11 +86,9 @@ class DevicePage(LinePage):
         self._draw()
 
     def action_move(self, lines: int) -> None:
-        """Scroll by lines."""
         self.scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scroll by pages."""
         self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -279,11 +277,6 @@ def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
     """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
 
     A peak that was only sampled is the least that it can have been, and so are the activations.
-
-    Args:
-        rank: The training process.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     parts = model_parts(rank, glyphs)
     if all(part.value_bytes is None for part in parts):
@@ -340,8 +333,6 @@ def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: G
     Args:
         findings: Findings of one device.
         clock: Clock of the samples that they are about.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     lines: list[Line] = []
     for finding in findings:
@@ -413,10 +404,7 @@ def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs)
     Without allocator data it is the plain gauge.
 
     Args:
-        view: The device.
         widths: Widths of its figures.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     cells = max(0, width - 5 - fields.memory_figures_width(widths))
     figures = fields.memory_figures(view, widths, glyphs)

@@ -23,9 +23,7 @@ class DeviceScreen(NodeScreen):
     """One device in full; what is shown of it follows the keys.
 
     Args:
-        uuid: The device.
         feed: Where history is, and segment maps are asked for.
-        clock: Where time is read.
         signal_policy: Whether processes may be signalled.
         steps: The last steps of every training process.
         history_window_s: Most seconds of history to show.
@@ -55,7 +53,6 @@ class DeviceScreen(NodeScreen):
         self.page = DevicePage(id="page")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self.page
@@ -72,7 +69,6 @@ class DeviceScreen(NodeScreen):
 
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
-        """Choose anew which parts fit."""
         self._fit_time_bar()
         self._rearrange()
 

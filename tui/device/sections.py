@@ -29,7 +29,6 @@ def choose_assessment(
     """Return what is assessed of a process on a device, or of the device where nobody reports.
 
     Args:
-        device: The device.
         rank: The process that is shown; None where none reports.
         assessments: Those of the node.
     """
@@ -44,8 +43,6 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
     Args:
         found: What is assessed.
         now_s: Time of the newest sample.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     if found is None:
         return []
@@ -294,8 +291,6 @@ def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list
 
     Args:
         steps: Oldest first.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     is_wordy = width >= WORDY_FROM_CELLS
     cells = WORDY_HEADING_CELLS if is_wordy else HEADING_CELLS
@@ -318,11 +313,6 @@ def draw_phases(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
 
     Before and after are of the newest call that was measured, the peak is the most of all calls. Its share is
     of the highest peak known: that of the newest step, or of any phase.
-
-    Args:
-        rank: The training process.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     if not rank.phases:
         return []

@@ -208,7 +208,6 @@ class DifferenceScreen(FileScreen[Comparison]):
         self._facts = OneLine(id="facts")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self.picture
@@ -269,7 +268,6 @@ class DifferenceScreen(FileScreen[Comparison]):
 
     @on(events.Resize)
     def fit(self) -> None:
-        """Share the rows anew."""
         self._draw_lines()
 
     @on(RowTable.Chosen)
@@ -290,7 +288,6 @@ class DifferenceScreen(FileScreen[Comparison]):
         self._draw()
 
     def action_report(self) -> None:
-        """Show everything as text."""
         if self.comparison is not None:
             self.app.push_screen(TextScreen("Two runs", self.report))
 

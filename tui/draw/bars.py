@@ -17,8 +17,6 @@ def draw_gauge(
     Args:
         memory: Newest, least and most device-used bytes; the newest stands in where one is unmeasured.
         scale: Bytes at the right end.
-        width: Cells to fill.
-        glyphs: Characters to draw with.
         role: Role of the solid part.
     """
     if width <= 0:
@@ -56,8 +54,6 @@ def draw_split_gauge(
         memory: Newest, least and most device-used bytes, as for `draw_gauge`.
         allocator: What the allocators on the device say; without reserved bytes nothing is split.
         scale: Bytes at the right end.
-        width: Cells to fill.
-        glyphs: Characters to draw with.
         role: Role of the part that live tensors fill.
     """
     used = memory.used_bytes
@@ -129,8 +125,6 @@ def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs
     Args:
         parts: The parts, left to right.
         scale_bytes: Bytes at the right end.
-        width: Cells to fill.
-        glyphs: Characters to draw with.
     """
     line: Line = []
     end_bytes = 0
@@ -152,8 +146,6 @@ def describe_sum(whole: Part, parts: Sequence[Part], width: int, glyphs: Glyphs)
     Args:
         whole: What the parts add up to.
         parts: The parts; each has its own glyph before its name.
-        width: Cells across.
-        glyphs: Characters to draw with.
     """
     rounded = round_parts(whole.value_bytes, [part.value_bytes for part in parts], glyphs)
     figures = [

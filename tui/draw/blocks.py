@@ -47,8 +47,6 @@ def draw_icicle(
 
     Args:
         cells: Of `lay_out_icicle`, or those of them that begin with some path, from the same root.
-        width: Cells across.
-        glyphs: Characters to draw with.
         chosen: Path of the block under the cursor.
     """
     rows = max((cell.depth for cell in cells), default=-1) + 1
@@ -187,10 +185,8 @@ def draw_segment_map(
 
     Args:
         segment_map: The segments.
-        width: Cells across.
         rows: Rows for which the cells are made large enough; where there are more segments than cells in
             them, the map is longer.
-        glyphs: Characters to draw with.
     """
     room = max(1, width - LABEL_CELLS)
     pools = group_segments(segment_map.segments)

@@ -54,8 +54,6 @@ def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role
 
     Args:
         levels: An even number of buckets, oldest first, out of `dots_of(rows, glyphs)`.
-        rows: Height of the graph.
-        glyphs: Characters to draw with.
         role: Role of the solid part.
     """
     columns = [
@@ -138,8 +136,6 @@ def draw_layers(
     Args:
         buckets: Oldest first.
         scale: Bytes at the top.
-        rows: Height of the graph.
-        glyphs: Characters to draw with.
         role: Role of what live tensors fill.
     """
     columns = [_draw_column(bucket, scale, rows, glyphs.name == "unicode") for bucket in buckets]

@@ -30,7 +30,6 @@ def draw_level_graph(
         history: Levels.
         scale_bytes: Bytes at the top.
         size: Cells and rows, with the scale at the right and what stands below.
-        glyphs: Characters to draw with.
         failed_at: Moments at which memory was out.
         steps: Moments at which steps began, and their numbers.
     """

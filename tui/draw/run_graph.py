@@ -52,7 +52,6 @@ def draw_runs(runs: Runs, size: tuple[int, int], glyphs: Glyphs) -> list[Line]:
     Args:
         runs: What is drawn.
         size: Cells and rows.
-        glyphs: Characters to draw with.
     """
     cells = max(2, size[0] - SCALE_CELLS - 2)
     rows = max(1, size[1] - 1)

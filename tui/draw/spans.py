@@ -82,8 +82,6 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
     """Return a line of exactly `width` cells: cleaned, padded with blanks or cut.
 
     Args:
-        line: The line.
-        width: Cells to fill.
         is_ascii: Whether only seven bits may be written.
         ellipsis: What stands at the end of a line that was cut.
     """

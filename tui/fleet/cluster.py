@@ -110,8 +110,6 @@ def describe_cluster(
     Args:
         picture: All nodes at one moment.
         findings: Open findings across nodes, the gravest first.
-        width: Cells of room.
-        glyphs: Characters to draw with.
     """
     lines = [_describe_all(picture)]
     for finding in findings:
@@ -237,7 +235,6 @@ class ClusterPage(LinePage):
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
 
     def action_scroll(self, pages: float) -> None:
-        """Scroll by lines of the page, in pages."""
         step = max(1, round(abs(pages) * max(1, self.size.height - 1)))
         self.scroll_relative(y=step if pages > 0 else -step, animate=False)
 
@@ -246,12 +243,7 @@ KEYS_FROM_ROWS = 13
 
 
 class ClusterScreen(ThriftyScreen[None]):
-    """Shows a cluster when told to.
-
-    Args:
-        fleet: What is known of the nodes.
-        cluster: What is concluded across them.
-    """
+    """Shows a cluster when told to."""
 
     BINDINGS = [*keys.CLUSTER_SCREEN]
     DEFAULT_CSS = """
@@ -271,7 +263,6 @@ class ClusterScreen(ThriftyScreen[None]):
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._verdict
         yield self.page
         yield self._keys
@@ -284,7 +275,6 @@ class ClusterScreen(ThriftyScreen[None]):
 
     @on(events.Resize)
     def _fit(self) -> None:
-        """Choose anew which lines fit."""
         self._keys.display = self.size.height >= KEYS_FROM_ROWS
         self.call_after_refresh(self.draw)
 

@@ -89,7 +89,6 @@ def arrange_groups(names: Sequence[str], sizes: Sequence[int], width: int) -> Fl
     Args:
         names: What each group is called.
         sizes: Devices of each.
-        width: Cells of room.
     """
     label = min(max(map(len, names), default=0), MOST_LABEL_CELLS, max(0, width // 2 - 1))
     label += 1 if label else 0
@@ -183,11 +182,7 @@ def _draw_label(
 
 
 class DrawnCells:
-    """Draws the cells of groups, and those anew of which a device is another.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws the cells of groups, and those anew of which a device is another."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
@@ -379,7 +374,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis)
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the widget."""
         width = self.size.width
         number = y + self.scroll_offset.y
         strip = self._strips.get(number)
@@ -398,7 +392,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self.call_after_refresh(self._draw)
 
     def notify_style_update(self) -> None:
-        """Take up the looks of another theme."""
         super().notify_style_update()
         self._looks = {}
         self._drawn = {}
@@ -407,7 +400,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
             self.call_next(self._draw)
 
     def on_resize(self) -> None:
-        """Draw for the new room, and keep the cursor in it."""
         self._draw()
         self.call_after_refresh(self._keep_in_sight)
 
@@ -429,7 +421,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self.post_message(self.Moved())
 
     def action_move(self, columns: int, rows: int) -> None:
-        """Move the cursor by devices, also into the next group, or by rows."""
         if self._cursor is None:
             return
         if rows:
@@ -467,7 +458,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
             self._go(self._group_from(self._cursor[0], places) or self._group_from(outside, places))
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
         self.action_move(0, pages * max(1, self.size.height - 1))
 
     def action_end(self, end: int) -> None:

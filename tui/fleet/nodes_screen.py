@@ -74,8 +74,6 @@ def draw_node(
         summary: The node.
         now_s: The moment of which its age is told, by our wall clock.
         label_cells: Cells of the longest name.
-        width: Cells of room.
-        glyphs: Characters to draw with.
         is_chosen: Whether the cursor is on it.
     """
     label = min(label_cells, MOST_LABEL_CELLS)
@@ -157,12 +155,7 @@ AGE_TICK_S = 1.0
 
 
 class NodesScreen(ThriftyScreen[None]):
-    """Lists the nodes of a fleet.
-
-    Args:
-        fleet: What is known of the nodes.
-        clock: Where time is read.
-    """
+    """Lists the nodes of a fleet."""
 
     BINDINGS = [*keys.NODES_SCREEN]
     DEFAULT_CSS = """
@@ -192,7 +185,6 @@ class NodesScreen(ThriftyScreen[None]):
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._heading
@@ -209,7 +201,6 @@ class NodesScreen(ThriftyScreen[None]):
 
     @on(events.Resize)
     def _fit(self) -> None:
-        """Choose anew which lines fit."""
         height = self.size.height
         self._title.display = height >= TITLE_FROM_ROWS
         self._heading.display = height >= HEADING_FROM_ROWS

@@ -78,11 +78,9 @@ class LostLines(MarkingWidget):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Word them for the new width."""
         self._arrange()
 
     def render_line(self, y: int) -> Strip:
-        """Return one row."""
         width = self.size.width
         style = self.rich_style
         if not 0 <= y < len(self._rows):
@@ -122,7 +120,6 @@ def describe_fleet(
         wanted: How many the filter lets pass.
         coverage: How much of the fleet is seen.
         view: What was chosen.
-        glyphs: Characters to draw with.
     """
     if coverage.is_partial:
         pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
@@ -210,10 +207,7 @@ class FleetScreen(ThriftyScreen[None]):
     """Draws a fleet when told to.
 
     Args:
-        fleet: What is known of the nodes.
-        cluster: What is concluded across them.
         view: What was chosen; it is changed here.
-        clock: Where time is read.
     """
 
     BINDINGS = [*keys.FLEET]
@@ -263,7 +257,6 @@ class FleetScreen(ThriftyScreen[None]):
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._filter
@@ -303,7 +296,6 @@ class FleetScreen(ThriftyScreen[None]):
 
     @on(events.Resize)
     def _fit(self) -> None:
-        """Choose anew which lines fit."""
         height = self.size.height
         self._title.display = height >= TITLE_FROM_ROWS
         self._keys.display = height >= KEYS_FROM_ROWS
@@ -427,7 +419,6 @@ class FleetScreen(ThriftyScreen[None]):
         return action not in ("filter", "ask_nodes", "ask_cluster") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
-        """Open the filter."""
         self._kept_text = self._view.filter_text
         self._filter.open()
 
@@ -470,7 +461,6 @@ class FleetScreen(ThriftyScreen[None]):
         self.app.push_screen(ChoiceScreen("Group devices by", choices, chosen=self._view.grouping), group)
 
     def action_choose_sort(self) -> None:
-        """Ask for what goes first."""
 
         def sort(name: str | None) -> None:
             if name is not None:

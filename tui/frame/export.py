@@ -31,7 +31,6 @@ def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
     """Return the picture, and the status object where there is one, by the suffixes of their files.
 
     Args:
-        svg: The picture.
         snapshot: What the picture shows.
     """
     contents = {".svg": svg.encode()}

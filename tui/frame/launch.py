@@ -125,7 +125,6 @@ def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> Termina
     """Return what the terminal around this process can show; cheap, so call it before anything is started.
 
     Args:
-        settings: What the user set.
         advice: What to use where nothing can be drawn.
 
     Raises:
@@ -156,7 +155,6 @@ def run_app(
 
     Args:
         feed: Where snapshots come from; it is started and stopped here.
-        settings: What the user set.
         save_settings: Writes settings by name and returns the file; None where they cannot be kept.
         local_node: Name of the node whose processes can be signalled from here; None for any.
         duration_s: Seconds after which the view ends by itself; None for never.
@@ -204,7 +202,6 @@ def run_to_end(
     Args:
         app: What is shown.
         shutdown: Ends it on a signal.
-        settings: What the user set.
         duration_s: Seconds after which it ends by itself; None for never.
 
     Raises:

@@ -109,7 +109,6 @@ def read_inspected(path: Path, device: int | None = None) -> Inspected:
     """Read a file and return it as it is shown; takes seconds where it is large.
 
     Args:
-        path: The file.
         device: The only device to show; None for all.
 
     Raises:
@@ -132,7 +131,6 @@ def view_flight_record(record: FlightRecord, file: str, device: int | None = Non
 
     Args:
         record: What was read from the file.
-        file: Name of the file.
         device: The device that it must be of; None for whichever it is.
 
     Raises:
@@ -213,7 +211,6 @@ def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None
 
     Args:
         snapshot: What was read from the file.
-        file: Name of the file.
         device: The only device to show; None for all.
 
     Raises:

@@ -205,7 +205,6 @@ def wrap_verdict(device: InspectedDevice, width: int, height: int) -> list[str]:
     Args:
         device: What is shown.
         width: Cells of the screen.
-        height: Rows of the screen.
     """
     sentence = device.sentences[0] if device.sentences else "nothing was allocated"
     if height < LEAST_HEIGHT_TO_WRAP or width < LEAST_WIDTH_TO_WRAP:
@@ -260,7 +259,6 @@ class InspectScreen(FileScreen[Inspected]):
         self._facts = OneLine(id="facts")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self.picture
@@ -371,7 +369,6 @@ class InspectScreen(FileScreen[Inspected]):
 
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
-        """Share the rows anew."""
         self._arrange(event.size.width, event.size.height)
 
     def _arrange(self, width: int, height: int) -> None:
@@ -402,7 +399,6 @@ class InspectScreen(FileScreen[Inspected]):
         self.app.push_screen(TextScreen(heading, "\n".join(lines or ["no stack was recorded"])))
 
     def action_report(self) -> None:
-        """Show everything as text."""
         if self.inspected is not None:
             self.app.push_screen(TextScreen(self.inspected.file, self.report))
 
@@ -460,7 +456,6 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
         self._shown = shown
 
     def compose(self) -> ComposeResult:
-        """Yield the devices."""
         with Vertical(classes="dialog -narrow"):
             yield Label("Show", classes="dialog--title")
             yield MarkedList((str(place), _describe(each)) for place, each in enumerate(self._devices))
@@ -473,7 +468,6 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
         options.focus()
 
     def action_move(self, places: int) -> None:
-        """Move the cursor."""
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -489,7 +483,6 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
     """Return the view of one file.
 
     Args:
-        path: The file.
         read: Reads it; called on a thread of its own.
     """
 
@@ -525,8 +518,6 @@ def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -
     """Show a file until the user quits, and return the exit code.
 
     Args:
-        path: The file.
-        settings: What the user set.
         device: The only device to show; None for all.
 
     Raises:

@@ -105,7 +105,6 @@ class DeviceGraphs:
             history: What was seen.
             view: The device.
             shape: Cells and rows.
-            span: The time to show.
         """
         cells, rows = shape
         if cells <= 0 or rows <= 0:
@@ -243,7 +242,6 @@ def place_marks(steps: Sequence[float | None], glyphs: Glyphs) -> list[tuple[int
 
     Args:
         steps: Newest step of every cell, oldest first; None where there was none.
-        glyphs: Characters to draw with.
     """
     known = [(cell, int(step)) for cell, step in enumerate(steps) if step is not None]
     if len(known) < 2 or known[-1][1] <= known[0][1]:

@@ -110,7 +110,6 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
     """Return the columns of a row of `width` cells.
 
     Args:
-        width: Cells across.
         widths: Columns that all devices share.
     """
     share = max(PERCENT_WIDTH, widths.figures + 1)
@@ -158,11 +157,9 @@ def draw_line(
     """Return the row of one device; a note on old figures takes the place of what it makes doubtful.
 
     Args:
-        view: The device.
         widths: Columns that all devices share.
         columns: What `choose_columns` chose.
         graph: History of `columns.graph - 2` cells.
-        glyphs: Characters to draw with.
         indent: Cells by which a MIG instance stands in.
     """
     line = _identity(view, widths, columns, glyphs, indent)
@@ -286,12 +283,8 @@ def draw_compact(
     """Return the lines of one device.
 
     Args:
-        view: The device.
         widths: Columns that all devices share.
         graph: History in the shape that `compact_shape` names.
-        width: Cells across.
-        rows: Lines to fill.
-        glyphs: Characters to draw with.
     """
     room = facts_width(width, rows, widths)
     second = _memory_and_facts if rows == 2 else _memory
@@ -379,13 +372,9 @@ def draw_large(
     """Return the lines of one device.
 
     Args:
-        view: The device.
         widths: Columns that all devices share.
         graph: History in the shape that `large_shape` names.
-        width: Cells across.
-        rows: Lines to fill.
         axis: Time below the graph, as `time_axis` draws it.
-        glyphs: Characters to draw with.
     """
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
@@ -441,7 +430,6 @@ def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = 
     Args:
         cells: Its width.
         window_s: Seconds from its left end to its right one.
-        glyphs: Characters to draw with.
         moment: The moment at its right end; None where that is now.
     """
     left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "

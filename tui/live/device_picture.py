@@ -78,8 +78,6 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
 
     Args:
         devices: The devices in order, MIG instances right after their GPU.
-        width: Cells of room.
-        height: Rows of room.
         node: Name of the node, which heads its row of dots.
     """
     if not devices or width <= 0:
@@ -190,11 +188,7 @@ DETAIL = Placement(-1, "compact", 0, 0, 0, 2)
 
 
 class DevicePicture:
-    """Draws a node's devices; keeps what it drew so that a device that did not change costs nothing.
-
-    Args:
-        glyphs: Characters to draw with.
-    """
+    """Draws a node's devices; keeps what it drew so that a device that did not change costs nothing."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
@@ -467,7 +461,6 @@ class DevicePanels(LinePage):
 
         Args:
             device_count: Devices to draw, MIG instances included.
-            width: Cells of room.
         """
         if device_count <= MANY_DEVICES:
             return device_count
@@ -501,11 +494,9 @@ class DevicePanels(LinePage):
         self._draw()
 
     def action_move(self, across: int, down: int) -> None:
-        """Select the next device in a direction."""
         self.selected = self._picture.neighbor(self.selected, across, down)
 
     def action_page(self, pages: int) -> None:
-        """Move the selection by what fits on the widget."""
         place = self._picture.place_of(self.selected)
         rows = place.height if place else 1
         self.action_move(0, pages * max(1, self.size.height // rows))

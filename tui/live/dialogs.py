@@ -28,7 +28,6 @@ class SortScreen(ModalScreen[SortOrder | None]):
         self._order = order
 
     def compose(self) -> ComposeResult:
-        """Yield the columns."""
         with Vertical(classes="dialog -narrow"):
             yield Label("Sort processes by", classes="dialog--title")
             yield MarkedList((name, self._describe(name)) for name in SORTABLE)
@@ -46,7 +45,6 @@ class SortScreen(ModalScreen[SortOrder | None]):
         options.focus()
 
     def action_move(self, places: int) -> None:
-        """Move the cursor."""
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -70,7 +68,6 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
         self._row = row
 
     def compose(self) -> ComposeResult:
-        """Yield who it is, the signals, and how to go on."""
         row = self._row
         process = row.process
         with Vertical(classes="dialog"):
@@ -94,7 +91,6 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
         options.focus()
 
     def action_move(self, places: int) -> None:
-        """Mark another signal."""
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -120,7 +116,6 @@ def begin_signal(app: App[object], sample: Sample, row: ProcessRow, policy: Sign
         app: The application, which asks and tells.
         sample: The sample that the row is of.
         row: The process.
-        policy: What this viewer may do.
     """
     refusal = refuse_by_policy(row.process, sample.node, sample.clock == "trace", policy)
     if refusal is None:

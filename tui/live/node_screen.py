@@ -70,7 +70,6 @@ def arrange(height: int, needs: Needs) -> Arrangement:
     """Return what fits; what goes first as rows get few: processes, notes, alerts, keys, title, host.
 
     Args:
-        height: Rows of the screen.
         needs: What the parts ask for.
     """
     unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
@@ -122,7 +121,6 @@ def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) 
     """Return what is shown around the page of one device, whose verdict and page always are.
 
     Args:
-        height: Rows of the screen.
         processes: Processes to list; None where there is no list to show.
         is_table_focused: Whether the list is the part in use, which gets the larger share.
     """
@@ -242,7 +240,6 @@ class NodeScreen(SnapshotScreen):
         parts[(at + 1) % len(parts)].focus()
 
     def action_choose_sort(self) -> None:
-        """Ask for the column to sort by."""
         if not self._has_processes():
             return
         from .dialogs import SortScreen
@@ -260,19 +257,16 @@ class NodeScreen(SnapshotScreen):
             yield column, f"Sort processes by {column}.", partial(self.sort_processes, SortOrder(column))
 
     def action_shift_sort(self, places: int) -> None:
-        """Sort by the column to the left or right."""
         if self._has_processes():
             self.processes.order = self.processes.order.shifted(places)
 
     def action_invert_sort(self) -> None:
-        """Sort the other way round."""
         if not self._has_processes():
             return
         order = self.processes.order
         self.processes.order = order._replace(is_inverted=not order.is_inverted)
 
     def action_filter(self) -> None:
-        """Open the filter."""
         if self._can_list():
             self._filter.open()
             self._rearrange()
@@ -285,7 +279,6 @@ class NodeScreen(SnapshotScreen):
 
     @on(FilterBar.Closed)
     def end_filter(self, message: FilterBar.Closed) -> None:
-        """Give the keys to what was filtered."""
         message.stop()
         self.set_focus(self.processes)
         self._rearrange()

@@ -43,7 +43,6 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
         process: The process as the driver reported it.
         node: Node it runs on.
         is_trace: Whether it comes from a recording.
-        policy: What this viewer may do.
     """
     if policy.is_read_only:
         return "this view was started with --read-only: nothing is signalled from here"

@@ -299,11 +299,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
 
     def watch_order(self) -> None:
-        """Sort anew."""
         self._update_rows(is_heading_changed=True)
 
     def watch_filter_text(self) -> None:
-        """Filter anew."""
         self._update_rows(is_heading_changed=True)
 
     def _update_rows(self, *, is_heading_changed: bool = False) -> None:
@@ -353,12 +351,10 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             self.repaint(Region(0, 1 + start - top, self.size.width, end - start))
 
     def on_focus(self) -> None:
-        """Select what is under the cursor from now on."""
         self._select(self._selected_index)
         self.refresh()
 
     def on_blur(self) -> None:
-        """Draw the cursor no more."""
         self.refresh()
 
     def _select(self, index: int) -> None:
@@ -375,11 +371,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._refresh_rows(sorted({before, self._selected_index}))
 
     def action_move(self, places: int) -> None:
-        """Move the cursor by rows."""
         self._select(self._selected_index + places)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
         self._select(self._selected_index + pages * max(1, self.size.height - 2))
 
     def action_shift(self, steps: int) -> None:

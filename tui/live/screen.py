@@ -46,7 +46,6 @@ class NoteLine(OneLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -115,7 +114,6 @@ class AlertLine(OneLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -166,7 +164,6 @@ class HostLine(OneLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -253,7 +250,6 @@ class HostPanel(Widget):
         self._draw()
 
     def on_resize(self) -> None:
-        """Draw anew for the new size."""
         self._draw()
 
     def _draw(self) -> None:
@@ -263,7 +259,6 @@ class HostPanel(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return one line."""
         looks = find_looks(self)
         line = self._lines[y] if y < len(self._lines) else [Span("")]
         return to_strip(fit_line(line, self.size.width), looks)
@@ -351,7 +346,6 @@ class LiveScreen(NodeScreen):
         self.devices = DevicePanels(id="devices")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self.devices
@@ -372,7 +366,6 @@ class LiveScreen(NodeScreen):
 
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
-        """Choose anew which parts fit."""
         self._fit_time_bar()
         self._arrange(event.size.width, event.size.height)
 

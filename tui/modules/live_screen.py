@@ -27,7 +27,6 @@ class LiveProfiles:
 
     Args:
         feed: Passes questions on.
-        clock: Where time is read.
         ranks: The processes, in the order in which they are shown.
     """
 

@@ -124,7 +124,6 @@ def list_kinds(
         every: The tree of all kinds; None where none was written.
         basis: Which figure is told.
         chosen: The kind that is shown.
-        glyphs: Characters to draw with.
         width: Cells of the screen; of a narrow one the chosen kind alone is told, or its figure alone.
     """
     pieces = []

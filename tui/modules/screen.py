@@ -182,7 +182,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._cause = OneLine(id="cause")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._kinds
@@ -370,7 +369,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self._leave()
 
     def action_report(self) -> None:
-        """Show the whole profile as text."""
         if self.profile is not None:
             self.app.push_screen(TextScreen(self.profile.name, self.report))
 

@@ -37,8 +37,6 @@ def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
     """Write everything there is of a plan into a new folder, and return that.
 
     Args:
-        plan: What is shown.
-        svg: Its picture.
         folder: Where the new folder is made.
         now_s: Wall time; names it.
 
@@ -111,7 +109,6 @@ class PlanListing(FileScreen[Planned]):
         self._show_candidates()
 
     def action_choose_sort(self) -> None:
-        """Ask for the column to sort by."""
         plan = self.plan
         if plan is None:
             return
@@ -138,11 +135,9 @@ class PlanListing(FileScreen[Planned]):
             self.sort_candidates(self.order._replace(column=moved - 1 if moved else None))
 
     def action_invert_sort(self) -> None:
-        """Sort the other way round."""
         self.sort_candidates(self.order._replace(is_inverted=not self.order.is_inverted))
 
     def action_filter(self) -> None:
-        """Open the filter."""
         self._filter.open()
         self._rearrange()
 
@@ -155,7 +150,6 @@ class PlanListing(FileScreen[Planned]):
 
     @on(FilterBar.Closed)
     def end_filter(self, message: FilterBar.Closed) -> None:
-        """Give the keys to what was filtered."""
         message.stop()
         self.table.focus()
         self._rearrange()
@@ -206,7 +200,6 @@ class PlanScreen(PlanListing):
         self._findings = OneLine(id="findings")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._heading
@@ -302,7 +295,6 @@ class PlanScreen(PlanListing):
 
     @on(events.Resize)
     def fit(self) -> None:
-        """Share the rows anew."""
         self._rearrange()
         self._draw()
 
@@ -398,7 +390,6 @@ class PlanScreen(PlanListing):
             self._open(self.plan.analysis())
 
     def action_report(self) -> None:
-        """Show everything as text."""
         if self.plan is not None:
             self.app.push_screen(TextScreen(self.plan.model, self.plan.report))
 

@@ -128,8 +128,6 @@ def draw_planned_bar(
     Args:
         kinds: Left to right; those of no bytes take no cell.
         scale_bytes: Bytes at the right end.
-        width: Cells to fill.
-        glyphs: Characters to draw with.
         marks: What stands on the bar; of two on one cell the last is seen.
     """
     parts = [Part(kind, size, *show_kind(kind, glyphs)) for kind, size in kinds]

@@ -62,7 +62,6 @@ class ChoiceScreen(ModalScreen[str | None]):
         self._chosen = chosen
 
     def compose(self) -> ComposeResult:
-        """Yield the choices."""
         with Vertical(classes="dialog -question"):
             yield Label(self._question, classes="dialog--title", markup=False)
             yield MarkedList(self._choices.items())
@@ -75,7 +74,6 @@ class ChoiceScreen(ModalScreen[str | None]):
         options.focus()
 
     def action_move(self, places: int) -> None:
-        """Move the cursor."""
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -103,7 +101,6 @@ class HelpScreen(ModalScreen[None]):
         self._explained = explained
 
     def compose(self) -> ComposeResult:
-        """Yield the text in a frame that scrolls."""
         with Vertical(classes="dialog -tall"):
             yield Label("vramscope: keys", classes="dialog--title")
             with VerticalScroll():
@@ -115,7 +112,6 @@ class HelpScreen(ModalScreen[None]):
         self._write()
 
     def on_resize(self) -> None:
-        """Write the text anew for the new width."""
         self._write()
 
     def _write(self) -> None:
@@ -135,7 +131,6 @@ class HelpScreen(ModalScreen[None]):
             yield from _explain(sign, sentence, column, width)
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
@@ -177,7 +172,6 @@ class NotesScreen(ModalScreen[None]):
         self._notes = tuple(notes)
 
     def compose(self) -> ComposeResult:
-        """Yield the notes in a frame that scrolls."""
         with Vertical(classes="dialog -listing"):
             yield Label("Notes", classes="dialog--title")
             with VerticalScroll():
@@ -186,7 +180,6 @@ class NotesScreen(ModalScreen[None]):
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
@@ -227,7 +220,6 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         self._is_reading = False
 
     def compose(self) -> ComposeResult:
-        """Yield the question."""
         with Vertical(classes="dialog"):
             yield Label(self._question, classes="dialog--title", markup=False)
             field = Input(self._first_text, placeholder=self._example, compact=True)
@@ -297,7 +289,6 @@ class TextScreen(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """Yield the text in a frame that scrolls."""
         with Vertical(classes="dialog -listing"):
             yield Label(self._heading, classes="dialog--title", markup=False)
             with VerticalScroll():
@@ -305,10 +296,8 @@ class TextScreen(ModalScreen[None]):
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scroll by the height of the window."""
         scroll = self.query_one(VerticalScroll)
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)

@@ -90,11 +90,9 @@ class TerminalApp(App[None], inherit_bindings=False):
     """An application that draws what this terminal can show, in the look that was chosen.
 
     Args:
-        abilities: What the terminal can show.
         own_keys: Keys that work on every screen; of a view, its own.
         view: What is read from files and shown; an application of another kind overrides what shows it.
         theme: The look to begin with; None for the one that suits the terminal.
-        clock: Where time is read.
         export_folder: Where exports go; None for the current folder.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
@@ -140,7 +138,6 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.theme = f"vramscope-{self._first_theme(theme)}"
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the screen of what is read."""
         return super().get_default_screen() if self.view is None else self.view.make_screen(self)
 
     def on_mount(self) -> None:

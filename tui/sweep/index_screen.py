@@ -66,7 +66,6 @@ def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list
 
     Args:
         sweeps: In the order in which they are listed.
-        width: Cells of a line.
         ellipsis: What stands where a name is cut.
     """
     rows = [HEADINGS[1:], *map(row_of, sweeps)]
@@ -137,7 +136,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._facts = SweepFacts(id="facts")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._filter
@@ -224,7 +222,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         return action != "filter" or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
-        """Open the filter."""
         self._filter.open()
 
     @on(FilterBar.TextChanged)
@@ -236,12 +233,10 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 
     @on(FilterBar.Closed)
     def end_filter(self, message: FilterBar.Closed) -> None:
-        """Give the keys to what was filtered."""
         message.stop()
         self.list.focus()
 
     def action_choose_sort(self) -> None:
-        """Ask for what to sort by."""
 
         def sort(name: str | None) -> None:
             if name is not None:
@@ -261,12 +256,10 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._list()
 
     def action_invert_sort(self) -> None:
-        """Sort the other way round."""
         self._is_inverted = not self._is_inverted
         self._list()
 
     def action_report(self) -> None:
-        """Show the table and what each sweep says as text."""
         if self.index is not None:
             shown = SweepIndex(tuple(self._listed), self.index.notes)
             text = describe_index(shown, REPORT_WIDTH, found=len(self.index.sweeps))

@@ -149,7 +149,6 @@ def make_tile(
         cell: Of the grid that is drawn.
         mode: What is shown of it.
         capacity_bytes: Of a device.
-        glyphs: Characters to draw with.
         first: The same layout in the sweep that `difference` is taken from; None where it has none.
     """
     if mode == "difference":

@@ -186,11 +186,9 @@ class SweepGridView(MarkingWidget, can_focus=True):
         return 1 + (2 * rows if is_spaced else rows)
 
     def on_resize(self) -> None:
-        """Draw for the new room."""
         self._draw()
 
     def notify_style_update(self) -> None:
-        """Take up the looks of another theme."""
         super().notify_style_update()
         self._looks = {}
         self._lines = []
@@ -198,7 +196,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
             self.call_next(self._draw)
 
     def action_move(self, columns: int, rows: int) -> None:
-        """Move the mark."""
         if self._shown is None:
             return
         before = (self._row, self._column) if self._is_marked else None
@@ -210,7 +207,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
             self.post_message(self.Moved(self))
 
     def action_page(self, pages: int) -> None:
-        """Move the mark by as many rows as are seen."""
         window = self._fit()
         if window is not None:
             self.action_move(0, pages * max(1, window.down - 1))
@@ -243,7 +239,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
             self.action_open()
 
     def _fit(self) -> Window | None:
-        """Return the part of the grid that is seen, with the mark in it."""
         shown, (width, height) = self._shown, self.size
         if shown is None or height < 1:
             return None
@@ -286,7 +281,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
         return Strip(segments)
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the widget."""
         if 0 <= y < len(self._strips):
             return self._strips[y].adjust_cell_length(self.size.width, self.rich_style)
         return Strip.blank(self.size.width, self.rich_style)
@@ -373,7 +367,6 @@ class SweepScreen(ThriftyScreen[None]):
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
-        """Yield the parts, top to bottom."""
         yield self._title
         yield self._verdict
         yield self._grids
@@ -419,7 +412,6 @@ class SweepScreen(ThriftyScreen[None]):
         self.second.set_mode(self._mode, self.grid.cells if is_difference else None)
 
     def _fit(self) -> None:
-        """Share the rows among the parts, and write the lines."""
         is_pair = self._beside is not None
         height = self.size.height
         is_stacked = is_pair and self.size.width < SIDE_BY_SIDE_FROM_CELLS
@@ -540,7 +532,6 @@ class SweepScreen(ThriftyScreen[None]):
         self._show_sweeps(self.view.place)
 
     def action_report(self) -> None:
-        """Show everything as text."""
         self.app.push_screen(TextScreen(self.sweep.name, describe_whole(self.sweep)))
 
     def action_export_figure(self) -> None:

@@ -32,7 +32,6 @@ def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[
     Args:
         cell: The layout.
         capacity_bytes: Of a device.
-        glyphs: Characters to draw with.
     """
     kind = "" if cell.kind_word is None else f"{cell.kind_word} "
     dp = glyphs.unmeasured if cell.dp is None else cell.dp
@@ -136,8 +135,6 @@ def describe_all(sweep: IndexedSweep, cell: SweepCell | None, width: int, glyphs
     Args:
         sweep: The sweep.
         cell: The layout under the mark.
-        width: Cells of a line.
-        glyphs: Characters to draw with.
     """
     lines: list[Line] = []
     if cell is not None:

@@ -177,9 +177,6 @@ class CellWriter:
 
     A pen in true colour takes some twenty bytes and a move six, so everything of one pen is written
     before the next pen is taken up.
-
-    Args:
-        width: Cells of a row.
     """
 
     def __init__(self, width: int) -> None:
@@ -508,7 +505,6 @@ class ThriftyScreen(Screen[ResultT]):
         self.app.app_resume_signal.unsubscribe(self)
 
     def on_resize(self) -> None:
-        """Know nothing of what the terminal kept through a change of its size."""
         self._thrifty_compositor.forget()
         self.refresh()
 

@@ -42,9 +42,7 @@ def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_ga
     """Return what is known from the probes of a device's training processes.
 
     Args:
-        view: The device.
         widths: Columns that all devices share.
-        glyphs: Characters to draw with.
         has_gap: Whether what fills the device is told here.
     """
     found = [[Span(text, "medium")] for text in map(explain_state, view.ranks) if text]
@@ -278,9 +276,7 @@ def facts(
     """Return further facts, the most telling first; a line takes as many as fit.
 
     Args:
-        view: The device.
         widths: Columns that all devices share.
-        glyphs: Characters to draw with.
         has_gap: Whether what fills the device is told here.
         is_brief: Whether there is room for no more than the rate of a leak.
     """

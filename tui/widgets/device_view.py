@@ -148,8 +148,6 @@ def read_levels(
     """Return the least and the most of every bucket: of device used, else of reserved, else of allocated.
 
     Args:
-        history: What was seen.
-        uuid: The device.
         end_s: A time in the last bucket.
         bucket_s: Seconds of a bucket.
         count: How many of them.
@@ -172,8 +170,6 @@ def find_most(history: History, uuid: str, end_s: float) -> int:
     """Return the most that was seen of a device by any figure, 0 where nothing was.
 
     Args:
-        history: What was seen.
-        uuid: The device.
         end_s: Time of the newest sample.
     """
     fields: tuple[Field, ...] = ("used", *_ALLOCATOR)
@@ -298,7 +294,6 @@ def build_views(
     that they can be compared.
 
     Args:
-        snapshot: The newest state of the node.
         devices: The devices to draw.
         history: What was seen before.
         selected: UUID of the selected device.

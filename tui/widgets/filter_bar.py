@@ -47,7 +47,6 @@ class FilterBar(Horizontal):
         """Typing ended."""
 
     def compose(self) -> ComposeResult:
-        """Yield the label and the input."""
         yield Label("filter /")
         field = Input(placeholder=self._example, compact=True)
         field.cursor_blink = False

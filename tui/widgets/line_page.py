@@ -61,12 +61,10 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         raise NotImplementedError
 
     def fit(self, line: Line, width: int) -> Line:
-        """Return a line in the characters of the terminal, filled to a width or cut."""
         glyphs = self.glyphs
         return fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the widget."""
         width = self.size.width
         number = y + self.scroll_offset.y
         if not 0 <= number < len(self._strips):
@@ -76,7 +74,6 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
 
     def notify_style_update(self) -> None:
-        """Take up the looks of another theme."""
         super().notify_style_update()
         self._looks = {}
         self._lines = []
@@ -84,7 +81,6 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
             self.call_next(self._draw)
 
     def on_resize(self) -> None:
-        """Draw for the new room."""
         self._draw()
 
     def watch_show_vertical_scrollbar(self) -> None:
@@ -214,24 +210,19 @@ class RowTable(LinePage, Generic[RowT]):
             self.scroll_to(y=self.chosen if self.chosen < top else self.chosen - height + 1, animate=False)
 
     def on_resize(self) -> None:
-        """Draw for the new room, and keep the cursor in it."""
         super().on_resize()
         self.call_after_refresh(self._keep_in_sight)
 
     def on_focus(self) -> None:
-        """Draw the cursor."""
         self._draw()
 
     def on_blur(self) -> None:
-        """Draw the cursor no more."""
         self._draw()
 
     def action_move(self, places: int) -> None:
-        """Move the cursor by rows."""
         self.choose(self.chosen + places)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
         self.action_move(pages * max(1, self.size.height - 1))
 
     def action_open(self) -> None:

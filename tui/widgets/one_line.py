@@ -127,7 +127,6 @@ class KeyLine(OneLine):
         self.call_after_refresh(self._arrange)
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def hide(self, actions: Collection[str]) -> None:

@@ -59,7 +59,6 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -76,7 +75,6 @@ def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], 
     """Return what stands left and right of the bar, with a blank between, and the cells of the bar.
 
     Args:
-        replay: What is drawn.
         width: Cells of all together; where they do not suffice there is no bar.
     """
     for left, right in _list_forms(replay):
@@ -87,13 +85,7 @@ def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], 
 
 
 def draw_bar(replay: ReplayState, width: int, glyphs: Glyphs) -> list[Piece]:
-    """Return the span as a line: a mark for each finding and out-of-memory error, and where the replay is.
-
-    Args:
-        replay: What is drawn.
-        width: Cells.
-        glyphs: Characters to draw with.
-    """
+    """Return the span as a line: a mark for each finding and out-of-memory error, and where the replay is."""
     at = _cell_of(replay.position_s, replay, width)
     cells = [Piece(glyphs.rule, "accent" if cell < at else "faint") for cell in range(width)]
     for mark in sorted(replay.marks, key=_gravity):
@@ -186,7 +178,6 @@ class OverviewLine(SpanLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -213,8 +204,6 @@ def draw_overview(
     Args:
         overview: What is drawn.
         replay: The span of the bar, of which the node may have a part.
-        width: Cells.
-        glyphs: Characters to draw with.
     """
     cells = [
         _draw_cell(_most_within(overview, replay, cell, width), overview, glyphs) for cell in range(width)

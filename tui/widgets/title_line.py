@@ -72,7 +72,6 @@ class TitleLine(OneLine):
             self._arrange()
 
     def on_resize(self) -> None:
-        """Choose anew what fits."""
         self._arrange()
 
     def _arrange(self) -> None:

@@ -43,9 +43,7 @@ def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int)
     Every reason begins a row of its own while there are enough; the last one gives up words first.
 
     Args:
-        lost: In order.
         waited_s: Seconds since they were said to be silent for so long.
-        width: Cells of a row.
         rows: Most rows.
     """
     if width < 1 or not lost:
@@ -146,7 +144,6 @@ class VerdictLine(OneLine):
         self._arrange()
 
     def on_resize(self) -> None:
-        """Word the verdict for the new width."""
         self._arrange()
 
     def _arrange(self) -> None:
