@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from ...analyzers.flight_summary import DeviceShares, FlightSummary
 from ...analyzers.fragmentation.advice import advise_settings
 from ...analyzers.level_history import LevelHistory, follow_samples, follow_trace
 from ...analyzers.snapshot_summary import (
@@ -19,10 +18,10 @@ from ...analyzers.snapshot_summary import (
     map_segments,
     trace_levels,
 )
+from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
-from ...engine.model.flight_record import OF_TEXT, FlightRecord
-from ...engine.model.memory_snapshot import MemorySnapshot
+from ...engine.model.memory_snapshot import OF_TEXT, FlightRecord, MemorySnapshot
 from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
