@@ -1,7 +1,7 @@
 """Out of memory ahead (`oom`), and an assessment of every subject.
 
 The forecast joins a robust line through the floors with the empirical amplitudes of recent steps
-(`hazard.py`, `tail.py`); thresholds and what they mean stand in `docs/verdicts.md`.
+(`forecast.py`); thresholds and what they mean stand in `docs/verdicts.md`.
 """
 
 from collections.abc import Sequence

@@ -98,7 +98,7 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
 
 
 def _find_stranded(view: DeviceView, segment_address: NDArray[np.uint64]) -> IntArray:
-    """Return the stranded bytes of every segment, as `segment_summary.find_stranded` does row by row."""
+    """Return the stranded bytes of every segment, as `segments.find_stranded` does row by row."""
     import numpy as np
 
     is_free = ~view.is_live
