@@ -80,7 +80,7 @@ _KNOWN_CELLS: dict[tuple[str, bool], tuple[str, bool]] = {}
 """Each cell once: a few hundred, of which a column that is kept would have its own."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _cell_column(
     left: Levels, right: Levels, rows: int, history: str, band: str
 ) -> tuple[tuple[str, bool], ...]:

@@ -99,7 +99,7 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
     return fitted
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
     """Return a text that is safe to write, and its cells."""
     text = clean_text(raw, is_ascii=is_ascii)

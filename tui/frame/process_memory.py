@@ -1,15 +1,17 @@
-"""Memory that the C library holds for this process: one heap for all threads, and free pages given back.
+"""What this process holds beyond what it shows: heaps of the C library, caches of the libraries that draw.
 
 A view that runs for hours holds little and frees much in between. With a heap for each thread, and pages
-kept that a large screen needed once, it would be several MiB larger than what it holds. Both calls are of the
-GNU C library; where it is another, nothing happens.
+kept that a large screen needed once, it would be several MiB larger than what it holds. Caches of Textual and
+Rich, each bounded, together grow by as much again. Other C libraries than GNU's keep their heap as it is.
 """
 
 import ctypes
-from functools import cache
+import sys
+from functools import _lru_cache_wrapper, cache
 
 _M_ARENA_MAX = -8
 """`mallopt(3)`: the most heaps; each thread gets one of its own up to eight a processor otherwise."""
+_LIBRARIES = ("textual", "rich")
 
 
 def share_one_heap() -> None:
@@ -24,6 +26,27 @@ def return_free_memory() -> None:
     library = _find_library()
     if library is not None:
         library.malloc_trim(0)
+
+
+def clear_library_caches() -> None:
+    """Forget what Textual and Rich remember of regions, styles and texts; what is drawn is cached again."""
+    for function in _find_cached_functions():
+        function.cache_clear()
+
+
+@cache
+def _find_cached_functions() -> "frozenset[_lru_cache_wrapper[object]]":
+    """Return the functions and methods of modules loaded by now that remember up to some number of results.
+
+    Those without a bound are asked for classes only, of which there are few.
+    """
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in _LIBRARIES]
+    members = [member for module in modules for member in vars(module).values()]
+    classes = [member for member in members if isinstance(member, type)]
+    members += [member for each in classes for member in vars(each).values()]
+    functions = (getattr(it, "__func__", getattr(it, "fget", it)) for it in members)
+    cached = {it for it in functions if isinstance(it, _lru_cache_wrapper)}
+    return frozenset(it for it in cached if it.cache_info().maxsize is not None)
 
 
 @cache

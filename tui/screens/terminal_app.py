@@ -20,7 +20,7 @@ from ...engine.clock import Clock, SystemClock
 from ...engine.settings import ThemeName
 from ..draw.glyphs import ASCII, UNICODE
 from ..frame.keys import MOVEMENTS, collect_keys
-from ..frame.process_memory import return_free_memory
+from ..frame.process_memory import clear_library_caches, return_free_memory
 from ..frame.theme import default_variables, register_themes
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
@@ -229,6 +229,7 @@ class TerminalApp(App[None], inherit_bindings=False):
     def collect(self) -> None:
         """Free what closed screens held."""
         self.is_collection_due = False
+        clear_library_caches()
         gc.collect()
         return_free_memory()
 

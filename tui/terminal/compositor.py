@@ -48,7 +48,7 @@ PLAIN = Pen()
 _known: dict[Pen, Pen] = {PLAIN: PLAIN}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def pen_of(style: Style, color_system: ColorSystem) -> Pen:
     """Return the pen that writes a style on a terminal of so many colours."""
     attributes = style._attributes & style._set_attributes
@@ -60,7 +60,7 @@ def pen_of(style: Style, color_system: ColorSystem) -> Pen:
     return _known.setdefault(pen, pen)
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def change_pen(old: Pen, new: Pen) -> str:
     """Return the shortest escape sequence that makes the terminal write with `new` after `old`."""
     return f"\x1b[{min(_difference(old, new), _from_scratch(new), key=len)}m" if old != new else ""

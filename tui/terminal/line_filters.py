@@ -32,7 +32,7 @@ _STAND_INS = {
 _TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items() for character in characters}
 
 
-@lru_cache(4096)
+@lru_cache(maxsize=1024)
 def to_ascii(text: str) -> str:
     """Return text in ASCII that takes the same cells; what has no likeness becomes `?`."""
     if text.isascii():
