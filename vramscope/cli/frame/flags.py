@@ -27,6 +27,7 @@ class Reading(Generic[ValueT]):
         read: Returns the value of a text; raises a `UsageError` that says what was expected.
         flag: What the error calls the flag; None for the name in the help.
         shown: Characters of the text that the error repeats; None for all.
+        is_path: The text is a path, which the parser checks before it is read.
     """
 
     def __init__(

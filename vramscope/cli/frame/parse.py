@@ -75,6 +75,7 @@ class Parser(ArgumentParser):
         try:
             return kind.read_for(action, arg_string)
         except UsageError:
+            # The action, which says so else, is not called for a value that cannot be used.
             if isinstance(action, OldFlag) and not kind.is_path:
                 action.say(self.prog)
             raise
