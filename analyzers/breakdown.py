@@ -213,7 +213,6 @@ def lay_out_icicle(root: BreakdownNode, basis: Basis, most_depth: int = 64) -> t
     at its end. Nodes of no bytes have no cell.
 
     Args:
-        root: The tree.
         basis: The figure that lengths show.
         most_depth: Levels below the root.
     """
@@ -459,7 +458,6 @@ def compare_trees(first: BreakdownNode | None, second: BreakdownNode | None, bas
 
     Args:
         first: What is held against; None for nothing.
-        second: What has more or less.
         basis: Which figure is compared.
     """
     plain = [None if tree is None else _unwrap_root(tree) for tree in (first, second)]
@@ -471,7 +469,6 @@ def list_rows(tree: ComparedNode, depth: int) -> list[ComparedRow]:
     branch ends or one profile alone has it.
 
     Args:
-        tree: All kinds.
         depth: Levels below a kind.
     """
     rows = [

@@ -73,7 +73,6 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
     """Return what is known of an error in one sentence: which process, asking for what, when, in which step.
 
     Args:
-        finding: An error that was met.
         format_time: Words a moment as people read it.
     """
     pid = PROCESS.read(finding)
@@ -115,11 +114,7 @@ class LeakWords(msgspec.Struct, frozen=True):
 
 
 def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakWords | None:
-    """Return the gravest open leak of device memory on a device in few words; None without one.
-
-    Args:
-        findings: Findings of the node.
-    """
+    """Return the gravest open leak of device memory on a device in few words; None without one."""
     leaks = [found for found in findings if _is_of(found, device_uuid)]
     leak = max(leaks, key=lambda found: (SEVERITIES.index(found.severity), found.updated_s), default=None)
     if leak is None:

@@ -133,7 +133,6 @@ def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
 
     Args:
         device: The device at one tick.
-        ranks: The training processes on it.
     """
     reserved = _add(ranks, lambda reading: reading.reserved_bytes)
     free = device.memory.free_bytes

@@ -400,7 +400,6 @@ def word_host_title(bytes_per_s: float, grown_bytes: int) -> str:
     """Return the finding in one sentence.
 
     Args:
-        bytes_per_s: How fast it grows.
         grown_bytes: What it grew since its onset.
     """
     pace = format_bytes(round(bytes_per_s * 60))

@@ -339,7 +339,6 @@ def describe_state(
 
     Args:
         sample: The newest sample.
-        findings: Findings of the node.
         risks: Risk of each device, by its UUID.
         assessments: How near each process is to running out of memory.
     """
@@ -484,7 +483,6 @@ def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float
 
     Args:
         finding: An open finding of kind `oom`.
-        assessments: Those of its node.
         now_s: Time of the newest sample.
     """
     match = _LEFT.search(finding.title)

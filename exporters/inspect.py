@@ -97,7 +97,6 @@ def summarize_flight(content: FlightRecord, *, top: int, device: int | None) -> 
     """Return what a flight record comes to.
 
     Args:
-        top: Stacks to keep.
         device: The only device to tell of; None for whichever it is.
 
     Raises:
@@ -303,7 +302,6 @@ def describe_snapshot(snapshot: MemorySnapshot, *, width: int = DEFAULT_WIDTH, t
 
     Args:
         width: Cells of a line; 40 at least.
-        top: How many stacks to show.
     """
     return describe_summary(summarize_snapshot(snapshot, top=top), width=width)
 
@@ -314,7 +312,6 @@ def describe_summary(
     """Return a summary as text.
 
     Args:
-        summary: What the snapshot says.
         width: Cells of a line; 40 at least.
         advice: What other allocator settings would have done, of those devices whose trace was replayed.
     """
@@ -412,11 +409,7 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
 
 
 def describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
-    """Yield what a replay of the trace came to; nothing where there was none.
-
-    Args:
-        advice: Of one device.
-    """
+    """Yield what a replay of the trace came to; nothing where there was none."""
     if advice.is_replayed:
         yield ""
         yield cut_words("the trace under other allocator settings", width)
@@ -527,7 +520,6 @@ def format_comparison(comparison: TraceComparison, width: int) -> str:
     """Return the peaks of a run beside those of its simulation.
 
     Args:
-        comparison: Both.
         width: Cells of a line; the last columns are left out where they do not fit.
     """
     lines = wrap(f"Real run {comparison.real_name} beside simulated run {comparison.simulated_name}", width)

@@ -47,7 +47,6 @@ def show_number(value: float | None, form: str = ",", unit: str = "", *, per: in
     """Return a number as text, `—` where it was not measured.
 
     Args:
-        form: As of `format`.
         per: What is counted in, such as `MIB` for a value in bytes.
     """
     if value is None:

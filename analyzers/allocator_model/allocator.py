@@ -318,7 +318,6 @@ def describe_segments(heap: RuledHeap, allocated: Iterable[Block], device: int) 
 
     Args:
         heap: All pools, private ones too, and the blocks that wait for events.
-        allocated: The blocks in use.
         device: Index of the card.
     """
     heads = {

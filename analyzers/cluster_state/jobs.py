@@ -231,7 +231,6 @@ class SampleMerger:
         still: its last floor is told again, so that its peers go on being compared.
 
         Args:
-            jobs: Whose ranks they are.
             lost: Nodes that are not heard.
             time_s: Now, by our own clock.
             interval_s: From one merging to the next.

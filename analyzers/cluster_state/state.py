@@ -117,7 +117,6 @@ class ClusterState:
         """Take the newest snapshot of a node, which it names; return what opened, changed or closed.
 
         Args:
-            snapshot: What its feed tells.
             received_s: When it came, by our own clock; clocks of nodes are never compared.
         """
         found: list[Finding] = []
@@ -143,7 +142,6 @@ class ClusterState:
         """Return the finding on a job with what an advised process made of it; None where none is open.
 
         Args:
-            rank: The process.
             job: Key of its job.
             outcome: What came of it, in one sentence without its subject.
         """
@@ -403,8 +401,6 @@ def describe_job(
     """Return a job as it stands.
 
     Args:
-        members: Its ranks.
-        watch: What is remembered of it.
         planned: What a plan says of a rank of each stage in bytes; empty without a plan.
     """
     known = tuple(ranks[key] for key in members.members if key in ranks)

@@ -71,7 +71,6 @@ class Scales:
 
         Args:
             number: Number of the block, in time; later than that of the one before.
-            row: The group in it.
         """
         moved = []
         for scale in range(LEAST_SCALE, SCALES):
@@ -90,7 +89,6 @@ class Scales:
         """Return how a rank grew apart at a scale; None where it did not, or too little was seen.
 
         Args:
-            key: The rank.
             scale: One at which a span is complete.
             room_bytes: What is left above its peaks; None where that is unknown.
         """

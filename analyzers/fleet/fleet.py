@@ -232,7 +232,6 @@ class Fleet:
         """Take the newest snapshot of a node, which it names; one that is gone is forgotten.
 
         Args:
-            snapshot: What its feed tells.
             received_s: When it came, by our wall clock.
         """
         name = snapshot.node

@@ -16,7 +16,6 @@ def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
     Devices of lost nodes are counted apart: only a grave last word of theirs is told, and called that.
 
     Args:
-        census: Every device that is known.
         coverage: How much of the fleet is seen, and followed; less than all of it is always told.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()

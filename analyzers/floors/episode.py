@@ -242,7 +242,6 @@ class GrowthTrack:
         """Take one beat.
 
         Args:
-            beat: The reading.
             limit_bytes: Most that floors and what is on top can reach.
             is_pressed: Whether the device refuses the allocator memory again and again.
         """
@@ -447,7 +446,6 @@ class FloorTrack:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
 
         Args:
-            level: The scale.
             lost_bytes: What they cannot use of the limit.
             is_lenient: Whether less clear growth will do, see `judge_growth`.
         """

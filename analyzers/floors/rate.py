@@ -160,7 +160,6 @@ def find_slope(times_s: Sequence[float], values: Sequence[float]) -> float | Non
 
     Args:
         times_s: Times in seconds, ascending.
-        values: As many values.
     """
     slopes = sorted(
         (values[later] - values[sooner]) / (times_s[later] - times_s[sooner])

@@ -63,7 +63,6 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
     """Return the newest events of a device and what lived before them.
 
     Args:
-        trace: The events of one device.
         most_events: How many allocations and frees to keep.
     """
     # A block that waits for another stream is free once that is done; older files do not tell of it.

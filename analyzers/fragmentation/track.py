@@ -152,7 +152,6 @@ def word_finding(name: str, cost: Cost) -> Words:
 
     Args:
         name: What the allocator's owner is called.
-        cost: What fragmentation costs it.
     """
     stranded = format_bytes(cost.stranded_bytes)
     rest = format_bytes(cost.rest_bytes)

@@ -266,7 +266,6 @@ class Refusals:
         """Count one sample.
 
         Args:
-            tick: The sample.
             limit_bytes: Most that the allocator can reserve at it.
             peak_bytes: Most that was lately allocated.
         """
@@ -324,7 +323,6 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
 
     Args:
         extremes: Least and most of the window.
-        refusals: What the device refused.
         limit_bytes: Most that the allocator can reserve; None where that is unknown.
         time_s: Time of the newest sample.
     """

@@ -106,7 +106,6 @@ class UsableLimit:
         Args:
             limit_bytes: Most that can be reserved.
             since_s: From when on reserved bytes tell of the growth in question.
-            now_s: The present.
             peak_at: The peak of steps at a moment, in bytes.
             uniformity: How far steps are alike in what they take, from 0 to 1.
         """
@@ -246,7 +245,6 @@ class Watch:
         """Return most that live bytes can really take, and how sure that is.
 
         Args:
-            time_s: The present.
             above: How far recent rounds reached above their floor, falling.
 
         What an allocator cannot fill is pinned by the live blocks of floors that grow; what stands between
@@ -482,7 +480,6 @@ class Amplitudes:
         that are alike a fifth is found in the uppermost fifth of their height; of steps of all lengths, few.
 
         Args:
-            line: Through the floors.
             usual_bytes: What the larger steps take above them.
         """
         usual = max(1.0, usual_bytes)
@@ -507,7 +504,6 @@ class Amplitudes:
         much. So the shortfall is added, and the scatter that it explains taken out.
 
         Args:
-            reached: What samples saw.
             recent: How many of them, from the first on, tell the scatter.
         """
         if not self._is_sampled or recent < 2:

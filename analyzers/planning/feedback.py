@@ -207,7 +207,6 @@ def make_feedback(
         bounds: First layer of each stage, and the number of layers.
         training: What is held for a parameter, and micro-batches.
         source: What it was measured from, for whoever reads.
-        capacity_bytes: Of a device.
 
     Raises:
         UsageError: The numbers of stages differ, activations are not known, or nothing was measured.

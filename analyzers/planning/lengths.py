@@ -262,7 +262,6 @@ def make_series(
     """Return the difference of allocated memory over phases, by length.
 
     Args:
-        study: The runs.
         privacy: Of which algorithm.
         sums: Names, and the phases whose differences are added up for each: `PANELS` or `PHASES`.
     """

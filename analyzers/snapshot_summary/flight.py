@@ -304,11 +304,7 @@ def find_needed(record: FlightRecord) -> int | None:
 
 
 def word_failure(record: FlightRecord, shares: DeviceShares) -> str:
-    """Return what failed, and what stood against it.
-
-    Args:
-        shares: Who held the device.
-    """
+    """Return what failed, and what stood against it."""
     size = record.failure.size_bytes
     needed = find_needed(record)
     what = "a request of unknown size" if size is None else f"a request of {format_bytes(size)}"
@@ -329,11 +325,7 @@ def word_failure(record: FlightRecord, shares: DeviceShares) -> str:
 
 
 def explain_request(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
-    """Yield why nothing that was free served the request, and how much more would have.
-
-    Args:
-        shares: Who held the device.
-    """
+    """Yield why nothing that was free served the request, and how much more would have."""
     if _has_expandable(record):
         yield "segments expand here, by whole pages: 2 MiB for requests up to 1 MiB, else 20 MiB"
     largest = _find_largest_free(record)
@@ -402,7 +394,6 @@ def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) 
     """Yield what follows from the figures, the most promising first.
 
     Args:
-        shares: Who held the device.
         kept: What is kept from step to step.
     """
     yield from _advise_on_kept(kept)

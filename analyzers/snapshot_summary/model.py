@@ -203,12 +203,7 @@ def find_trace(snapshot: MemorySnapshot, device: int) -> TraceColumns | None:
 
 
 def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) -> Timeline:
-    """Return the levels after each event.
-
-    Args:
-        view: Its blocks at the end.
-        levels: Its final state.
-    """
+    """Return the levels after each event."""
     import numpy as np
 
     is_live = view.state == int(BlockState.ALLOCATED)

@@ -57,7 +57,6 @@ class StackGrouper:
 
         Args:
             stack: Stack of every block; below 0 where there is none.
-            size_bytes: Size of every block.
         """
         import numpy as np
 
@@ -89,7 +88,6 @@ def make_group(frames: tuple[Frame, ...], size_bytes: int, count: int, share: fl
     Args:
         frames: Python frames, innermost first.
         size_bytes: Sum of its blocks.
-        count: How many blocks.
         share: Part of all live bytes.
     """
     return StackGroup(
@@ -176,7 +174,6 @@ def judge_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[Reques
     trace, or, without one, of the live blocks.
 
     Args:
-        view: Blocks of a device.
         trace: Its events, if it has any.
     """
     import numpy as np
@@ -242,7 +239,6 @@ def describe_failures(
 
     Args:
         timeline: Its levels after each event.
-        view: Its blocks at the end.
         grouper: What puts blocks into groups by stack.
     """
     import numpy as np
@@ -412,7 +408,6 @@ def describe_device(
     Args:
         levels: Its bytes.
         stacks: Its largest groups of live blocks.
-        requests: Its frequent requests.
         failures: Its out-of-memory events, the newest first.
     """
     return (

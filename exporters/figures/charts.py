@@ -57,8 +57,6 @@ def plot_memory_usage(
     """Draw a device's memory over time as `gpu_{device}_memory_usage.{png,pdf}` and return the files.
 
     Args:
-        figure: What to draw.
-        formats: Of the files.
         file: The one file to write instead, in the format that its name says.
 
     Raises:
@@ -275,8 +273,6 @@ def plot_heatmap(
     """Draw devices over time as `memory_heatmap.{png,pdf}` and return the files.
 
     Args:
-        heat_map: What to draw.
-        formats: Of the files.
         file: The one file to write instead, in the format that its name says.
 
     Raises:
@@ -447,7 +443,6 @@ def find_failed_peak(marker: Marker, curves: Mapping[str, Curve]) -> int | None:
     """Return what would have been held if the request that failed had been met; None where it is not known.
 
     Args:
-        marker: An out-of-memory error.
         curves: Of the device, by what they show; the first that was measured by then counts.
     """
     if marker.request_bytes is None:

@@ -301,8 +301,6 @@ def make_heat_map(
 
     Args:
         shares: Curve of each device by its label, in the unit.
-        unit: Of the values.
-        clock: Of the times.
         columns: Columns of time; fewer where the curves are shorter.
         subtitle: What the figures are of.
     """

@@ -169,7 +169,6 @@ class SweepPage(Figure):
     """A heat map of a sweep; made by `open_sweep_page`, where it becomes a figure of matplotlib.
 
     Args:
-        style: Its look.
         size_in: Width and height.
         dpi: Dots per inch of a file of dots.
     """
@@ -222,7 +221,6 @@ def open_sweep_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -
     """Return an empty page.
 
     Args:
-        style: Its look.
         size_in: Width and height.
         dpi: Dots per inch of a file of dots.
     """

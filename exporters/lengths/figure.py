@@ -87,9 +87,6 @@ _MIB = 1 << 20
 def draw_lengths(study: LengthStudy, look: LengthLook | None = None) -> SweepPage:
     """Return the six panels as a figure of matplotlib.
 
-    Args:
-        study: What ran.
-
     Raises:
         UsageError: The size that was chosen is too small.
     """
@@ -191,7 +188,6 @@ def describe_laws(drawn: Sequence[LengthSeries], look: LengthLook) -> list[str]:
 
     Args:
         drawn: An algorithm each.
-        look: Style of the figure.
     """
     named: dict[str, list[str]] = {}
     for series in drawn:

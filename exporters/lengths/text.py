@@ -44,7 +44,6 @@ def describe_study(study: LengthStudy, width: int) -> str:
     """Return the text.
 
     Args:
-        study: What ran.
         width: Cells of a line; lengths that do not fit go below.
     """
     return "\n".join(_describe(study, width)) + "\n"

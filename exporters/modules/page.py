@@ -37,7 +37,6 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
     """Write the pages of which there is a tree; return their paths.
 
     Args:
-        breakdown: Its trees.
         folder: Made where it is missing.
 
     Raises:
@@ -61,7 +60,6 @@ def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: Bre
     """Return one page.
 
     Args:
-        breakdown: Its trees.
         name: Of the page, without its ending.
         tree: What `join_kinds` made.
     """

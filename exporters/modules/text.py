@@ -247,8 +247,6 @@ def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int
     """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner.
 
     Args:
-        first: What is held against.
-        second: What has more or less.
         depth: Levels of the modules that are told.
     """
     comparison = compare_profiles(first.memory, second.memory)
@@ -259,7 +257,6 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
     """Return the sentence of what the second profile has more or less, and where most of it is.
 
     Args:
-        tree: All kinds.
         basis: Which figure is told.
     """
     difference = tree.difference_bytes
@@ -280,10 +277,7 @@ def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, se
     """Return what stands under the title of a figure: the same, after whether the device is a modelled one.
 
     Args:
-        tree: All kinds.
         basis: Which figure is told.
-        first: What is held against.
-        second: What has more or less.
     """
     told = say_difference(tree, basis)
     return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told

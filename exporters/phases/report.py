@@ -113,11 +113,7 @@ class PhaseRecordReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_phase_records(file: PhaseFile) -> PhaseRecordReport:
-    """Return the report of a file.
-
-    Args:
-        file: What was read.
-    """
+    """Return the report of a file."""
     return PhaseRecordReport(file=file.file, records=file.records, notes=file.notes)
 
 

@@ -96,11 +96,7 @@ def _describe_ends(runs: Sequence[PhaseRun]) -> str:
 
 
 def describe_end(run: PhaseRun) -> str:
-    """Return how a run ended, in one sentence.
-
-    Args:
-        run: One rank.
-    """
+    """Return how a run ended, in one sentence."""
     where = run.failed_phase or "an unknown phase"
     where += "" if run.failed_step is None else f" of step {run.failed_step}"
     if run.end == "out_of_memory":
@@ -123,11 +119,7 @@ def _describe_held(held: MemoryLevels | None) -> str:
 
 
 def describe_peak(run: PhaseRun) -> str:
-    """Return the highest levels of all phases, and in which they were.
-
-    Args:
-        run: One rank.
-    """
+    """Return the highest levels of all phases, and in which they were."""
     whose = f" on rank {run.rank}" if run.world_size > 1 else ""
     allocated = run.peak.allocated_bytes
     reserved = run.peak.reserved_bytes
@@ -238,11 +230,7 @@ _FITS = {True: "would fit", False: "would not fit even so", None: "too close to 
 
 
 def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
-    """Yield the lines: the phase to attack, what it holds, what each change would save.
-
-    Args:
-        advice: What was found.
-    """
+    """Yield the lines: the phase to attack, what it holds, what each change would save."""
     yield from wrap(_describe_attack(advice), width)
     rows = [
         [
@@ -437,11 +425,7 @@ _FORMATS = {
 
 
 def describe_phase_file(file: PhaseFile, width: int) -> str:
-    """Return the text.
-
-    Args:
-        file: What was read.
-    """
+    """Return the text."""
     return "\n".join(_describe_file(file, width)) + "\n"
 
 

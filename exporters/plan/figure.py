@@ -214,7 +214,6 @@ def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
     """Return the figure: the recommended number of stages, by every strategy of the plan that has it.
 
     Args:
-        plan: What was found.
         analyzer: Of the same graph, with the micro-batches and states of the plan.
 
     Raises:

@@ -121,11 +121,7 @@ LEGACY_NOTE = (
 
 
 def describe_plan(plan: Plan, width: int) -> str:
-    """Return a plan as text.
-
-    Args:
-        plan: What was found.
-    """
+    """Return a plan as text."""
     lines = [*_describe_sizes(plan, width), ""]
     lines += format_rows([_HEADING, *_list_rows(plan)], "rllrrrrrr", width)
     lines += [line for sentence in _list_refusals(plan) for line in wrap(sentence, width)]
@@ -305,11 +301,7 @@ _MEASURED = ("allocated", "reserved", "device", "difference", "factor", "ranks")
 
 
 def describe_feedback(feedback: PlanFeedback, width: int) -> str:
-    """Return a plan held against a measured job as text.
-
-    Args:
-        feedback: What was found.
-    """
+    """Return a plan held against a measured job as text."""
     where = "the running job" if feedback.measured == "live" else feedback.measured
     lines = wrap(
         f"{feedback.model} in {count(len(feedback.stages), 'stage')}, planned beside what was measured in "

@@ -187,8 +187,6 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
 
     Args:
         text: What `--prometheus` says: an address and port, a port, or nothing.
-        web_config: File that `--web-config` names.
-        is_insecure: Whether `--insecure` was typed.
 
     Raises:
         UsageError: prometheus_client is not installed, or the address must not be served as it is.

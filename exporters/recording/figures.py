@@ -69,7 +69,6 @@ class FigureRecorder:
     """Takes the rows of a recording and draws them, in bounded memory however long it is.
 
     Args:
-        clock: Of the times.
         gap_s: A longer silence is a break in a line.
     """
 
@@ -102,7 +101,6 @@ class FigureRecorder:
         """Draw every device, the heat map and the peaks; return the files.
 
         Args:
-            findings: To be marked.
             subtitle: What the figures are of.
             on_progress: Called before each figure with how many are drawn, and of how many.
 
@@ -125,9 +123,7 @@ class FigureRecorder:
         """Draw the one figure that says most: memory of a single device, or the heat map of several.
 
         Args:
-            findings: To be marked.
             file: The file, whose name ends in `.pdf`, `.png` or `.svg`.
-            subtitle: What the figure is of.
 
         Raises:
             OutputFileError: The file cannot be written.

@@ -455,7 +455,6 @@ def read_statuses(recording: Recording, samples: Iterable[Sample]) -> Iterator[N
     """Yield the status object of each sample, with the findings that stood then.
 
     Args:
-        recording: Where the samples are from.
         samples: In the order of the recording.
     """
     told = _Following(recording.told() if len(recording.nodes) == 1 else iter(()))

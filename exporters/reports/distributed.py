@@ -279,10 +279,8 @@ def build_distributed(
         info: The cluster, or this node's place in it.
         own: This node; None before its first sample.
         reports: Every node that is there, this one included.
-        analysis: Of those nodes.
         events: Errors that were foreseen or met, oldest first.
         evidence: What the figures of this node rest on.
-        findings: Of this node.
     """
     return DistributedReport(
         timestamp=stamp_now(),

@@ -217,7 +217,6 @@ class DeviceLog:
         """Take the device in one sample.
 
         Args:
-            time_s: Time of the sample.
             device: The device; figures that are stale or lost are passed over.
             ranks: The processes on it that report.
             is_due: Whether to take a snapshot; the peaks are kept either way.

@@ -24,7 +24,6 @@ def describe_sample(
     """Return the status object of one sample.
 
     Args:
-        sample: What was measured.
         findings: Findings of the node as of this sample.
         assessments: How near each process is to running out of memory.
         notes: Sentences to put after the sample's own.
@@ -138,8 +137,6 @@ def describe_advice(action: AdviceAction, advised: Advised, node: str | None) ->
     """Return the report of an advice.
 
     Args:
-        action: What was asked.
-        advised: What the process answered.
         node: Where it runs, as it was named; None for this node.
     """
     return AdviceReport(

@@ -120,7 +120,6 @@ def describe_state(picture: ClusterPicture, nodes_left_out: int = 0) -> GuardSta
     """Return all nodes together, without their single ranks.
 
     Args:
-        picture: All nodes that are followed.
         nodes_left_out: Nodes that are known and not followed.
     """
     return GuardState(

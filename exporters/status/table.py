@@ -43,8 +43,6 @@ def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequenc
     """Return a status as text that fits the width.
 
     Args:
-        status: What to show.
-        style: Width, colour and characters.
         hidden_notes: Notes that are told elsewhere and are not repeated.
     """
     console = Console(

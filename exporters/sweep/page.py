@@ -84,11 +84,7 @@ _DARK = (8, 48, 107)
 
 
 def render_heat_map(grid: SweepGrid, findings: Sequence[SweepFinding]) -> bytes:
-    """Return the page.
-
-    Args:
-        findings: What the sweep says.
-    """
+    """Return the page."""
     title = f"Peak GPU memory by TP and PP{name_sweep(grid)}"
     made = "simulated, not measured; " if grid.is_simulated else ""
     page = _PAGE.format(
@@ -243,7 +239,6 @@ def write_multiples(
     Args:
         sweeps: One panel each.
         base: Path of the files without an ending.
-        look: Size and resolution.
         file: The one file to write instead, in the format that its name says.
 
     Raises:

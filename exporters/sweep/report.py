@@ -119,7 +119,6 @@ def report_sweep(
 
     Args:
         skipped: Files that were left out.
-        files: What was written.
     """
     best = find_best(grid)
     return HeatMapReport(
@@ -237,9 +236,7 @@ def report_index(
 
     Args:
         index: The sweeps that are wanted.
-        max_memory_gib: Of a device.
         found: How many there are in all.
-        files: What was written.
     """
     return IndexReport(
         max_memory_gb=max_memory_gib,

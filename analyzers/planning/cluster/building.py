@@ -42,7 +42,6 @@ def build_cluster(entry: ClusterEntry, source: KeyLines) -> Cluster:
     """Return the cluster that a file describes.
 
     Args:
-        entry: What the file says.
         source: The file, as errors name it, and where its keys stand.
 
     Raises:
@@ -404,10 +403,6 @@ _NVLINK_LANE_GB_PER_S = {1: 20.0, 7: 50.0}
 
 def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
     """Return the cluster of one node: memory and links as its driver tells, speed from the data sheets.
-
-    Args:
-        topology: What the driver tells.
-        node: Name of the node.
 
     Raises:
         UsageError: The speed of a device is not known, or nothing tells what links two of them.

@@ -130,8 +130,6 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
     """Refuse a cluster without devices, or with too many.
 
     Args:
-        nodes: How many nodes.
-        devices_per_node: How many devices in each.
         where: What the numbers are from, for the error.
 
     Raises:
@@ -447,7 +445,6 @@ def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str)
 
     Args:
         table: By name, in lower case.
-        name: As a person wrote it.
         what: What the table holds, for the error.
         example: What else could be written instead, for the error.
 

@@ -159,7 +159,6 @@ def take_shape(shape: ModelShape, positions: int) -> Architecture:
     """Return a decoder of the memory theory as a model to plan for; further predicted tokens are left out.
 
     Args:
-        shape: The decoder.
         positions: Longest sequence it is made for.
     """
     return Architecture(
@@ -280,7 +279,6 @@ def size_block(
     """Return the size of one transformer block.
 
     Args:
-        batch: The micro-batch.
         is_mixture: Whether its MLP is a mixture of experts.
         has_cross_attention: Whether it attends to an encoder as well, whose sequence is as long.
     """

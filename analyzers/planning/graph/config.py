@@ -47,7 +47,6 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
     """Return the sizes that a configuration tells.
 
     Args:
-        config: Its keys and values.
         what: What it is called in errors.
 
     Raises:

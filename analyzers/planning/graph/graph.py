@@ -269,7 +269,6 @@ class ModelGraph:
         layers: In any order; each `layer_id` once.
         edges: Between layers that are there.
         config: Sizes of the model, as they shall stand in its file.
-        name: What people call it.
         batch: What activations and FLOPs are of; None where a file does not tell.
 
     Raises:

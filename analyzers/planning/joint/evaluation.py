@@ -38,11 +38,7 @@ the empty order is the natural one."""
 
 
 class Pricing:
-    """Step times of candidates on one cluster.
-
-    Args:
-        assumptions: What times rest on.
-    """
+    """Step times of candidates on one cluster."""
 
     def __init__(self, shape: ModelShape, cluster: Cluster, assumptions: TimeAssumptions) -> None:
         self._shape = shape
@@ -151,7 +147,6 @@ class StageRooms:
     several kinds, those with experts are taken, which hold more.
 
     Args:
-        candidate: Degrees and training.
         capacities: Bytes of each stage's smallest device, as far as a plan fills them.
     """
 
@@ -236,7 +231,6 @@ class Evaluator:
     """Finds the best split of candidates, and the best order of devices where these differ.
 
     Args:
-        pricing: Times on it.
         memory_share: Of each device's memory that a plan may fill.
     """
 

@@ -51,11 +51,8 @@ def plan_jointly(
     """Return the fastest configurations that fit, one for each choice of degrees, the fastest first.
 
     Args:
-        name: What the model is called.
-        shape: Its sizes.
         cluster: All of its devices are used.
         options: The batch, and what is searched.
-        assumptions: What times rest on.
 
     Raises:
         UsageError: Sizes or options that cannot be, or nothing fits; the text says what would.

@@ -331,7 +331,6 @@ class _Queue:
         """Add an end that lies before all others.
 
         Args:
-            end: Its position.
             value: Least sum of squares behind it.
             lost: Largest start from which it is too far.
             head: Place of the end that is best; those ahead of it are not looked at again.
@@ -372,7 +371,6 @@ def find_stops(costs: Sequence[int], windows: Sequence[range]) -> list[int]:
     Between two of them that are further apart than one, every window lies among layers of one cost.
 
     Args:
-        costs: Of each layer.
         windows: Where each stage may start; the last entry is the end of all layers.
     """
     stops = [0]

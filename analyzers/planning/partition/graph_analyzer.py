@@ -215,7 +215,6 @@ class GraphAnalyzer:
         """Return the layers in stages.
 
         Args:
-            num_stages: How many.
             balance_metric: Of what `exact` keeps the fullest stage least: `training` for all that it holds
                 while it trains, `memory` for weights alone, `compute` or `parameters`; None for
                 `usual_metric`.
@@ -256,7 +255,6 @@ class GraphAnalyzer:
             min_stages: Least number to look at.
             max_stages: Most.
             balance_metric: As `partition_graph_balanced` has it.
-            strategy: How layers are split.
             device: What is assumed of devices and links.
             rule: `device-time`, or `legacy` for the original's choice by its own partitions.
 

@@ -80,7 +80,6 @@ def check_stages(layers: int, stages: int, least: int = 0) -> None:
     """Refuse a split that cannot be.
 
     Args:
-        layers: How many there are.
         stages: How many are asked for.
         least: The smallest cost of a layer.
 

@@ -43,7 +43,6 @@ def list_levels(run: PhaseRun, parts: Parts) -> list[PhaseLevel]:
 
     Args:
         run: A run, as far as it came.
-        parts: Of its steps.
     """
     is_kept = are_gradients_kept(run, parts)
     measured: dict[str, PhaseLevel] = {}
@@ -66,7 +65,6 @@ def are_gradients_kept(run: PhaseRun, parts: Parts) -> bool:
 
     Args:
         run: A run of two steps at least, else nothing can be said.
-        parts: Of its steps.
     """
     gradients = parts.get("gradients")
     state = parts.get("optimizer state")
@@ -216,12 +214,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_effects(run: PhaseRun, parts: Parts) -> Iterator[Effect]:
-    """Yield the changes that this training leaves room for.
-
-    Args:
-        run: What is trained, and how.
-        parts: Of its steps.
-    """
+    """Yield the changes that this training leaves room for."""
     yield from (effect for effect in _list(run, parts) if effect.part in parts)
 
 
@@ -261,10 +254,6 @@ def apply_effect(effect: Effect, run: PhaseRun, parts: Parts) -> dict[str, int]:
     """Return the peak of each phase with a change.
 
     What came on top of the parts stays as it was, unless it was of activations and those become smaller.
-
-    Args:
-        effect: The change.
-        parts: Of its steps.
     """
     return {level.phase: _apply(effect, level, parts) for level in list_levels(run, parts)}
 

@@ -267,7 +267,6 @@ def estimate_traces(result: TraceResult, request: EstimateRequest) -> StepEstima
 
     Args:
         result: One trace of what is asked for, or at least three of shallower models.
-        request: What is asked.
 
     Raises:
         AllocatorSettingsError: The allocator's settings cannot be read.

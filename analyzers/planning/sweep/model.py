@@ -194,7 +194,6 @@ def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
     """Return the grid of a sweep.
 
     Args:
-        sweep: What was read.
         capacity_bytes: Memory of a device; a theory of as much or more says that a layout does not fit.
     """
     runs = Counter((it.tp, it.pp, it.dp) for it in sweep.configurations)

@@ -108,8 +108,6 @@ def estimate_step(
     Args:
         layout: Degrees; no more ranks than the cluster has devices, which are taken from the first on.
         setup: Batch, ZeRO stage, recomputation.
-        cluster: Devices and links.
-        assumptions: What the times rest on.
 
     Raises:
         UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
@@ -239,7 +237,6 @@ class LayerPrices:
         setup: Its micro-batch and recomputation.
         device: Peaks of a rank.
         groups: Its tensor, context and expert rings.
-        assumptions: What the times rest on.
     """
 
     def __init__(
@@ -364,7 +361,6 @@ def fit_runs(
 
     Args:
         runs: At least one.
-        cluster: Where they ran.
         assumptions: What is assumed of the rest.
         name: What is said of where this was learnt.
 

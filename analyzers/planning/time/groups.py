@@ -216,8 +216,6 @@ def find_groups(
     """Return the rings of each stage.
 
     Args:
-        cluster: Where the ranks are.
-        layout: Degrees.
         stages: Positions in the cluster of the ranks of each stage, tensor ranks fastest.
         assumptions: Shares and latencies.
     """

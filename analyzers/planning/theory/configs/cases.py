@@ -195,7 +195,6 @@ def find_fitting_changes(
     Args:
         limit_bytes: What a rank may take.
         measure: The peak that counts, of the memory of all stages.
-        most: How many to return.
     """
     found: list[tuple[set[str], FittingChange]] = []
     for choice, changed in _order_choices(run):

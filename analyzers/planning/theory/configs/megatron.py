@@ -44,7 +44,6 @@ def read_megatron_run(
         flags: The flags that were given; what is not, has Megatron-LM's default.
         world_size: Ranks of the job; Megatron-LM takes it from its launcher.
         is_deterministic: Whether it runs with `--deterministic-mode`, where the flags do not say.
-        name: What the run is called.
 
     Raises:
         UsageError: A flag is missing or no number, or the degrees do not fit the world size.
