@@ -187,7 +187,7 @@ def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: 
     return Batch(sizes.positions if seq_length is None else seq_length, micro_batch)
 
 
-_SCRIPT = "vramscope.engine.workloads.trace_factory"
+_SCRIPT = "vramscope.engine.workloads.model_tracer"
 TracedType = Literal["float32", "bfloat16", "float16"]
 
 
