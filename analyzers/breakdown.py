@@ -7,14 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..engine.model.module_memory import (
-    MEMORY_KINDS,
-    KindBytes,
-    LayoutEntry,
-    MemoryKind,
-    MemoryMoment,
-    ModuleMemory,
-)
+from ..engine.model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
 from ..engine.units import MIB, format_bytes
 
 # A tree of bytes by module: what charts, screens and tables draw.

@@ -149,7 +149,7 @@ def _serve(
     if not options.leaves_with_viewers:
         _tell(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
     if options.listening is not None:
-        from .resources import allow_many_descriptors
+        from .supervisor import allow_many_descriptors
 
         allow_many_descriptors()
         _tell(options.listening.words)

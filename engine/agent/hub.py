@@ -47,8 +47,15 @@ from ..wire.messages import (
 from ..wire.selection import RemotePeer, explain_excess, select_devices, trim_welcome
 from ..wire.stores import AssessmentStore, FindingStore
 from .hub_sockets import HubSockets
-from .resources import OwnUsage, rss_bytes
-from .supervisor import VIEWER_WITHIN_S, Attendance, WorkerSeat, WorkerSupervisor, shorten_report
+from .supervisor import (
+    VIEWER_WITHIN_S,
+    Attendance,
+    OwnUsage,
+    WorkerSeat,
+    WorkerSupervisor,
+    rss_bytes,
+    shorten_report,
+)
 
 if TYPE_CHECKING:
     from ..cluster.gate import Listening

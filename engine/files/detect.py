@@ -17,9 +17,9 @@ from .base.input_file import SMALL_TEXT_BYTES
 from .base.packed_file import CHUNK_BYTES, PackedFile
 from .base.toml_text import parse_toml
 from .case_table import MODEL_COLUMNS
-from .flight_record import PATTERN as FLIGHT_PATTERN
 from .framework.log import tells_time
 from .galvatron import OVERLAP_FILE
+from .memory_file import PATTERN as FLIGHT_PATTERN
 from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
 from .module_memory.finding import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file

@@ -16,7 +16,7 @@ from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
 from ..errors import HubUnreachableError, OutputFileError, RuntimeFolderError, VramscopeError
 from ..files.base.input_file import show_path
 from ..paths import explain_unwritable, open_runtime_folder
-from ..recording.announcement import RecorderNote, read_announced
+from ..recording.follower import RecorderNote, read_announced
 from ..recording.schema import SUFFIX
 from ..sources.processes import read_start_ticks
 from ..units import format_age, format_bytes

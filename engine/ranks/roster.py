@@ -10,8 +10,7 @@ from ..clock import Clock, SystemClock
 from ..errors import WireError
 from ..model import AllocatorReading, DeviceSample, HostSample, RankSample
 from ..sources.processes import find_user_name
-from .demands import Answer, Demands, Wish
-from .listener import Connection, Listener, Received
+from .demands import Answer, Connection, Demands, Listener, Received, Wish
 from .messages import (
     AdviceTaken,
     DemandRefused,
@@ -22,8 +21,7 @@ from .messages import (
     ProbedDevice,
     SegmentsPart,
 )
-from .modelled import ModelledDevices, Placed
-from .track import Moment, ProcessKey, RankTrack
+from .track import ModelledDevices, Moment, Placed, ProcessKey, RankTrack
 
 DRAIN_INTERVAL_S = 1.0
 """Where ticks are longer than this, sockets are emptied between them too, before they are full."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .protocols import AllocatorModule
+    from .card import AllocatorModule
 
 __all__ = ["install"]
 

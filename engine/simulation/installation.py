@@ -11,18 +11,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
-from .card import PrivateMemory, SimulationConfig
+from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
-from .factories import Factories
 from .host_memory import HostMemory, watch_host, watch_nothing
 from .kernels import FusedKernels, install_distributed
 from .ledger import CardLedger
 from .patching import replace
-from .protocols import AllocatorModule, DeviceMemory
 from .simulation import Simulation
 from .storages import StorageRegistry
-from .tensor_methods import StorageMethods, TensorMethods, install_legacy_types
+from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
 
 OWN_THREADS = "vramscope-"
 """How the names of the probe's threads begin: they watch, and make no tensors."""

@@ -9,9 +9,8 @@ from typing import Any, Callable
 
 import torch
 
-from .card import Card
+from .card import Allocator, Card
 from .host_memory import MOST_STACKS, Stack, capture_stack
-from .protocols import Allocator
 from .simulation import Simulation
 
 

@@ -6,12 +6,10 @@ from typing import Any, Callable
 
 import torch
 
-from .card import Card, SimulationConfig
+from .card import AllocatorModule, Card, DeviceMemory, SimulationConfig
 from .devices import Devices, state
 from .host_memory import HostMemory
-from .protocols import AllocatorModule, DeviceMemory
-from .storages import StorageRegistry
-from .transfers import PinnedMemory, Transfers
+from .storages import PinnedMemory, StorageRegistry, Transfers
 
 
 class Simulation:

@@ -10,7 +10,7 @@ from ..clock import Clock
 from ..errors import HubUnreachableError, InputFileError, UsageError, WireError
 from ..history import History
 from ..model import AdviceAction, Finding, HubStatus, Sample, SegmentMap
-from ..model.module_memory import ModuleMemory
+from ..model.sample import ModuleMemory
 from ..ranks.demands import ADVICE_WITHIN_S, MODULES_WITHIN_S
 from ..ranks.messages import PackedSegments, inflate, unpack_segments
 from ..wire.messages import Advised, Done, ModulesAnswer, Refusal

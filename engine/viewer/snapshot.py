@@ -6,7 +6,7 @@ import msgspec
 
 from ..alerts.state import AlertState
 from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample, SegmentMap, Severity
-from ..model.module_memory import ModuleMemory
+from ..model.sample import ModuleMemory
 from ..wire.messages import Advised
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...analyzers.breakdown import (
     make_point_tree,
 )
 from ...engine.files.base.output_file import write_files
-from ...engine.model.module_memory import MemoryKind, ModuleMemory
+from ...engine.model.sample import MemoryKind, ModuleMemory
 
 PAGES: dict[str, tuple[MemoryKind, ...]] = {
     "params_memory_sunburst": ("params",),

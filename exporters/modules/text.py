@@ -25,7 +25,7 @@ from ...analyzers.breakdown import (
 )
 from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model import RankCoordinates, RankSample
-from ...engine.model.module_memory import KindBytes, ModuleMemory, ModuleMemoryFormat
+from ...engine.model.sample import KindBytes, ModuleMemory, ModuleMemoryFormat
 from ...engine.text import make_csv_cell, make_printable
 from ...engine.units import format_age, format_bytes
 from ..text import UNKNOWN, count, format_rows, show_number, wrap

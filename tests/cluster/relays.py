@@ -8,7 +8,7 @@ from vramscope.engine.cluster.addresses import LOOPBACK, NodeAddress, TcpAddress
 from vramscope.engine.cluster.gate import make_listening
 from vramscope.engine.cluster.keys import KeyPair, keys_folder
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.relay.relay import Relay
+from vramscope.engine.cluster.relay import Relay
 from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..waiting import wait_until

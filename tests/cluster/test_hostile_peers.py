@@ -13,7 +13,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.agent.resources import MOST_DESCRIPTORS
+from vramscope.engine.agent.supervisor import MOST_DESCRIPTORS
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS, Doorkeeper
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair

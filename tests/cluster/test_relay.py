@@ -46,7 +46,7 @@ def test_nodes_behind_a_relay_are_followed_as_if_it_were_not_there() -> None:
 
 
 def test_nobody_is_followed_in_full_whom_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vramscope.engine.relay.relay.UNWATCHED_S", 0.0)
+    monkeypatch.setattr("vramscope.engine.cluster.relay.UNWATCHED_S", 0.0)
     with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
         hub.producer.push([make_full(1)])
         name = hub.address.label

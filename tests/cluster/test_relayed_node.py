@@ -3,10 +3,10 @@
 from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection
 from vramscope.engine.cluster.gate import Trim
+from vramscope.engine.cluster.relay import RelayedNode
 from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
-from vramscope.engine.relay.relay import RelayedNode
 from vramscope.engine.wire.messages import Envelope, Request, Welcome, body_of, decode, encode
 
 from ..bus.hubs import make_sample

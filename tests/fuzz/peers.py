@@ -25,12 +25,12 @@ from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.gate import Listening, make_listening
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair
 from vramscope.engine.cluster.links import Trust
+from vramscope.engine.cluster.relay import Relay
 from vramscope.engine.cluster.remote_node import RelayLink, RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
 from vramscope.engine.ranks.messages import PackedSegments
 from vramscope.engine.ranks.roster import Roster
-from vramscope.engine.relay.relay import Relay
 from vramscope.engine.wire.messages import (
     Advised,
     Done,

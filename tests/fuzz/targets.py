@@ -21,9 +21,8 @@ import msgspec
 
 from vramscope.analyzers.breakdown import make_breakdown
 from vramscope.engine.errors import VramscopeError
-from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.files.framework.oom_text import parse_oom_text
-from vramscope.engine.files.memory_file import read_memory_file, recognize_memory_file
+from vramscope.engine.files.memory_file import read_flight_record, read_memory_file, recognize_memory_file
 from vramscope.engine.files.memory_snapshot.decoder import decode
 from vramscope.engine.files.memory_trace.reading import read_memory_trace
 from vramscope.engine.files.module_memory import read_module_memory

@@ -10,7 +10,7 @@ import pytest
 from vramscope.engine.jobs.background import RecordingNews, ViewerRecording
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
-from vramscope.engine.recording.announcement import read_announced
+from vramscope.engine.recording.follower import read_announced
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.simulated import plain_answers
 from vramscope.analyzers.breakdown import find_node, make_breakdown, make_point_tree
 from vramscope.engine.files.module_memory import read_module_memory
-from vramscope.engine.model.module_memory import ModuleMemory
+from vramscope.engine.model.sample import ModuleMemory
 
 TRAINING = """
 import json, os, sys, torch, vramscope

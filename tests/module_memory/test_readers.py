@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.module_memory import find_profiles, read_module_memory
-from vramscope.engine.model.module_memory import LayoutEntry
+from vramscope.engine.model.sample import LayoutEntry
 from vramscope.exporters.modules.page import join_kinds
 
 from .profiles import CHART, LAYOUT, STATE, write_lines, write_profile

@@ -18,9 +18,8 @@ from vramscope.engine.model import (
     StepReading,
 )
 from vramscope.engine.ranks.messages import ProbedDevice
-from vramscope.engine.ranks.modelled import ModelledDevices, Placed
 from vramscope.engine.ranks.roster import ENDED_SHOWN_S, MODELLED_SHOWN_S, share
-from vramscope.engine.ranks.track import STALE_AFTER_S, RankReport
+from vramscope.engine.ranks.track import STALE_AFTER_S, ModelledDevices, Placed, RankReport
 
 from .probe_client import GIB, MIB, ProbeClient, make_hello, make_readings
 from .rosters import make_device, open_roster

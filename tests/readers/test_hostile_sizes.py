@@ -15,7 +15,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.packed_file import PackedFile
 from vramscope.engine.files.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
-from vramscope.engine.files.flight_record import read_flight_record
+from vramscope.engine.files.memory_file import read_flight_record
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
 from vramscope.engine.files.module_memory.finding import read_module_memory
 from vramscope.engine.files.phases.finding import read_phase_file

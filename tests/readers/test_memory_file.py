@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.flight_record import find_newest_flight_record, list_flight_folders
-from vramscope.engine.files.memory_file import read_memory_file, recognize_memory_file
+from vramscope.engine.files.memory_file import (
+    find_newest_flight_record,
+    list_flight_folders,
+    read_memory_file,
+    recognize_memory_file,
+)
 from vramscope.engine.model.memory_snapshot import FlightRecord, MemorySnapshot
 
 from .flight_records import record, write_record

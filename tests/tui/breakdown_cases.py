@@ -1,6 +1,6 @@
 """Profiles by module in a few numbers: two layers, before and after an optimizer's first step."""
 
-from vramscope.engine.model.module_memory import KindBytes, LayoutEntry, MemoryMoment, ModuleMemory
+from vramscope.engine.model.sample import KindBytes, LayoutEntry, MemoryMoment, ModuleMemory
 from vramscope.engine.units import GIB, MIB
 from vramscope.tui.modules.profiled import Profiled
 

@@ -14,13 +14,7 @@ from vramscope.cli.frame.parse import parse
 from vramscope.cli.live import read_by_words
 from vramscope.cli.verbs.modules import read_profiled, run
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.model.module_memory import (
-    MEMORY_KINDS,
-    KindBytes,
-    LayoutEntry,
-    MemoryMoment,
-    ModuleMemory,
-)
+from vramscope.engine.model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryMoment, ModuleMemory
 from vramscope.engine.units import GIB, MIB
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.modules.live_screen import LiveBreakdownScreen

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from vramscope.cli.live import read_by_words
 from vramscope.engine.model import RankSample
-from vramscope.engine.model.module_memory import ModuleMemory
+from vramscope.engine.model.sample import ModuleMemory
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import RankModules, Snapshot
 from vramscope.tui.app import VramscopeApp

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ...analyzers.breakdown import make_breakdown
 from ...engine.clock import Clock
 from ...engine.model import RankSample
-from ...engine.model.module_memory import ModuleMemory
+from ...engine.model.sample import ModuleMemory
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot

@@ -13,7 +13,7 @@ from ...analyzers.breakdown import (
     size_of,
 )
 from ...analyzers.comparison.model import say_percent, say_signed
-from ...engine.model.module_memory import MEMORY_KINDS, MemoryKind, ModuleMemory
+from ...engine.model.sample import MEMORY_KINDS, MemoryKind, ModuleMemory
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text, share_percent

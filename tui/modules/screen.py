@@ -22,7 +22,7 @@ from ...analyzers.breakdown import (
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
 from ...engine.files.base.output_file import write_files
-from ...engine.model.module_memory import ModuleMemory
+from ...engine.model.sample import ModuleMemory
 from ...engine.settings import Settings
 from ...engine.text import make_csv_cell
 from ...exporters.modules.page import describe_origin

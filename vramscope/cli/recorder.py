@@ -16,8 +16,15 @@ from vramscope.engine.jobs.background import BEGUN
 from vramscope.engine.model import Sample
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import RecordingIdentity
-from vramscope.engine.recording.announcement import announce, refuse_second, withdraw
-from vramscope.engine.recording.follower import Heard, JobEnd, JobView, NodeFollower
+from vramscope.engine.recording.follower import (
+    Heard,
+    JobEnd,
+    JobView,
+    NodeFollower,
+    announce,
+    refuse_second,
+    withdraw,
+)
 from vramscope.engine.recording.series import RecordingSeries
 from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import format_age, format_bytes

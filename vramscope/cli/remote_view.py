@@ -34,7 +34,7 @@ EXIT_UNREACHABLE = HubUnreachableError.exit_code
 
 def show_remote(arguments: Namespace) -> int:
     """Show the nodes that are named and return the exit code."""
-    from vramscope.engine.agent.resources import allow_many_descriptors
+    from vramscope.engine.agent.supervisor import allow_many_descriptors
     from vramscope.engine.cluster.links import read_trust
 
     allow_many_descriptors()  # every node is a handful

@@ -8,14 +8,7 @@ import msgspec
 
 from ...errors import InputFileError
 from ...model import RankCoordinates
-from ...model.module_memory import (
-    MEMORY_KINDS,
-    KindBytes,
-    LayoutEntry,
-    MemoryKind,
-    MemoryMoment,
-    ModuleMemory,
-)
+from ...model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
 from ...soundness import make_json_decoder
 from ...units import MIB, format_bytes
 from ..base.input_file import open_input_file, read_input_file, show_path

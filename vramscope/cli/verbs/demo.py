@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> int:
 
 def _tell_end(demonstration: "Demonstration", status: int | None) -> int:
     """Say what is left to look at; return 1 where the job had ended by itself, as it never should."""
-    from vramscope.engine.files.flight_record import find_newest_flight_record
+    from vramscope.engine.files.memory_file import find_newest_flight_record
 
     record = find_newest_flight_record([demonstration.flight_folder])
     if record is not None:

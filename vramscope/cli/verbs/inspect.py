@@ -115,7 +115,7 @@ def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
 
 def _find_newest() -> Path:
     """Return the newest flight record."""
-    from vramscope.engine.files.flight_record import find_newest_flight_record, list_flight_folders
+    from vramscope.engine.files.memory_file import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
     path = find_newest_flight_record(folders)

@@ -28,7 +28,7 @@ from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.engine.model import RankSample
-    from vramscope.engine.model.module_memory import ModuleMemory
+    from vramscope.engine.model.sample import ModuleMemory
     from vramscope.engine.viewer.client import Client
     from vramscope.engine.viewer.snapshot import RankModules
     from vramscope.exporters.modules.text import NamedProfile

@@ -8,14 +8,9 @@ from types import FrameType
 
 import msgspec
 
-from ..agent.resources import OwnUsage, rss_bytes
+from ..agent.supervisor import OwnUsage, rss_bytes
 from ..alerts.state import AlertState
 from ..clock import Clock, SystemClock
-from ..cluster.addresses import NodeAddress
-from ..cluster.gate import MAX_PEERS, Gate, Listening
-from ..cluster.links import Trust
-from ..cluster.nodes_watch import NodesWatch
-from ..cluster.remote_node import MAX_NAME_CHARACTERS, RemoteNode
 from ..errors import WireError
 from ..history import History
 from ..model import HubStatus, Sample
@@ -44,6 +39,11 @@ from ..wire.messages import (
     encode,
 )
 from ..wire.selection import DeviceSelection, RemotePeer, Told, select_devices, trim_welcome
+from .addresses import NodeAddress
+from .gate import MAX_PEERS, Gate, Listening
+from .links import Trust
+from .nodes_watch import NodesWatch
+from .remote_node import MAX_NAME_CHARACTERS, RemoteNode
 
 TURN_S = 0.5
 GATHER_S = 0.02
