@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vramscope.analyzers.allocator_model import AllocatorSettings
 from vramscope.analyzers.planning.cluster import DEVICES, DeviceModel, find_device
-from vramscope.analyzers.planning.steps import StepPeaks, StepTrace, take_snapshot
 from vramscope.analyzers.planning.theory import (
     estimate_as_fork,
     estimate_as_published,
@@ -31,10 +29,8 @@ from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import write_whole
-from vramscope.engine.files.case_table import MODEL_COLUMNS, CaseTable, read_case_table
 from vramscope.engine.text import make_printable
 from vramscope.engine.units import format_bytes, parse_bytes
-from vramscope.estimates import StepRequest, estimate_request, read_allocator_settings
 from vramscope.planning.model_graph import describe_model
 
 from .frame.emit import complain, emit_fitted, emit_json
@@ -43,6 +39,8 @@ from .frame.progress import ProgressLine
 from .frame.settings import read_settings
 
 if TYPE_CHECKING:
+    from vramscope.analyzers.planning.steps import StepTrace
+    from vramscope.engine.files.case_table import CaseTable
     from vramscope.exporters.estimates import EstimateReport
 
 
@@ -238,6 +236,9 @@ _MARK = "vramscope_simulated"
 
 def estimate_factory(arguments: Namespace) -> int:
     """Estimate a step of the user's own code, print it and return the exit code."""
+
+    from vramscope.estimates import StepRequest, estimate_request, read_allocator_settings
+
     _check_flags(arguments)
     capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
     request = StepRequest(
@@ -276,8 +277,12 @@ def _check_flags(arguments: Namespace) -> None:
         )
 
 
-def describe_peak(trace: StepTrace, settings: str) -> dict[str, object]:
+def describe_peak(trace: "StepTrace", settings: str) -> dict[str, object]:
     """Return the memory at the peak as a snapshot of PyTorch's that says it is of no real card."""
+
+    from vramscope.analyzers.allocator_model import AllocatorSettings
+    from vramscope.analyzers.planning.steps import StepPeaks, take_snapshot
+
     snapshot = take_snapshot(trace, AllocatorSettings.parse(settings), StepPeaks(trace).peak.event)
     snapshot["allocator_settings"][_MARK] = {"name": "estimated, no GPU was used"}
     return snapshot
@@ -293,6 +298,8 @@ def estimate_batch(arguments: Namespace) -> int:
     Returns:
         The exit code: that of bad input where no row at all could be estimated.
     """
+
+    from vramscope.engine.files.case_table import MODEL_COLUMNS, read_case_table
 
     from .verbs.calibrate import read_calibration
 
@@ -337,7 +344,7 @@ def predict_case(row: Mapping[str, str], calibration: Calibration | None = None)
     return dict(zip(PREDICTED, cells, strict=True))
 
 
-def render_table(table: CaseTable, predictions: list[dict[str, str]]) -> str:
+def render_table(table: "CaseTable", predictions: list[dict[str, str]]) -> str:
     """Return the rows with the added columns as CSV; columns of those names are replaced."""
     columns = [name for name in table.columns if name not in PREDICTED] + list(PREDICTED)
     stream = io.StringIO(newline="")

@@ -22,7 +22,6 @@ from vramscope.sweeps import LoadedSweep, Progress, index_sweeps, load_sweep
 
 from .frame.emit import complain, emit, emit_fitted, emit_json, is_ascii
 from .frame.progress import ProgressLine
-from .replaying import SweepReplayOptions, replay_cells
 
 if TYPE_CHECKING:
     from vramscope.tui.sweep.screen import SweepView
@@ -98,7 +97,10 @@ def _do_fit(wanted: WantedSweeps) -> bool | None:
 
 def walk_through_sweeps(job: SweepJob, settings: Settings, *, config: Path | None) -> int:
     """Show sweeps until the user quits; return the exit code."""
+
     from vramscope.tui.sweep.index_screen import show_sweeps
+
+    from .replaying import SweepReplayOptions, replay_cells
 
     found: list[SweepIndex] = []
 

@@ -26,12 +26,10 @@ from vramscope.analyzers.planning.graph.catalog import MODELS
 from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
 from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config, read_run_config
-from vramscope.exporters.plan.partition import encode_graph
 
 SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".txt", ".log")
 """Of files: a model that ends so is one, whether it exists or not."""
@@ -96,6 +94,9 @@ class GPTModelGraph(ModelGraph):
         Raises:
             OutputFileError: It cannot be written.
         """
+
+        from vramscope.exporters.plan.partition import encode_graph
+
         write_whole(encode_graph(self), Path(path))
 
     def get_transformer_nodes(self) -> list[LayerNode]:
@@ -263,6 +264,8 @@ def trace_model_graph(
 
 
 def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel:
+    from vramscope.engine.child_processes import module_command, user_code_environment
+
     module, colon, function = spec.partition(":")
     if not (module and colon and function):
         raise UsageError(f"--factory {spec}: expected module:function, as train:make_model")
