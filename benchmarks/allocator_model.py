@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from tests.allocator_model.naive import NaiveAllocator
+from tests.analyzers.allocator_model.naive import NaiveAllocator
 from vramscope.analyzers.allocator_model import (
     AllocatorSettings,
     CachingAllocator,

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from tests.probe.stand_in import MIB, StandInCuda
+from tests.engine.probe.stand_in import MIB, StandInCuda
 
 PROBE = Path(__file__).resolve().parents[1] / "engine" / "probe"
 LAYERS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 12, 128, 4, 2048, 64, 4

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster.remote import free_port
+from tests.engine.cluster.remote import free_port
 from vramscope.engine.cluster.addresses import DEFAULT_PORT, LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import AllowList, make_key_pair, save_key_pair
 from vramscope.engine.cluster.links import Trust

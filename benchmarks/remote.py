@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import zmq
 
-from tests.cluster.remote import free_port
+from tests.engine.cluster.remote import free_port
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair, save_key_pair
 from vramscope.engine.cluster.links import NodeKeys, RemoteLink, Trust

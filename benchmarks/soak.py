@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.ranks.probe_client import ProbeClient, make_hello, make_readings
+from tests.engine.ranks.probe_client import ProbeClient, make_hello, make_readings
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.ranks.messages import ProbedDevice
 

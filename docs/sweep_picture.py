@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sweep.original import write_original
+from tests.analyzers.planning.sweep.original import write_original
 from vramscope.exporters.figures.page import SweepFormat, SweepLook, SweepStyle
 from vramscope.exporters.sweep.figure import draw_sweep
 from vramscope.sweeps import load_sweep

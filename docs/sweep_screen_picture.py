@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from tests.sweep.trees import write_tree
+from tests.analyzers.planning.sweep.trees import write_tree
 from vramscope.engine.clock import SystemClock
 from vramscope.sweeps import index_sweeps
 from vramscope.tui.screens.terminal_app import TerminalApp

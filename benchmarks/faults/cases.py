@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_fields
 
-from tests.bus.hubs import make_sample
-from tests.cluster.faults.path import FaultyPath
-from tests.cluster.remote import ListeningHub, free_port
+from tests.engine.agent.hubs import make_sample
+from tests.engine.cluster.faults.path import FaultyPath
+from tests.engine.cluster.remote import ListeningHub, free_port
 from vramscope.engine.cluster.addresses import TcpAddress
 from vramscope.engine.model import Sample
 

@@ -5,7 +5,7 @@ from typing import Literal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
+from tests.engine.files.snapshots import BASE, MIB, block, free, segment, snapshot
 from vramscope.analyzers.segments import find_stranded
 from vramscope.analyzers.snapshot_summary.view import view_device
 from vramscope.engine.files.memory_snapshot import convert_tree

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ..cli.running import environment
 from ..components import require
 from ..structure.tree import ROOT
+from ..vramscope.cli.running import environment
 
 MANIFEST = (ROOT / "docs/deployment/daemonset.yaml").read_text()
 KEYS = Path("/run/config/vramscope/keys")

@@ -2,8 +2,8 @@
 
 import signal
 
-from tests.cli.running import run, start
-from tests.cluster.remote import free_port
+from tests.engine.cluster.remote import free_port
+from tests.vramscope.cli.running import run, start
 
 STEP = {"SLURM_JOB_ID": "1234", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"}
 

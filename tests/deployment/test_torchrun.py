@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import environment
-from tests.ranks.running import await_steps, list_ranks
+from tests.engine.ranks.running import await_steps, list_ranks
 from tests.structure.tree import ROOT
+from tests.vramscope.cli.running import environment
 from tests.waiting import wait_until
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid

@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from tests import REPOSITORY
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.settings import (
@@ -19,7 +18,7 @@ from vramscope.engine.settings import (
 )
 from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, list_unknown_variables, read_settings_file
 
-CONFIGS = REPOSITORY / "tests/cli"
+CONFIGS = Path(__file__).parent
 VALID = sorted((CONFIGS / "valid_configs").glob("*.toml"))
 INVALID = sorted((CONFIGS / "invalid_configs").glob("*.toml"))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.bus.hubs import make_sample
+from tests.engine.agent.hubs import make_sample
 from tests.hostile import HOSTILE, PRINTED, list_forbidden, poison
 from vramscope.engine.model import Sample
 from vramscope.engine.ranks.demands import decode_packet

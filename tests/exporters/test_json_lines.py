@@ -14,7 +14,7 @@ from vramscope.engine.model import Assessment, HubStatus, NodeStatus, WorkerStat
 from vramscope.exporters.json_lines import encode_line, write_line
 from vramscope.exporters.schema import build_schema, render_schema, render_settings_page
 
-from .statuses import make_device, make_finding, make_status, statuses
+from .status.statuses import make_device, make_finding, make_status, statuses
 
 VALIDATOR = jsonschema.Draft202012Validator(build_schema("status"))
 

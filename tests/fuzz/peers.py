@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bus.assessors import make_assessment
-from tests.bus.hubs import HandProducer, make_sample
+from tests.analyzers.fleet.nodes import make_node
 from tests.clocks import HandClock
-from tests.cluster.remote import free_port
-from tests.fleet.nodes import make_node
+from tests.engine.agent.assessors import make_assessment
+from tests.engine.agent.hubs import HandProducer, make_sample
+from tests.engine.cluster.remote import free_port
 from vramscope.analyzers.cluster_state.state import ClusterState
 from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet

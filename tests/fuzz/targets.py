@@ -247,13 +247,13 @@ def read_phases(data: bytes) -> None:
 
 
 def _seed_phases() -> Iterable[bytes]:
-    from tests.phases.test_reading import FORMATS
+    from tests.vramscope.phases.test_reading import FORMATS
 
     return [text.encode() for text in FORMATS.values()]
 
 
 def _seed_modules() -> Iterable[bytes]:
-    from tests.module_memory.profiles import CHART, LAYOUT, STATE, write_profile
+    from tests.engine.probe.module_memory.profiles import CHART, LAYOUT, STATE, write_profile
 
     yield (STATE.format(time="1.5", activation="2.00") + LAYOUT).encode()
     yield write_profile(_folder()).read_bytes()
@@ -261,20 +261,20 @@ def _seed_modules() -> Iterable[bytes]:
 
 
 def _seed_cluster() -> Iterable[bytes]:
-    from tests.cluster_graph.test_clusters import TOML, YAML
+    from tests.analyzers.planning.cluster.test_clusters import TOML, YAML
 
     rows = (TOML, YAML, json.dumps(tomllib.loads(TOML)))
     return [bytes([number]) + text.encode() for number, text in enumerate(rows)]
 
 
 def _seed_recording() -> Iterable[bytes]:
-    from tests.recording.test_hostile_files import recorded
+    from tests.engine.recording.test_hostile_files import recorded
 
     return [recorded()]
 
 
 def _seed_block() -> Iterable[bytes]:
-    from tests.recording.samples import make_sample
+    from tests.engine.recording.samples import make_sample
 
     for devices in (0, 1, 3):
         rows = [TickedSample(tick, make_sample(tick, devices)) for tick in range(6)]
@@ -287,14 +287,14 @@ def _seed_column() -> Iterable[bytes]:
 
 
 def _seed_told() -> Iterable[bytes]:
-    from tests.recording.samples import make_assessment, make_finding
+    from tests.engine.recording.samples import make_assessment, make_finding
 
     rows = [Told(tick, 1.5, (make_finding(tick),), (make_assessment(tick),)) for tick in range(4)]
     yield bytes([len(rows)]) + zlib.decompress(pack_told(rows).data)
 
 
 def _seed_series() -> Iterable[bytes]:
-    from tests.readers.test_series_fuzz import GOOD
+    from tests.engine.files.test_series_fuzz import GOOD
 
     return [text.encode() for text in GOOD]
 
@@ -305,19 +305,19 @@ def _seed_trace() -> Iterable[bytes]:
 
 
 def _seed_snapshot() -> Iterable[bytes]:
-    from tests.readers.snapshots import small_snapshot
+    from tests.engine.files.snapshots import small_snapshot
 
     return [pickle.dumps(small_snapshot(), protocol=protocol) for protocol in (2, 4)]
 
 
 def _seed_flight() -> Iterable[bytes]:
-    from tests.readers.flight_records import record
+    from tests.engine.files.flight_records import record
 
     return [msgspec.json.encode(record())]
 
 
 def _seed_oom_text() -> Iterable[bytes]:
-    from tests.readers.test_series_fuzz import FRAMEWORK
+    from tests.engine.files.test_series_fuzz import FRAMEWORK
 
     return [FRAMEWORK.encode()]
 

@@ -125,7 +125,7 @@ STYLED = {
     "vramscope/cli/remote_view.py",
     "vramscope/cli/status.py",
 }
-"""What prints `render_table`, of which tests/cli/test_hostile_text.py looks at every byte."""
+"""What prints `render_table`, of which tests/vramscope/cli/test_hostile_text.py looks at every byte."""
 
 
 def test_text_reaches_the_terminal_by_one_way() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bus.hubs import has_worker
+from tests.engine.agent.hubs import has_worker
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
 from tests.waiting import wait_until
 from vramscope.engine.viewer.client import connect

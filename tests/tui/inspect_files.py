@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from tests.analyzers.fragmentation.jobs import Job, vary
-from tests.readers.snapshots import EMBED, LINEAR, MIB, Row, block, event, frame, free, segment, snapshot
+from tests.engine.files.snapshots import EMBED, LINEAR, MIB, Row, block, event, frame, free, segment, snapshot
 from vramscope.engine.units import GIB
 
 NOON_US = 1_760_011_200_000_000
@@ -85,6 +85,6 @@ def bare_segments() -> list[Row]:
 
 def save(folder: Path, root: object, name: str = "snapshot.pickle") -> Path:
     """Write a file and return its path."""
-    from tests.readers.snapshots import write_snapshot
+    from tests.engine.files.snapshots import write_snapshot
 
     return write_snapshot(folder, root, name=name)

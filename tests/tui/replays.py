@@ -6,7 +6,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from tests.clocks import HandClock
-from tests.replay.recordings import fresh_analyzers
+from tests.engine.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.recordings import START_S, grow, record
+from tests.engine.replay.recordings import START_S, grow, record
 from tests.tui.canned import make_sample
 from tests.tui.looks import notices, shown_text
 from tests.tui.replays import make_replay, press_until, replay_of

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.clocks import HandClock
-from tests.replay.recordings import START_S, fresh_analyzers, grow, record
+from tests.engine.replay.recordings import START_S, fresh_analyzers, grow, record
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from tests.tui.looks import notices, shown_text
 from tests.tui.replays import press_until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.replay.recordings import START_S, record
+from tests.engine.replay.recordings import START_S, record
 from tests.tui.replays import make_replay, press_until
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.running import environment
+from ..vramscope.cli.running import environment
 from ..waiting import wait_until
 
 PROGRAM = """

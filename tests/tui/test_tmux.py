@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ..components import require
+from ..engine.files.traces import rank_name, trace, write_trace
 from ..pretend_nvml.driver import PretendDriver
-from ..readers.traces import rank_name, trace, write_trace
 from ..waiting import wait_until
 from .panes import PROGRAM, Pane, pane
 

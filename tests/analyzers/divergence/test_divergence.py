@@ -10,7 +10,7 @@ from vramscope.analyzers.divergence import DivergenceAnalyzer
 from vramscope.engine.model import DeviceSample, Finding, Sample
 from vramscope.engine.sampling.trace_player import TracePlayer
 
-from ...readers.traces import require_measured
+from ...engine.files.traces import require_measured
 from ..restart import last_words, restart, watch
 from .jobs import Level, job_of
 

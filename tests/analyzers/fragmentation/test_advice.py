@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.readers.snapshots import snapshot
+from tests.engine.files.snapshots import snapshot
 from vramscope.analyzers.allocator_model import AllocatorSettings, CachingAllocator, PrivateDeviceMemory
 from vramscope.analyzers.fragmentation.advice import SettingsAdvice, advise_settings
 from vramscope.engine.files.memory_snapshot import convert_tree

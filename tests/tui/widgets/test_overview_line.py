@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replay.recordings import START_S, record
+from tests.engine.replay.recordings import START_S, record
 from tests.tui.canned import make_device, make_sample
 from vramscope.engine.recording import OverviewMinute
 from vramscope.engine.replay.tapes import MOST_SPANS, RecordingTape, fold_minutes

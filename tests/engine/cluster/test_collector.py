@@ -1,0 +1,146 @@
+"""Reports over loopback with keys and without: whose are taken, and what becomes of the rest."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+
+from vramscope.engine.cluster.exchange import (
+    Collector,
+    MasterTrust,
+    Reporter,
+    open_reporter,
+    prepare_gathering,
+)
+from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
+from vramscope.engine.cluster.reports import MAX_REPORT_BYTES, REPORT, NodeRoll
+from vramscope.engine.errors import UsageError
+from vramscope.engine.wire.messages import encode
+
+from ...vramscope.memory.test_node_roll import make_report
+from ...waiting import wait_until
+from .remote import allow, free_port, trust_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of keys that is there and private."""
+    path = tmp_path / "keys"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@contextmanager
+def gathering(folder: Path, *, is_insecure: bool = False) -> Iterator[tuple[Collector, NodeRoll, int]]:
+    """Gather on a port of loopback until the block ends."""
+    roll, port = NodeRoll(30.0), free_port()
+    listening = prepare_gathering("localhost", port, is_insecure=is_insecure, folder=folder)
+    with closing(Collector(listening, "m", roll)) as collector:
+        yield collector, roll, port
+
+
+def reporting(port: int, pair: KeyPair | None, node: KeyPair | None = None) -> "closing[Reporter]":
+    """Report with a key, knowing the master by another."""
+    trust = MasterTrust(*trust_of(pair, node=node))
+    return closing(open_reporter("localhost", port, is_insecure=False, trust=trust))
+
+
+def turn_until(
+    collector: Collector, reporter: Reporter, condition: Callable[[], object], node_id: str = "w"
+) -> None:
+    """Let both ends do their work until the condition is met."""
+
+    def is_met() -> bool:
+        reporter.send(make_report(node_id, 40))
+        collector.collect()
+        reporter.receive()
+        return bool(condition())
+
+    wait_until(is_met, 60.0, "the condition")
+
+
+def test_keys_decide_whose_reports_are_taken(folder: Path) -> None:
+    master, worker, viewer, stranger = (make_key_pair() for _ in range(4))
+    save_key_pair(master, folder)
+    allow(folder, ("worker", worker), ("viewer", viewer))
+    with gathering(folder) as (collector, roll, port):
+        for pair, name in ((master, "own"), (worker, "w")):
+            with reporting(port, pair, master) as reporter:
+                turn_until(collector, reporter, partial(roll.nodes.__contains__, name), name)
+        assert set(roll.nodes) == {"own", "w"}
+        with reporting(port, viewer, master) as reporter:
+            turn_until(collector, reporter, lambda: reporter.receipt, "v")
+            assert f"keys allow {viewer.public_text} --name NAME --role worker" in (reporter.trouble or "")
+        with reporting(port, stranger, master) as reporter:
+            turn_until(collector, reporter, lambda: "this key is not allowed" in (reporter.trouble or ""))
+        with reporting(port, None) as reporter:
+            turn_until(collector, reporter, lambda: "asks for a key" in (reporter.trouble or ""))
+        assert set(roll.nodes) == {"own", "w"}, "nobody else"
+        with reporting(port, worker, master) as reporter:
+            turn_until(collector, reporter, lambda: reporter.has_been_accepted)
+            allow(folder)
+            turn_until(collector, reporter, lambda: not reporter.receipt or not reporter.receipt.is_accepted)
+
+
+def test_a_name_is_of_the_first_key_that_reports_under_it_until_its_node_has_left(folder: Path) -> None:
+    master, first, second = (make_key_pair() for _ in range(3))
+    save_key_pair(master, folder)
+    allow(folder, ("worker", first), ("worker", second))
+    with (
+        gathering(folder) as (collector, roll, port),
+        reporting(port, first, master) as holder,
+        reporting(port, second, master) as other,
+    ):
+        turn_until(collector, holder, lambda: holder.has_been_accepted)
+        # Even word for word what the holder reports, its end included, is of the wrong key.
+        forged = msgspec.structs.replace(make_report("w", 40), is_leaving=True)
+
+        def is_told() -> bool:
+            other.send(forged)
+            collector.collect()
+            other.receive()
+            return "held by another key" in (other.trouble or "")
+
+        wait_until(is_told, what="the refusal")
+        assert (roll.find("here"), roll.twins > 0) == (("w",), True)
+        holder.send(forged)
+        wait_until(lambda: collector.collect() and roll.find("left"), what="the end of the first")
+        turn_until(collector, other, lambda: other.has_been_accepted)
+        assert roll.nodes["w"].key == second.public_text
+
+
+def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(folder: Path) -> None:
+    with gathering(folder) as (collector, roll, port), reporting(port, None) as reporter:
+        turn_until(collector, reporter, lambda: reporter.has_been_accepted)
+        taken = roll.nodes["w"].report
+        forged = [
+            bytes(MAX_REPORT_BYTES + 1),
+            encode("sample", "w", taken),
+            encode(REPORT, "w", msgspec.structs.replace(taken, node_id="n" * 201)),
+            encode(REPORT, "w", msgspec.structs.replace(taken, interval_s=float("nan"))),
+        ]
+        with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+            peer.setsockopt(zmq.LINGER, 0)
+            peer.connect(f"tcp://127.0.0.1:{port}")
+            for data in forged:
+                peer.send(data)
+            turn_until(collector, reporter, lambda: collector.rejected == len(forged))
+            peer.send(encode(REPORT, "w", msgspec.structs.replace(taken, session="twin")))
+            turn_until(collector, reporter, lambda: roll.twins)
+            peer.send(bytes(4 * MAX_REPORT_BYTES))  # this cuts it off, and nobody else
+            reporter.receipt = None
+            turn_until(collector, reporter, lambda: reporter.receipt)
+        assert collector.rejected == len(forged)
+        assert list(roll.nodes) == ["w"]
+
+
+def test_beyond_loopback_there_are_keys_or_it_is_typed(folder: Path) -> None:
+    with pytest.raises(UsageError, match="`vramscope keys new`"):
+        prepare_gathering("*", free_port(), is_insecure=False, folder=folder)
+    assert prepare_gathering("*", free_port(), is_insecure=True, folder=folder).pair is None
+    save_key_pair(make_key_pair(), folder)
+    assert prepare_gathering("*", free_port(), is_insecure=False, folder=folder).pair is not None

@@ -1,0 +1,97 @@
+"""Where CUDA's kernels keep less than the host's, or its defaults more, the card is charged as on CUDA."""
+
+from pathlib import Path
+
+from tests.engine.simulation.simulated import GIB, MIB, answers, plain_answers
+
+ATTENTION = """
+import hashlib, json, torch
+from torch.nn import functional
+device = {device!r}
+torch.manual_seed(0)
+query, key, value = (torch.randn(1, 4, 1024, 64).to(device).requires_grad_() for _ in range(3))
+before = torch.cuda.memory_allocated()
+output = functional.scaled_dot_product_attention(query, key, value, dropout_p=0.1, is_causal=True)
+kept = torch.cuda.memory_allocated() - before
+output.square().sum().backward()
+content = b"".join(t.detach().cpu().numpy().tobytes() for t in (output, query.grad, key.grad, value.grad))
+print(json.dumps({{"digest": hashlib.sha256(content).hexdigest(), "kept": kept,
+                   "peak": torch.cuda.max_memory_allocated()}}))
+"""
+
+
+def test_attention_with_dropout_keeps_no_matrix_and_computes_the_same(tmp_path: Path) -> None:
+    simulated = answers(tmp_path, ATTENTION.format(device="cuda"))
+    plain = plain_answers(tmp_path, ATTENTION.format(device="cpu"))
+    assert simulated["digest"] == plain["digest"]
+    # The output, and one float for each row and head; a matrix of weights would have 16 MiB.
+    assert simulated["kept"] == MIB + 4 * 1024 * 4
+    assert simulated["peak"] < 12 * MIB
+
+
+def test_dropout_keeps_a_mask_of_bytes(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        tensor = torch.ones(1 << 20, device="cuda", requires_grad=True)
+        before = torch.cuda.memory_allocated()
+        dropped = torch.nn.functional.dropout(tensor, 0.5)
+        print(json.dumps(torch.cuda.memory_allocated() - before))
+        """,
+    )
+    assert found == 5 * MIB
+
+
+def test_optimizers_choose_foreach_as_on_cuda(tmp_path: Path) -> None:
+    source = """
+        import json, torch
+        layers = torch.nn.ModuleList(torch.nn.Linear(512, 512, bias=False) for _ in range(8)).cuda()
+        optimizer = torch.optim.Adam(layers.parameters(), {options})
+        for layer in layers:
+            layer.weight.grad = torch.ones_like(layer.weight)
+        optimizer.step()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        optimizer.step()
+        print(json.dumps(torch.cuda.max_memory_allocated() - before))
+        """
+    chosen = answers(tmp_path, source.format(options="lr=0.1"))
+    loop = answers(tmp_path, source.format(options="lr=0.1, foreach=False"))
+    # A temporary for all weights together, against one for each in turn.
+    assert chosen >= 8 * MIB
+    assert loop <= 3 * MIB
+
+
+def test_gradients_are_clipped_by_groups_of_their_own_device(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+        mixed = [torch.ones(1, device=d) for d in ("cuda:0", "cpu", "cuda:1", "cuda:0")]
+        groups = group([mixed], with_indices=True)
+        print(json.dumps([[str(device), indices] for (device, _), (_, indices) in groups.items()]))
+        """,
+        devices=2,
+    )
+    assert found == [["cuda:0", [0, 3]], ["cpu", [1]], ["cuda:1", [2]]]
+
+
+def test_memory_of_other_streams_waits_for_them(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        side = torch.cuda.Stream()
+        tensor = torch.ones(1 << 20, device="cuda")
+        tensor.record_stream(side)
+        del tensor
+        waiting = torch.cuda.memory_stats()["active_bytes.all.current"], torch.cuda.memory_allocated()
+        torch.cuda.synchronize()
+        torch.ones(1, device="cuda")
+        print(json.dumps([*waiting, torch.cuda.memory_stats()["active_bytes.all.current"]]))
+        """,
+        total_bytes=GIB,
+    )
+    assert found == [4 * MIB, 0, 0]

@@ -1,0 +1,99 @@
+"""Ranks under torchrun: each on its card, or all on one that they share; DDP through gloo."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.simulation.simulated import GIB, MIB, run_script
+
+RANK = """
+import hashlib, json, os, torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(256, 1024, bias=False), nn.GELU(), nn.Linear(1024, 256, bias=False)).cuda()
+weights_bytes = torch.cuda.memory_allocated()
+parallel = DistributedDataParallel(model, device_ids=[local])
+optimizer = torch.optim.AdamW(parallel.parameters())
+torch.manual_seed(local)
+for _ in range(3):
+    parallel(torch.randn(8, 256, device="cuda")).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+# Weights, and two moments of each, are not DDP's.
+buckets_bytes = torch.cuda.memory_allocated() - 3 * weights_bytes
+total = torch.full((2,), float(local), device="cuda")
+dist.all_reduce(total)
+dist.barrier()
+free_bytes, _ = torch.cuda.mem_get_info()
+content = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
+digest = hashlib.sha256(content).hexdigest()
+print(json.dumps({"local": local, "device": str(total.device),
+    "card": torch.cuda._vramscope_simulated["index"],
+    "weights": weights_bytes, "buckets": buckets_bytes, "reserved": torch.cuda.memory_reserved(),
+    "free": free_bytes, "total": total.tolist(), "digest": digest}) + "\\n", end="", flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def _run_ranks(folder: Path, devices: int) -> list[dict[str, Any]]:
+    """Train on two ranks and return what each said, by local rank."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}")
+    config = {
+        "total_bytes": GIB,
+        "devices": devices,
+        "ledger_dir": str(folder / "cards"),
+        "context_bytes": MIB,
+    }
+    result = run_script(folder, RANK, config, before=launcher)
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    return sorted(lines, key=lambda line: int(line["local"]))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_two_ranks_train_on_one_or_two_cards(tmp_path: Path, devices: int) -> None:
+    first, second = _run_ranks(tmp_path, devices)
+    assert first["digest"] == second["digest"]
+    assert first["total"] == second["total"] == [1.0, 1.0]
+    assert [first["device"], second["device"]] == ["cuda:0", "cuda:1"]
+    assert [first["card"], second["card"]] == [0, devices - 1]
+    # DDP keeps a bucket for each gradient beside the weights.
+    assert first["buckets"] == first["weights"] == 2 * MIB
+    each = first["reserved"] + MIB
+    assert first["free"] == GIB - (2 * each if devices == 1 else each)
+
+
+def test_a_rank_runs_out_of_what_the_other_holds(tmp_path: Path) -> None:
+    config = {"total_bytes": GIB, "ledger_dir": str(tmp_path / "cards")}
+    result = run_script(
+        tmp_path,
+        """
+        import subprocess, sys, torch
+        if len(sys.argv) == 1:
+            held = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+            command = [sys.executable, "boot.py", "train.py", "again"]
+            print(subprocess.run(command, capture_output=True, text=True).stdout)
+            del held
+            torch.cuda.empty_cache()
+            print(torch.cuda.mem_get_info()[0])
+        else:
+            try:
+                torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError as error:
+                print("324.00 MiB is free" in str(error), "has 700.00 MiB memory in use" in str(error))
+        """,
+        config,
+    )
+    assert result.stdout.split() == ["True", "True", str(GIB)], result.stdout + result.stderr

@@ -1,0 +1,203 @@
+"""What `vramscope run` is for: the processes of a job appear, whatever starts them, nothing else changes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY
+from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
+
+from ...engine.jobs.environments import make_environment_with_torch_alone
+from ...engine.ranks.running import await_steps
+from ...waiting import wait_until
+from .running import run
+
+TRAINING = """
+import os, sys, time, torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(64, 64)
+if "WORLD_SIZE" in os.environ:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters())
+def is_told_to_end():
+    told = torch.tensor(float(os.path.exists(sys.argv[1])))
+    if "WORLD_SIZE" in os.environ:
+        torch.distributed.all_reduce(told)  # a rank that went on alone would wait for those that left
+    return told > 0
+while not is_told_to_end():
+    optimizer.zero_grad()
+    model(torch.randn(8, 64)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+print("done")
+if "WORLD_SIZE" in os.environ:
+    torch.distributed.barrier()
+    os._exit(0)
+"""
+SPAWNING = """
+import multiprocessing, os, sys
+def train(mark):
+    sys.argv[1] = mark
+    exec(open(os.path.join(os.path.dirname(mark), "train.py")).read(), {})
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=train, args=(sys.argv[1],))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _end_hub(private_environment: Path) -> Iterator[None]:
+    yield
+    folder = locate_runtime_folder()
+    pid = holder_pid(folder) if is_hub_alive(folder) else None
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the agent")
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """A file whose being there ends the training."""
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(TRAINING)
+    (tmp_path / "spawn.py").write_text(SPAWNING)
+    return tmp_path / "stop"
+
+
+def list_ranks() -> list[dict[str, Any]]:
+    ranks: list[dict[str, Any]] = run("--once", "--json").lines[0]["ranks"]
+    return [rank for rank in ranks if rank["state"] == "ok" and rank["step"]]
+
+
+@contextmanager
+def job(*words: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a job; it must end well and have said nothing but `done`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vramscope", "run", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=REPOSITORY,  # where vramscope is found, and not by the scripts, which lie elsewhere
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    try:
+        yield process
+        said, complained = process.communicate(timeout=60)
+        assert (process.returncode, complained) == (0, "")
+        # torchrun starts its ranks unbuffered: one's line may end behind the beginning of another's.
+        assert set(said.replace("done", " done ").split()) == {"done"}
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_job_appears_in_the_agent_that_was_started_for_it(mark: Path) -> None:
+    with job("--job", "gpt", "--", sys.executable, str(mark.with_name("train.py")), str(mark)) as process:
+        await_steps()
+        (rank,) = list_ranks()
+        assert (rank["pid"], rank["job"], rank["backend"]) == (process.pid, "gpt", "cpu")
+        pid = holder_pid(locate_runtime_folder())
+        assert pid is not None
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert str(pid) not in children
+        assert os.getsid(pid) == pid
+        mark.touch()
+
+
+def test_the_ranks_of_torchrun_appear(mark: Path) -> None:
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    with job("--", *torchrun, str(mark.with_name("train.py")), str(mark)):
+        await_steps(of=2)
+        coordinates = sorted(
+            (rank["coordinates"]["rank"], rank["coordinates"]["world_size"]) for rank in list_ranks()
+        )
+        assert coordinates == [(0, 2), (1, 2)]
+        assert len({rank["job"] for rank in list_ranks()}) == 1
+        mark.touch()
+
+
+def test_a_process_that_is_spawned_appears_and_its_parent_does_not(mark: Path) -> None:
+    with job("--", sys.executable, str(mark.with_name("spawn.py")), str(mark)) as process:
+        await_steps()
+        (rank,) = list_ranks()
+        assert rank["pid"] != process.pid
+        mark.touch()
+
+
+def test_an_environment_without_vramscope_is_enough(mark: Path, tmp_path: Path) -> None:
+    python = make_environment_with_torch_alone(tmp_path / "other")
+    names = ("torch", "vramscope", "msgspec", "zmq")
+    code = f"import importlib.util as u; print(*(bool(u.find_spec(name)) for name in {names}))"
+    seen = subprocess.run(
+        [python, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60, cwd=tmp_path
+    )
+    assert seen.stdout == "True False False False\n"
+    with job("--", str(python), str(mark.with_name("train.py")), str(mark)) as process:
+        await_steps()
+        assert [rank["pid"] for rank in list_ranks()] == [process.pid]
+        mark.touch()
+
+
+def test_a_job_whose_agent_cannot_start_runs_unwatched(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    outcome = run("run", "--runtime-dir", str(tmp_path), "--", "echo", "done")
+    assert (outcome.code, outcome.stdout) == (0, "done\n")
+    assert outcome.stderr.startswith("vramscope: no agent could be started, so the job runs unwatched: ")
+    assert "chmod 700" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_an_agent_that_is_there_is_used(mark: Path) -> None:
+    run("run", "--", "true")
+    first = holder_pid(locate_runtime_folder())
+    assert first is not None
+    outcome = run("run", "--", "true")
+    assert (outcome.code, outcome.stderr) == (0, "")
+    assert holder_pid(locate_runtime_folder()) == first
+
+
+def test_no_agent_is_started_for_a_command_that_is_not_there_or_where_none_is_wanted() -> None:
+    assert run("run", "--", "no-such-command").code == 127
+    assert run("run", "--no-hub", "--", "true").code == 0
+    assert not locate_runtime_folder().exists()
+
+
+def test_a_job_that_waits_for_its_children_finds_only_its_own() -> None:
+    code = "import os\ntry:\n    print(os.wait())\nexcept ChildProcessError:\n    print('none')"
+    outcome = run("run", "--", sys.executable, "-c", code)
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "none\n", "")
+
+
+SIMULATED = """
+import sys, torch
+x = [torch.empty(64 << 20, device="cuda") for _ in range(2)]
+print(torch.cuda.is_available(), torch.cuda.mem_get_info()[1], torch.cuda.memory_allocated())
+try:
+    while True:
+        x.append(torch.empty(64 << 20, device="cuda"))
+except torch.OutOfMemoryError:
+    print("out of memory at", len(x))
+"""
+
+
+@pytest.mark.parametrize("storage", [(), ("--fake",)])
+def test_a_script_runs_on_the_simulated_card(storage: tuple[str, ...]) -> None:
+    pytest.importorskip("torch")
+    outcome = run("run", "--no-hub", "--simulate", "2GiB", *storage, "--", sys.executable, "-c", SIMULATED)
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.stdout.splitlines() == [f"True {2 << 30} {512 << 20}", "out of memory at 6"]
+    assert outcome.stderr.count("\n") == 1

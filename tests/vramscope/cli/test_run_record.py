@@ -1,0 +1,94 @@
+"""`vramscope run --record`: the job in a file from its start to its end, whatever ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import REPOSITORY
+from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.recording import Recording
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
+
+from ...waiting import wait_until
+from .running import environment, run
+from .test_run_ranks import TRAINING, list_ranks
+
+WAIT = "import os\ntry:\n    print(os.wait())\nexcept ChildProcessError:\n    print('none')"
+
+
+@pytest.fixture(autouse=True)
+def _end_all(private_environment: Path) -> Iterator[None]:
+    yield
+    folder = locate_runtime_folder()
+    pid = holder_pid(folder) if folder.exists() and is_hub_alive(folder) else None
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the agent")
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a recording is a single file that nobody writes any more."""
+    if any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal")):
+        return False
+    with Recording(path) as recording:
+        return not recording.is_unfinished
+
+
+def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(TRAINING)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    words = ("run", "--job", "gpt", "--record", "--", sys.executable, *torchrun, str(tmp_path / "train.py"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vramscope", *words, str(tmp_path / "never")],
+        env=environment(OMP_NUM_THREADS="1"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    try:
+        wait_until(lambda: len(list_ranks()) == 2, 90.0, "two ranks")
+        (path,) = tmp_path.glob("gpt-*.vscope")
+    finally:
+        tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+        for each in tree:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        _, said = process.communicate(timeout=60)
+    assert said.startswith(f"vramscope run: recording into {path} until the job has ended\n")
+    wait_until(lambda: is_whole(path), 30.0, "the end of the recording")
+    with Recording(path) as recording:
+        assert recording.damage.sentence is None
+        assert recording.identity.jobs == ("gpt",)
+        kinds = [event.kind for event in recording.events()]
+        assert kinds.count("rank_attached") == kinds.count("rank_ended") == 2
+        assert [event.text for event in recording.events()][-1] == "the job ended"
+        ranks = [rank for sample in recording.samples() for rank in sample.ranks]
+        assert {rank.coordinates.rank for rank in ranks if rank.coordinates is not None} == {0, 1}
+        assert all(sample.ranks == () for sample in list(recording.samples())[:1]), "from before its start"
+
+
+def test_a_short_job_is_recorded_too_and_finds_no_child_that_is_not_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    outcome = run("run", f"--record={path}", "--", sys.executable, "-c", WAIT)
+    assert (outcome.code, outcome.stdout) == (0, "none\n")
+    assert outcome.stderr == f"vramscope run: recording into {path} until the job has ended\n"
+    wait_until(lambda: is_whole(path), 30.0, "the end of the recording")
+    with Recording(path) as recording:
+        assert recording.sample_count >= 1
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_job_begins(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "run.vscope"
+    outcome = run("run", f"--record={path}", "--", "echo", "begun", PWD=str(REPOSITORY))
+    assert (outcome.code, outcome.stdout) == (125, "")
+    assert outcome.stderr.splitlines()[-1] == (
+        f"vramscope: {path}: cannot be written: no such file or directory; name another file with -o"
+    )
