@@ -116,4 +116,4 @@ def test_the_recording_of_a_private_agent_ends_with_its_viewer(begin: Begin, tmp
     assert "it ends with this view" in await_news(viewer).text
     (path,) = (tmp_path / "runs").glob("*.vscope")
     assert viewer.leave() == f"recorded into {path}: vramscope replay {path}"
-    assert list((tmp_path / "runs").iterdir()) == [path]
+    wait_until(lambda: list((tmp_path / "runs").iterdir()) == [path], 60.0, "the recorder to close its file")

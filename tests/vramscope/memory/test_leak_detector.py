@@ -25,7 +25,7 @@ class Batch:
 
 @pytest.fixture
 def detector(pretend_nvml: PretendDriver) -> Iterator[vramscope.MemoryLeakDetector]:
-    made = vramscope.MemoryLeakDetector(sampling_interval=0.05)
+    made = vramscope.MemoryLeakDetector(sampling_interval=0.05, history_window=100_000)  # of any machine
     yield made
     made.stop_monitoring()
     KEPT.clear()
