@@ -76,6 +76,11 @@ def pytest_collection(session: pytest.Session) -> None:
                 importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the verbs, whose tests run programs: at the end one worker would have the longest of them."""
+    items.sort(key=lambda item: not item.path.is_relative_to(REPOSITORY / "tests" / "vramscope"))
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of this process come less often."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
