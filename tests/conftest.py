@@ -77,7 +77,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the verbs, whose tests run programs: at the end one worker would have the longest of them."""
+    """Begin with the verbs, whose tests run programs: at the end one worker would have the longest."""
     items.sort(key=lambda item: not item.path.is_relative_to(REPOSITORY / "tests" / "vramscope"))
 
 
