@@ -92,8 +92,6 @@ class Recorder:
             # Of a recording that is continued, what came since its last sample is missing.
             since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )
-        if self._announced_in is not None:
-            announce(self._announced_in, path, self._since_s)
         self._node = identity.node
         self._told: list[int] = [0, 0]
         self._announced_move: str | None = None
@@ -120,6 +118,8 @@ class Recorder:
         reason = "it failed"
         try:
             with Interruption(_ENDING) as interruption:
+                if self._announced_in is not None:  # from here on whoever reads it may end this process
+                    announce(self._announced_in, self._series.path, self._since_s)
                 reason = self._follow(interruption, duration_s)
         finally:
             self._follower.close()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.cli import recorder
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
+from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.client import connect
 from vramscope.engine.wire.endpoints import is_hub_alive
 
@@ -167,3 +169,21 @@ def find_kinds(path: Path) -> set[str]:
 def read_seqs(path: Path) -> list[int]:
     with Recording(path) as recording:
         return [sample.seq for sample in recording.samples()]
+
+
+def test_whoever_reads_of_a_recording_can_end_it(
+    pretend_nvml: PretendDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pretend_nvml.add_device()
+    handlers = []
+
+    def end_at_once(*_: object) -> None:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        if handlers[-1] is not signal.SIG_DFL:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(recorder, "announce", end_at_once)
+    recording = recorder.Recorder(tmp_path / "a.vscope", Settings(), is_for_viewers=True)
+    recording.run(30.0)
+    assert handlers != [signal.SIG_DFL]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("a.")] == ["a.vscope"]
