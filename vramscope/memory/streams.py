@@ -279,7 +279,6 @@ class LiveStream:
         self._node: NodeSource[AgentStream, DriverStream] = NodeSource(
             AgentStream, lambda: DriverStream(interval_s)
         )
-        self._node.open()
         self._has_seen_devices = False
 
     @property
@@ -304,7 +303,8 @@ class LiveStream:
         return None
 
     def start(self) -> None:
-        """Do nothing: the node is followed already."""
+        # Not when it is made: who ends a watch by a signal gets its report from the first reading on.
+        self._node.open()
 
     def past(self) -> Iterable[Sample]:
         return self._source.past()
