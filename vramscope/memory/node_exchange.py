@@ -15,7 +15,7 @@ from vramscope.analyzers.balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.analyzers.cluster_state.model import read_report
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.exchange import Collector, Reporter, open_reporter, prepare_gathering
+from vramscope.engine.cluster.gathering import Collector, Reporter, open_reporter, prepare_gathering
 from vramscope.engine.cluster.reports import (
     MAX_NAME_LENGTH,
     MOST_DEVICES,

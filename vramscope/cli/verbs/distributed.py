@@ -136,7 +136,7 @@ class ClusterRun:
 
     def run(self) -> int:
         """Watch until it is over or Ctrl-C, deliver the report, return the exit code."""
-        from vramscope.engine.cluster.exchange import describe_gathering
+        from vramscope.engine.cluster.gathering import describe_gathering
 
         self._exchange.open()
         if self._exchange.collector is not None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import zmq
 
-from vramscope.engine.cluster.exchange import (
+from vramscope.engine.cluster.gathering import (
     Collector,
     MasterTrust,
     Reporter,
