@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from vramscope.engine.cluster.gate import ZAP_ENDPOINT, Listening, set_listening_options
+from vramscope.engine.cluster.gate import SEND_QUEUE_MESSAGES, ZAP_ENDPOINT, Listening, set_listening_options
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus, Sample
 from vramscope.engine.wire.cells import take_cells, trim_to_cells
@@ -30,7 +30,6 @@ from vramscope.engine.wire.messages import (
 
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample
 
-MOST_BYTES, MOST_WAITING = 1 << 20, 64
 LISTEN_S, ANSWER_S = 0.02, 0.1
 """How often is looked who knocks, and who asks."""
 
@@ -61,7 +60,7 @@ class PublishedNode:
         """Number of each sample, and when it was taken by the monotonic clock."""
         self.router = context.socket(zmq.ROUTER)
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        set_listening_options(self.router, listening, most_bytes=MOST_BYTES, most_waiting=MOST_WAITING)
+        set_listening_options(self.router, listening, SEND_QUEUE_MESSAGES)
         self.router.bind(listening.address.endpoint)
         self._name, self._number, self._kind = f"n{number:04d}", number, kind
         self._hub_id = os.urandom(8).hex()

@@ -39,23 +39,28 @@ from .links import LinkTimes, split
 
 VISITOR = "visitor"
 """What a peer is called that shows no key."""
+MAX_TURNED_AWAY = 1024
 _FRAMES_BEFORE_CREDENTIALS = 6
 _ALLOWED = b"200"
 _REFUSED = b"400"
 
 
 class Doorkeeper:
-    """Knows keys and roles, and reads the list anew when it changes.
+    """Knows keys and roles, and reads the list again when it changes.
 
     Args:
-        pair: Key of the user of this agent, who may do everything; None to let everybody in, to read.
+        pair: Key of the user of this agent, who may do everything; None to let everybody in.
         folder: Folder of the list of keys that are allowed.
+        visitor: What everybody may do where there is no pair.
     """
 
-    def __init__(self, pair: KeyPair | None, folder: Path) -> None:
+    def __init__(self, pair: KeyPair | None, folder: Path, visitor: Role = "viewer") -> None:
         self.note: str | None = None
         """Why the list cannot be read, in one sentence: nobody on it is let in."""
+        self.turned_away: set[bytes] = set()
+        """Addresses whose key was not let in when they last asked; they never get as far as a message."""
         self._pair = pair
+        self._visitor = visitor
         self._path = folder / ALLOW_LIST_NAME
         self._allowed, self._stamp = AllowList(), self._look()
         self._read()
@@ -72,7 +77,7 @@ class Doorkeeper:
     def role_of(self, user: str) -> Role | None:
         """Return what a peer may do, by the user that ZeroMQ tells with each message; None for nothing."""
         if self._pair is None:
-            return "viewer"
+            return self._visitor
         try:
             public = bytes.fromhex(user)
         except ValueError:
@@ -88,8 +93,12 @@ class Doorkeeper:
         user = self._name_user(question)
         is_allowed = user is not None and self.role_of(user) is not None
         number = question[1] if len(question) > 1 else b""
+        address = question[3] if len(question) > 3 else b""
         if user is None or not is_allowed:
+            if len(self.turned_away) < MAX_TURNED_AWAY:
+                self.turned_away.add(address)
             return [b"1.0", number, _REFUSED, b"this key is not allowed", b"", b""]
+        self.turned_away.discard(address)
         return [b"1.0", number, _ALLOWED, b"", user.encode(), b""]
 
     def _name_user(self, question: list[bytes]) -> str | None:
@@ -127,9 +136,11 @@ class Listening(NamedTuple):
     address: TcpAddress
     """Numeric."""
     pair: KeyPair | None
-    """Key of its user; None to let everybody in, to read."""
+    """Key of its user; None to let everybody in."""
     doorkeeper: Doorkeeper
     times: LinkTimes = LinkTimes()
+    taken: str = "port {port} is taken by {holder}: name another with --listen"
+    """What is said where somebody else listens there already."""
 
     @property
     def words(self) -> str:
@@ -167,35 +178,34 @@ def prepare_listening(text: str, *, is_insecure: bool) -> Listening:
     return make_listening(address, pair, folder)
 
 
-def make_listening(address: TcpAddress, pair: KeyPair | None, folder: Path) -> Listening:
+def make_listening(
+    address: TcpAddress, pair: KeyPair | None, folder: Path, visitor: Role = "viewer"
+) -> Listening:
     """Return what makes an agent listen.
 
     Args:
-        pair: Key of its user; None to let everybody in, to read.
+        pair: Key of its user; None to let everybody in.
         folder: Folder of the list of keys that are allowed.
+        visitor: What everybody may do where there is no pair.
     """
-    return Listening(address, pair, Doorkeeper(pair, folder))
+    return Listening(address, pair, Doorkeeper(pair, folder, visitor))
 
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 ZAP_DOMAIN = b"vramscope"
 
 
-def set_listening_options(
-    socket: "zmq.Socket[bytes]", listening: Listening, *, most_bytes: int, most_waiting: int
-) -> None:
+def set_listening_options(socket: "zmq.Socket[bytes]", listening: Listening, most_waiting: int) -> None:
     """Set a socket before it is bound.
 
     Args:
-        listening: Where it will listen, and for whom.
-        most_bytes: Largest message that is taken; ZeroMQ cuts off who sends a larger one.
-        most_waiting: Messages of one connection that wait in either direction.
+        most_waiting: Messages of one connection that wait to be sent.
     """
     options: dict[int, int | bytes] = {
         zmq.LINGER: 0,
-        zmq.MAXMSGSIZE: most_bytes,
+        zmq.MAXMSGSIZE: MAX_INCOMING_BYTES,
         zmq.SNDHWM: most_waiting,
-        zmq.RCVHWM: most_waiting,
+        zmq.RCVHWM: MAX_WAITING,
         zmq.HANDSHAKE_IVL: listening.times.handshake_within_ms,
         zmq.HEARTBEAT_IVL: listening.times.heartbeat_ms,
         zmq.HEARTBEAT_TIMEOUT: listening.times.heartbeat_within_ms,
@@ -264,7 +274,8 @@ class Gate:
         self._peers: dict[bytes, PeerState] = {}
         self._keys = KeyAllowances()
         self._nodes = frozenset({""})
-        self._ignored = 0
+        self.ignored = 0
+        """Messages that came too fast, or were none."""
         self.questions = context.socket(zmq.ROUTER)
         """Where ZeroMQ asks whom to let in; handled by `take_questions`."""
         self.questions.setsockopt(zmq.LINGER, 0)
@@ -272,14 +283,11 @@ class Gate:
         self.router = context.socket(zmq.ROUTER)
         """Where requests come in."""
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        set_listening_options(
-            self.router, listening, most_bytes=MAX_INCOMING_BYTES, most_waiting=most_waiting
-        )
-        self.router.setsockopt(zmq.RCVHWM, MAX_WAITING)
+        set_listening_options(self.router, listening, most_waiting)
         try:
             self.router.bind(listening.address.endpoint)
         except zmq.ZMQError as error:
-            raise _explain(listening.address, error) from error
+            raise _explain(listening, error) from error
 
     @property
     def viewers(self) -> int:
@@ -290,11 +298,8 @@ class Gate:
     def notes(self) -> tuple[str, ...]:
         """What went wrong here, in sentences."""
         note = self._doorkeeper.note
-        ignored = self._ignored
-        told = (
-            f"{ignored} messages over tcp came too fast, or were none, and were left out" if ignored else None
-        )
-        return tuple(filter(None, (note, told)))
+        told = f"{self.ignored} messages over tcp came too fast, or were none, and were left out"
+        return tuple(filter(None, (note, told if self.ignored else None)))
 
     def offer(self, nodes: Iterable[str]) -> None:
         """Let peers follow these nodes by their names, as at a relay, beside what has no name."""
@@ -304,27 +309,32 @@ class Gate:
                 peer.stop_following(node)
             peer.answering = {node: it for node, it in peer.answering.items() if node in self._nodes}
 
-    def take_questions(self) -> None:
-        """Let in who may come in."""
-        for _ in range(MAX_PER_TURN):
+    def take_questions(self) -> bool:
+        """Let in who may come in; return whether anybody asked."""
+        for asked in range(MAX_PER_TURN):
             try:
                 asker, empty, *question = self.questions.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                return
+                return asked > 0
             self.questions.send_multipart([asker, empty, *self._doorkeeper.answer(question)])
+        return True
 
-    def take_requests(self) -> Iterator[tuple[RemotePeer, bytes]]:
-        """Yield what peers say, each with who says it; who asks too fast is left out."""
+    def take_requests(self, cost: float = 1.0) -> Iterator[tuple[RemotePeer, bytes]]:
+        """Yield what peers say, each with who says it; who asks too fast is left out.
+
+        Args:
+            cost: Of one message, counted against what its peer and its key may ask.
+        """
         for _ in range(MAX_PER_TURN):
             try:
                 frames = self.router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
             peer = RemotePeer.of(frames[0].bytes, str(frames[-1].get("User-Id") or ""))
-            if len(frames) == 2 and self._spend(peer, 1.0):
+            if len(frames) == 2 and self._spend(peer, cost):
                 yield peer, frames[1].bytes
             else:
-                self._ignored += 1
+                self.ignored += 1
 
     def refuse(self, peer: RemotePeer, request: Request) -> str | None:
         """Return why a request is refused, in one sentence, or None; who joins follows from now on."""
@@ -379,7 +389,7 @@ class Gate:
 
     def note_rejected(self) -> None:
         """Count a message that was none."""
-        self._ignored += 1
+        self.ignored += 1
 
     def stop_following(self, peer: bytes, node: str) -> None:
         """Send a peer nothing more of a node."""
@@ -470,12 +480,13 @@ class Gate:
         )
 
 
-def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
+def _explain(listening: Listening, error: zmq.ZMQError) -> UsageError:
+    address = listening.address
     if error.errno == zmq.EADDRINUSE:
         from .addresses import describe_holder
 
         holder = describe_holder(address.host, address.port)
-        return UsageError(f"port {address.port} is taken by {holder}: name another with --listen")
+        return UsageError(listening.taken.format(port=address.port, host=address.host, holder=holder))
     return UsageError(
         f"cannot listen on {address.text}: {os.strerror(error.errno or 0)}; name an address of this machine"
     )

@@ -1,32 +1,241 @@
 """Reports of a distributed run: sent by each node, gathered by one."""
 
 import math
-import os
 import time
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
+import msgspec
 import zmq
 
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import UsageError, WireError
-from ..wire.messages import body_of, decode, encode
-from .addresses import LOOPBACK, FoundAddress, TcpAddress, describe_holder, parse_address, parse_port, resolve
+from ..model import (
+    AllocatorReading,
+    DeviceSample,
+    Finding,
+    MemoryReading,
+    RankCoordinates,
+    RankSample,
+    Sample,
+    StepReading,
+)
+from ..wire.messages import NodeReceipt, NodeReport, body_of, decode, encode
+from ..wire.selection import RemotePeer
+from .addresses import LOOPBACK, FoundAddress, TcpAddress, parse_address, parse_port, resolve
 from .connections import RemoteConnection, Sockets
-from .gate import ZAP_ENDPOINT, Listening, make_listening, set_listening_options
+from .gate import MAX_INCOMING_BYTES, Gate, Listening, make_listening
 from .keys import keys_folder, read_key_pair
 from .links import Failure, NodeKeys, Trust, read_trust
-from .reports import (
-    MAX_REPORT_BYTES,
-    MOST_NODES,
-    RECEIPT,
-    REPORT,
-    NodeReceipt,
-    NodeReport,
-    NodeRoll,
-    check_report,
-)
 
+REPORT = "node"
+RECEIPT = "node_receipt"
+"""Kinds of messages in the envelope of the bus."""
+MOST_NODES = 1024
+"""Nodes that one gathers at most; further ones are counted and left out."""
+MAX_NAME_LENGTH: Final = 200
+MAX_TEXT_LENGTH: Final = 2000
+MOST_DEVICES = 512
+MOST_THREATS = 64
+MOST_RANKS = 512
+
+
+def trim_sample_to_report(sample: Sample, node_id: str, time_s: float, interval_s: float) -> Sample:
+    """Return what a node reports of its newest sample; of a report that comes in, what is kept of it.
+
+    Of a device that does not answer only its size is reported: what it said before is old by now.
+
+    Args:
+        time_s: Wall clock of the node.
+        interval_s: Seconds after which its next report is to be expected.
+    """
+    devices = (_trim_device(it) for it in sample.devices[:MOST_DEVICES])
+    ranks = (it for it in sample.ranks[:MOST_RANKS] if it.coordinates is not None and it.state == "ok")
+    return Sample(
+        node_id,
+        0,
+        time_s,
+        interval_s,
+        tuple(devices),
+        ranks=tuple(_trim_rank(it, it.coordinates, time_s) for it in ranks if it.coordinates is not None),
+    )
+
+
+def _trim_device(device: DeviceSample) -> DeviceSample:
+    memory = device.memory
+    is_read = device.state == "ok"
+    return DeviceSample(
+        device.uuid,
+        device.index,
+        kind=device.kind,
+        mig_index=device.mig_index,
+        state=device.state,
+        memory=MemoryReading(
+            memory.total_bytes,
+            memory.used_bytes if is_read else None,
+            memory.free_bytes if is_read else None,
+        ),
+        utilization_percent=device.utilization_percent if is_read else None,
+    )
+
+
+def _trim_rank(rank: RankSample, place: RankCoordinates, time_s: float) -> RankSample:
+    allocator = rank.allocator or AllocatorReading()
+    step = rank.step
+    if step is not None:
+        step = StepReading(step.index, time_s, floor_bytes=step.floor_bytes, peak_bytes=step.peak_bytes)
+    return RankSample(
+        pid=rank.pid,
+        started_s=rank.started_s,
+        job=rank.job,
+        device_uuid=rank.device_uuid,
+        is_simulated=rank.is_simulated,
+        coordinates=RankCoordinates(place.rank, place.world_size, pp=place.pp),
+        allocator=AllocatorReading(
+            allocated_bytes=allocator.allocated_bytes, reserved_bytes=allocator.reserved_bytes
+        ),
+        step=step,
+        floor_min_bytes=None if step is None else step.floor_bytes,
+        peak_max_bytes=None if step is None else step.peak_bytes,
+    )
+
+
+def read_report(data: bytes) -> NodeReport:
+    """Return a report that can be shown and kept.
+
+    Raises:
+        WireError: It is no report of this version, a number in it cannot be, its name is empty, a text is too
+            long, or it has more than a node has.
+    """
+    envelope = decode(data)
+    if envelope.kind != REPORT:
+        raise WireError(
+            f"this node sends {envelope.kind[:40]!r}, and the master takes {REPORT!r}: install the same "
+            "version of vramscope on both sides"
+        )
+    report = body_of(envelope, NodeReport)
+    sample = report.sample
+    is_named = 1 <= len(sample.node) <= MAX_NAME_LENGTH
+    is_small = (
+        len(sample.devices) <= MOST_DEVICES
+        and len(sample.ranks) <= MOST_RANKS
+        and len(report.findings) <= MOST_THREATS
+    )
+    texts = [it.job or "" for it in sample.ranks]
+    texts += [text for it in report.findings for text in (it.title, it.advice)]
+    if not (is_named and is_small and all(len(text) <= MAX_TEXT_LENGTH for text in texts)):
+        raise WireError("rejected a node report: invalid name, text or length")
+    trimmed = trim_sample_to_report(sample, sample.node, sample.time_s, sample.interval_s)
+    findings = tuple(trim_finding_to_report(it) for it in report.findings)
+    return msgspec.structs.replace(report, sample=trimmed, findings=findings)
+
+
+def trim_finding_to_report(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, method="", evidence=())
+
+
+Presence = Literal["here", "late", "silent", "left"]
+"""`here`: its newest report is of this moment; `late`: one is missing; `silent`: none for longer than the
+timeout; `left`: it ended its watch and said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollEntry:
+    report: NodeReport
+    heard_s: float
+    """Monotonic seconds of the node that gathers: clocks of others are not trusted for ages."""
+    heard_wall_s: float
+    key: str = ""
+    """Public key that it showed, which keeps its name while it is there; none without keys."""
+
+
+class NodeRoll:
+    """Keeps the newest report of each node; bounded.
+
+    Args:
+        timeout_s: Seconds without a report after which a node counts as silent.
+    """
+
+    def __init__(self, timeout_s: float, clock: Clock | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
+        self._nodes: dict[str, RollEntry] = {}
+        self.refused = 0
+        """Reports of nodes beyond the most that are kept."""
+        self.twins = 0
+        """Reports under the name of another node that is there, or with another key than its own."""
+
+    @property
+    def nodes(self) -> Mapping[str, RollEntry]:
+        """The newest of each node, by its id, in the order in which they came first."""
+        return self._nodes
+
+    @property
+    def present(self) -> tuple[NodeReport, ...]:
+        """Newest reports of the nodes that are there: neither silent nor gone."""
+        return tuple(self._nodes[it].report for it in self.find("here", "late"))
+
+    @property
+    def ages_s(self) -> Mapping[str, float]:
+        """Seconds since the newest report of each node."""
+        now_s = self._clock.monotonic_s()
+        return {node: now_s - known.heard_s for node, known in self._nodes.items()}
+
+    def take(self, report: NodeReport, key: str = "") -> None:
+        """Take a report in place of the one before of its node, with the key that was shown for it."""
+        now_s = self._clock.monotonic_s()
+        wall_s = self._clock.wall_s()
+        self._nodes[report.node_id] = RollEntry(report, now_s, wall_s, key)
+
+    def refuse(self, report: NodeReport, key: str = "") -> str | None:
+        """Return why a report is not to be taken, in one sentence, and count it; None where it is."""
+        known = self._nodes.get(report.node_id)
+        if known is None:
+            return self._refuse_more() if len(self._nodes) >= MOST_NODES else None
+        is_there = self._judge(known, self._clock.monotonic_s()) in ("here", "late")
+        if is_there and known.key != key:
+            return self._refuse_key(report.node_id)
+        if is_there and known.report.session != report.session:
+            return self.refuse_twin(report.node_id)
+        return None
+
+    def refuse_twin(self, node_id: str) -> str:
+        """Return the sentence for a second node under one name, and count it."""
+        self.twins += 1
+        return f"another node reports under the name {node_id}: give this one a name of its own"
+
+    def _refuse_key(self, node_id: str) -> str:
+        self.twins += 1
+        return (
+            f"the name {node_id} is held by another key until its node has left, or has been silent for "
+            f"{self._timeout_s:.0f} s: give this node a name of its own"
+        )
+
+    def _refuse_more(self) -> str:
+        self.refused += 1
+        return f"{MOST_NODES} nodes are gathered already, and no more are taken"
+
+    def find(self, *presences: Presence) -> tuple[str, ...]:
+        """Return the ids of the nodes that are so present."""
+        return tuple(self._select(presences))
+
+    def _select(self, presences: Iterable[Presence]) -> Iterable[str]:
+        wanted = frozenset(presences)
+        now_s = self._clock.monotonic_s()
+        return (it for it, known in self._nodes.items() if self._judge(known, now_s) in wanted)
+
+    def _judge(self, known: RollEntry, now_s: float) -> Presence:
+        age_s = now_s - known.heard_s
+        if known.report.is_leaving:
+            return "left"
+        if age_s > self._timeout_s:
+            return "silent"
+        return "late" if age_s > 2.0 * known.report.sample.interval_s else "here"
+
+
+TORCHRUN_PORT = 29500
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - only where `*` was typed, and with keys
 
 
@@ -81,7 +290,11 @@ def prepare_gathering(
             "`vramscope keys new` (--insecure, or insecure=True in a program, takes reports "
             "of everybody instead)"
         )
-    return make_listening(address, pair, folder)
+    hint = " (torchrun uses 29500 too)" if port == TORCHRUN_PORT else ""
+    return make_listening(address, pair, folder, visitor="worker")._replace(
+        taken=f"port {{port}} of {{host}} is taken by {{holder}}{hint}: "
+        "name another port, here and at the workers"
+    )
 
 
 def describe_gathering(listening: Listening) -> str:
@@ -94,19 +307,14 @@ def describe_gathering(listening: Listening) -> str:
     return f"{where}, INSECURE: whoever reaches it may report, and everybody between may read"
 
 
-MOST_AT_ONCE = 2 * MOST_NODES
-"""Messages taken in one go, so that a flood holds nothing up."""
 MOST_AT_ONCE_S = 0.1
-"""And seconds: the rest waits for its turn, of each connection alike."""
-MOST_WAITING = 4
-"""Reports of one connection that wait to be taken; a newer one makes older ones worthless."""
-TORCHRUN_PORT = 29500
-_LET_IN = b"200"
-_REPORTERS = ("worker", "controller")
+"""Reports are taken for so long in one go: a flood holds nothing up, and the rest waits for its turn."""
+REPORT_COSTS = 1.0 / 64
+"""Of one report at the gate: a thousand nodes of one key may report ten times a second."""
 
 
 class Collector:
-    """Listens, lets in whom it may, and answers each report with a receipt.
+    """Listens at a gate, and answers each report with a receipt.
 
     Args:
         node_id: Of this node, told in receipts.
@@ -119,113 +327,66 @@ class Collector:
         self.listening = listening
         self._node_id = node_id
         self._roll = roll
-        """Where, and for whom."""
-        self.rejected = 0
-        """Messages that were no reports, or of keys that may not report."""
-        self.turned_away: set[bytes] = set()
-        """Addresses whose key was not let in when they last asked; they never get as far as a message."""
         self._context = zmq.Context()
-        self._questions = self._context.socket(zmq.ROUTER)
-        self._questions.setsockopt(zmq.LINGER, 0)
-        self._questions.bind(ZAP_ENDPOINT)
-        self._socket = self._context.socket(zmq.ROUTER)
-        # Up to twice the size of a report what is too large is counted; beyond that it is cut off.
-        most_bytes = 2 * MAX_REPORT_BYTES
-        set_listening_options(self._socket, listening, most_bytes=most_bytes, most_waiting=MOST_WAITING)
         try:
-            self._socket.bind(listening.address.endpoint)
-        except zmq.ZMQError as error:
+            self._gate = Gate(self._context, listening, node_id, node_id, SystemClock())
+        except UsageError:
             self.close()
-            raise _explain(listening.address, error) from error
+            raise
+
+    @property
+    def rejected(self) -> int:
+        """Messages that were no reports, came too fast, or were of keys that may not report."""
+        return self._gate.ignored
+
+    @property
+    def turned_away(self) -> int:
+        """Addresses whose key was not let in when they last asked."""
+        return len(self.listening.doorkeeper.turned_away)
 
     def collect(self) -> int:
         """Take the reports that have come, without waiting; return how many."""
-        self.listening.doorkeeper.has_changed()
-        self._let_in()
+        self._gate.cut_off_revoked()
         taken = 0
+        is_more = True
         end_s = time.monotonic() + MOST_AT_ONCE_S
-        for _ in range(MOST_AT_ONCE):
-            if time.monotonic() > end_s:
-                break
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                break
-            user = str(frames[-1].get("User-Id") or "")
-            taken += self._take([frame.bytes for frame in frames], user)
+        while is_more and time.monotonic() < end_s:
+            is_more = self._gate.take_questions()
+            for peer, data in self._gate.take_requests(REPORT_COSTS):
+                taken += self._take(peer, data)
+                is_more = time.monotonic() < end_s
+                if not is_more:
+                    break
         return taken
 
     def close(self) -> None:
         """Stop listening."""
         self._context.destroy(linger=0)
 
-    def _let_in(self) -> None:
-        for _ in range(MOST_AT_ONCE):
-            try:
-                asker, empty, *question = self._questions.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            answer = self.listening.doorkeeper.answer(question)
-            self._note_answer(question, is_let_in=answer[2] == _LET_IN)
-            self._questions.send_multipart([asker, empty, *answer])
-
-    def _note_answer(self, question: list[bytes], *, is_let_in: bool) -> None:
-        address = question[3] if len(question) > 3 else b""
-        if is_let_in:
-            self.turned_away.discard(address)
-        elif len(self.turned_away) < MOST_NODES:
-            self.turned_away.add(address)
-
-    def _take(self, frames: list[bytes], user: str) -> bool:
+    def _take(self, peer: RemotePeer, data: bytes) -> bool:
         try:
-            report = _read(frames)
-        except WireError:
-            self.rejected += 1
-            return False
-        reason = self._refuse_key(user) or self._refuse_name(report, user)
-        if reason is None:
-            self._roll.take(report, user)
+            report = read_report(data)
+        except WireError as error:
+            self._gate.note_rejected()
+            reason: str | None = str(error)
+        else:
+            reason = self._refuse(peer, report)
+            if reason is None:
+                self._roll.take(report, peer.user)
         receipt = NodeReceipt(self._node_id, len(self._roll.nodes), reason is None, reason or "")
-        with suppress(zmq.ZMQError):  # whoever sent it may have gone, or take no answers
-            self._socket.send_multipart((frames[0], encode(RECEIPT, self._node_id, receipt)), zmq.NOBLOCK)
+        self._gate.answer(peer, encode(RECEIPT, self._node_id, receipt))
         return reason is None
 
-    def _refuse_key(self, user: str) -> str | None:
-        """Return why this key may not report, or None."""
-        is_open = self.listening.pair is None
-        if is_open or self.listening.doorkeeper.role_of(user) in _REPORTERS:
-            return None
-        self.rejected += 1
-        return (
-            f"this key may not report to {self._node_id}: there type "
-            f"`vramscope keys allow {user} --name NAME --role worker`"
-        )
-
-    def _refuse_name(self, report: NodeReport, user: str) -> str | None:
+    def _refuse(self, peer: RemotePeer, report: NodeReport) -> str | None:
+        if self._gate.refuse_report(peer) is not None:
+            self._gate.note_rejected()
+            return (
+                f"this key may not report to {self._node_id}: there type "
+                f"`vramscope keys allow {peer.user} --name NAME --role worker`"
+            )
         if report.node_id == self._node_id:
             return self._roll.refuse_twin(report.node_id)
-        return self._roll.refuse(report, user)
-
-
-def _read(frames: list[bytes]) -> NodeReport:
-    if len(frames) != 2:
-        raise WireError(f"a message of {len(frames)} frames was refused: expected a sender and a report")
-    envelope = decode(frames[1], MAX_REPORT_BYTES)
-    if envelope.kind != REPORT:
-        raise WireError(f"a message of kind {envelope.kind!r} was refused: expected {REPORT!r}")
-    return check_report(body_of(envelope, NodeReport))
-
-
-def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
-    if error.errno == zmq.EADDRINUSE:
-        holder = describe_holder(address.host, address.port)
-        hint = " (torchrun uses 29500 too)" if address.port == TORCHRUN_PORT else ""
-        return UsageError(
-            f"port {address.port} of {address.host} is taken by {holder}{hint}: "
-            "name another port, here and at the workers"
-        )
-    reason = os.strerror(error.errno or 0)
-    return UsageError(f"cannot listen on {address.text}: {reason}; name an address of this machine")
+        return self._roll.refuse(report, peer.user)
 
 
 LEAVE_WITHIN_MS = 300
@@ -323,7 +484,7 @@ class Reporter:
 
     def _take(self, data: bytes) -> None:
         try:
-            envelope = decode(data, MAX_REPORT_BYTES)
+            envelope = decode(data, MAX_INCOMING_BYTES)
             if envelope.kind == RECEIPT:
                 self.receipt = body_of(envelope, NodeReceipt)
                 self._answered_s = self._clock.monotonic_s()

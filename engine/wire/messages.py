@@ -198,6 +198,36 @@ class WorkerReport(msgspec.Struct, frozen=True):
     """Whether one of its analyzers says how near processes are to running out of memory."""
 
 
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of a distributed run, as it reports to the one that gathers."""
+
+    sample: Sample
+    """Its devices and its processes that know their rank, of which `trim_sample_to_report` keeps a part."""
+    findings: tuple[Finding, ...] = ()
+    """Out-of-memory errors that are foreseen, or were met, and are not over."""
+    step: int | None = None
+    """The least of the newest steps of its processes, as their probes count."""
+    is_leaving: bool = False
+    """Whether it is the last of a node that ends its watch."""
+    session: str = ""
+    """Of one watch, random: two nodes under one name have two."""
+
+    @property
+    def node_id(self) -> str:
+        return self.sample.node
+
+
+class NodeReceipt(msgspec.Struct, frozen=True):
+    """What a report is answered with."""
+
+    master_id: str
+    total_nodes: int
+    is_accepted: bool
+    """False where there are too many nodes already, the name is another's, or the key may not report."""
+    reason: str = ""
+    """Why it was not accepted, in one sentence."""
+
+
 class Request(msgspec.Struct, frozen=True):
     """What a viewer or worker asks of a hub."""
 

@@ -1,17 +1,21 @@
 """The report of several nodes: how evenly memory is used, which node has most, and what threatens them."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from ...analyzers.balance import BOTTLENECK_FACTOR, UNEVEN_BELOW, Scope, find_bottlenecks, measure_balance
-from ...engine.cluster.reports import NodeDevice, NodeReport, NodeRoll
+from ...engine.model import DeviceSample
 from ...engine.units import GIB, format_age, format_bytes
+from ...engine.wire.messages import NodeReport
 from ..status.guard import JobOverNodes
 from ..text import count, show_number
 from .frame import ReportEvidence, ReportFinding, stamp_now
+
+if TYPE_CHECKING:
+    from ...engine.cluster.gathering import NodeRoll  # which loads ZeroMQ
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
 METHOD = (
@@ -158,15 +162,15 @@ class DistributedReport(msgspec.Struct, frozen=True, kw_only=True):
 def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
     if report is None:
         return NoNodeDetails(error="No memory data available")
-    known = report.devices
+    known = report.sample.devices
     return NodeDetails(
         node_id=report.node_id,
-        timestamp=report.time_s,
+        timestamp=report.sample.time_s,
         devices={_key_of(it, known): _describe_device(it) for it in known},
         node_summary=NodeSummary(
-            total_memory_gb=_sum_gib(known, lambda it: it.total_bytes),
-            used_memory_gb=_sum_gib(known, lambda it: it.used_bytes),
-            free_memory_gb=_sum_gib(known, lambda it: it.free_bytes),
+            total_memory_gb=_sum_gib(it.memory.total_bytes for it in known),
+            used_memory_gb=_sum_gib(it.memory.used_bytes for it in known),
+            free_memory_gb=_sum_gib(it.memory.free_bytes for it in known),
             average_utilization=_mean([it.utilization_percent for it in known]),
         ),
     )
@@ -187,13 +191,13 @@ def analyze_nodes(reports: Sequence[NodeReport], sync_status: SyncStatus) -> Mem
         sync_status=sync_status,
         bottleneck_nodes=list(find_bottlenecks(ratios)),
         total_memory_usage_gb=_sum_gib(
-            [it for node in reports for it in node.devices], lambda it: it.used_bytes
+            it.memory.used_bytes for node in reports for it in node.sample.devices
         ),
         global_step=min(steps, default=None),
     )
 
 
-def judge_sync(roll: NodeRoll, own_id: str) -> SyncStatus:
+def judge_sync(roll: "NodeRoll", own_id: str) -> SyncStatus:
     """Return whether the figures of all nodes are of one moment; unknown while there is no other node."""
     if not set(roll.find("here", "late", "silent")) - {own_id}:
         return "unknown"
@@ -205,7 +209,7 @@ def judge_sync(roll: NodeRoll, own_id: str) -> SyncStatus:
 def list_ratios(reports: Sequence[NodeReport]) -> Mapping[str, list[float]]:
     """Return the used share of each device whose figures are known, by node."""
     return {
-        it.node_id: [ratio for device in it.devices if (ratio := device.usage_ratio) is not None]
+        it.node_id: [ratio for device in it.sample.devices if (ratio := _find_ratio(device)) is not None]
         for it in reports
     }
 
@@ -296,28 +300,30 @@ def build_distributed(
     )
 
 
-def _key_of(device: NodeDevice, others: Sequence[NodeDevice]) -> str:
+def _key_of(device: DeviceSample, others: Sequence[DeviceSample]) -> str:
     """Return its index, or its label where another device has the same index, as partitions of one GPU do."""
     is_shared = sum(it.index == device.index for it in others) > 1
     return device.label if is_shared else str(device.index)
 
 
-def _describe_device(device: NodeDevice) -> DeviceShare:
+def _describe_device(device: DeviceSample) -> DeviceShare:
+    memory = device.memory
     return DeviceShare(
-        total_gb=_to_gib(device.total_bytes),
-        used_gb=_to_gib(device.used_bytes),
-        free_gb=_to_gib(device.free_bytes),
+        total_gb=_sum_gib([memory.total_bytes]),
+        used_gb=_sum_gib([memory.used_bytes]),
+        free_gb=_sum_gib([memory.free_bytes]),
         utilization_percent=device.utilization_percent,
-        usage_ratio=device.usage_ratio,
+        usage_ratio=_find_ratio(device),
     )
 
 
-def _to_gib(value: int | None) -> float | None:
-    return None if value is None else value / GIB
+def _find_ratio(device: DeviceSample) -> float | None:
+    used, total = device.memory.used_bytes, device.memory.total_bytes
+    return used / total if total and used is not None else None
 
 
-def _sum_gib(devices: Sequence[NodeDevice], pick: Callable[[NodeDevice], int | None]) -> float | None:
-    known = [value for it in devices if (value := pick(it)) is not None]
+def _sum_gib(values: Iterable[int | None]) -> float | None:
+    known = [it for it in values if it is not None]
     return sum(known) / GIB if known else None
 
 

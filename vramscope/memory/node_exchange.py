@@ -6,29 +6,29 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
 from vramscope.analyzers.balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
-from vramscope.analyzers.cluster_state.model import read_report
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.gathering import Collector, Reporter, open_reporter, prepare_gathering
-from vramscope.engine.cluster.reports import (
+from vramscope.engine.cluster.gathering import (
     MAX_NAME_LENGTH,
-    MOST_DEVICES,
-    MOST_RANKS,
     MOST_THREATS,
-    NodeDevice,
-    NodeRank,
-    NodeReport,
+    Collector,
     NodeRoll,
-    NodeThreat,
+    Reporter,
+    open_reporter,
+    prepare_gathering,
+    trim_finding_to_report,
+    trim_sample_to_report,
 )
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model import AllocatorReading, DeviceSample, RankCoordinates, RankSample
+from vramscope.engine.model import Finding
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.messages import NodeReport
 from vramscope.exporters.reports.distributed import (
     ClusterOomEvent,
     DistributedReport,
@@ -200,7 +200,7 @@ class NodeExchange:
         return f"The master is not connected ({worker.trouble or 'no answer'}): no balance can be judged"
 
     def _count_refused(self) -> int:
-        rejected = 0 if self.collector is None else self.collector.rejected + len(self.collector.turned_away)
+        rejected = 0 if self.collector is None else self.collector.rejected + self.collector.turned_away
         return self.roll.refused + self.roll.twins + rejected
 
     def _analyze(self) -> MemoryAnalysis:
@@ -229,7 +229,7 @@ class NodeExchange:
             inactive_node_list=list(self.roll.find("silent", "left")),
             left_node_list=list(self.roll.find("left")),
             node_ages_s=dict(ages_s),
-            total_gpus=sum(len(it.report.devices) for it in self.roll.nodes.values()),
+            total_gpus=sum(len(it.report.sample.devices) for it in self.roll.nodes.values()),
             last_sync_time=max(others, default=None),
             global_step=analysis.global_step,
             memory_balance_ratio=analysis.memory_balance_ratio,
@@ -238,7 +238,7 @@ class NodeExchange:
             total_memory_usage_gb=analysis.total_memory_usage_gb,
             refused_reports=self.roll.refused,
             duplicate_reports=self.roll.twins,
-            turned_away=0 if self.collector is None else len(self.collector.turned_away),
+            turned_away=0 if self.collector is None else self.collector.turned_away,
             rejected_messages=0 if self.collector is None else self.collector.rejected,
         )
 
@@ -276,7 +276,8 @@ class ClusterJobs:
             stamp = (known.heard_s, node in silent)
             if self._taken.get(node) != stamp:
                 self._taken[node] = stamp
-                snapshot = read_report(known.report, is_silent=node in silent)
+                connection: Literal["live", "lost"] = "lost" if node in silent else "live"
+                snapshot = Snapshot(connection, sample=known.report.sample, node=node)
                 self._state.observe(snapshot, self._clock.monotonic_s())
 
     def describe(self) -> tuple[JobOverNodes, ...]:
@@ -298,11 +299,29 @@ class ClusterEvents:
 
     def note(self, reports: Sequence[NodeReport]) -> None:
         """Take the nodes as they are, and keep the threats that were not known."""
-        threatened = [(it.node_id, threat) for it in reports for threat in it.threats]
-        for node_id, threat in threatened:
-            if (node_id, threat.id) not in self._known:
-                self._remember((node_id, threat.id))
-                self.newest.append(_describe(node_id, threat, threatened))
+        threatened = [
+            (node.node_id, _find_index(node, finding), finding)
+            for node in reports
+            for finding in node.findings
+        ]
+        scope = judge_scope([(node_id, index) for node_id, index, _ in threatened])
+        affected = list(dict.fromkeys(node_id for node_id, _, _ in threatened))
+        for node_id, index, finding in threatened:
+            if (node_id, finding.id) not in self._known:
+                self._remember((node_id, finding.id))
+                self.newest.append(
+                    ClusterOomEvent(
+                        timestamp=stamp(finding.opened_s, "wall") or "",
+                        node_id=node_id,
+                        device_id=index,
+                        oom_type=scope,
+                        affected_nodes=affected,
+                        recovery_actions=[finding.advice] if finding.advice else [],
+                        kind=finding.kind,
+                        severity=finding.severity,
+                        title=finding.title,
+                    )
+                )
 
     def _remember(self, key: tuple[str, str]) -> None:
         self._known[key] = None
@@ -310,20 +329,10 @@ class ClusterEvents:
             del self._known[next(iter(self._known))]
 
 
-def _describe(
-    node_id: str, threat: NodeThreat, threatened: Sequence[tuple[str, NodeThreat]]
-) -> ClusterOomEvent:
-    return ClusterOomEvent(
-        timestamp=stamp(threat.opened_s, "wall") or "",
-        node_id=node_id,
-        device_id=threat.device,
-        oom_type=judge_scope([(node, it.device) for node, it in threatened]),
-        affected_nodes=list(dict.fromkeys(node for node, _ in threatened)),
-        recovery_actions=[threat.advice] if threat.advice else [],
-        kind=threat.kind,
-        severity=threat.severity,
-        title=threat.title,
-    )
+def _find_index(node: NodeReport, finding: Finding) -> int | None:
+    """Return the index of the device that a finding is about; None where it is not of one."""
+    devices = node.sample.devices
+    return next((it.index for it in devices if it.uuid == finding.device_uuid), None)
 
 
 THREATS = ("oom", "oom_met")
@@ -339,68 +348,11 @@ def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str
     last = log.last
     if last is None:
         return None
+    threats = (it.finding for it in log.findings.values() if it.finding.kind in THREATS)
+    found = [trim_finding_to_report(it) for it in threats if it.is_open]
     return NodeReport(
-        node_id=node_id,
-        time_s=time.time(),
-        interval_s=interval_s,
-        devices=tuple(_describe_device(it) for it in last.devices[:MOST_DEVICES]),
-        threats=_list_threats(log),
+        sample=trim_sample_to_report(last, node_id, time.time(), interval_s),
+        findings=tuple(found[:MOST_THREATS]),
         step=min((it.step.index for it in last.ranks if it.step is not None), default=None),
         session=session,
-        ranks=tuple(
-            _describe_rank(it, it.coordinates)
-            for it in last.ranks[:MOST_RANKS]
-            if it.coordinates is not None and it.state == "ok"
-        ),
-    )
-
-
-def _describe_rank(rank: RankSample, place: RankCoordinates) -> NodeRank:
-    allocator = rank.allocator or AllocatorReading()
-    step = rank.step
-    return NodeRank(
-        pid=rank.pid,
-        rank=place.rank,
-        world_size=place.world_size,
-        pp=place.pp,
-        job=rank.job,
-        started_s=rank.started_s,
-        device_uuid=rank.device_uuid,
-        is_simulated=rank.is_simulated,
-        step=None if step is None else step.index,
-        floor_bytes=None if step is None else step.floor_bytes,
-        peak_bytes=None if step is None else step.peak_bytes,
-        allocated_bytes=allocator.allocated_bytes,
-        reserved_bytes=allocator.reserved_bytes,
-    )
-
-
-def _describe_device(device: DeviceSample) -> NodeDevice:
-    memory = device.memory
-    if device.state != "ok":  # what it said before is old by now
-        return NodeDevice(device.index, device.label, device.uuid, memory.total_bytes)
-    return NodeDevice(
-        device.index,
-        device.label,
-        device.uuid,
-        memory.total_bytes,
-        memory.used_bytes,
-        memory.free_bytes,
-        device.utilization_percent,
-    )
-
-
-def _list_threats(log: RunLog) -> tuple[NodeThreat, ...]:
-    found = [it.finding for it in log.findings.values() if it.finding.is_open and it.finding.kind in THREATS]
-    return tuple(
-        NodeThreat(
-            it.id,
-            it.kind,
-            None if (device := log.devices.get(it.device_uuid or "")) is None else device.index,
-            it.severity,
-            it.opened_s,
-            it.title,
-            it.advice,
-        )
-        for it in found[:MOST_THREATS]
     )

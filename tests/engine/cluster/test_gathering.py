@@ -1,7 +1,8 @@
 """Reports over loopback with keys and without: whose are taken, and what becomes of the rest."""
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -9,17 +10,27 @@ import msgspec
 import pytest
 import zmq
 
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES
 from vramscope.engine.cluster.gathering import (
+    REPORT,
     Collector,
     MasterTrust,
+    NodeRoll,
     Reporter,
     open_reporter,
     prepare_gathering,
 )
 from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
-from vramscope.engine.cluster.reports import MAX_REPORT_BYTES, REPORT, NodeRoll
 from vramscope.engine.errors import UsageError
-from vramscope.engine.wire.messages import encode
+from vramscope.engine.wire.messages import (
+    PROTOCOL_VERSION,
+    Envelope,
+    NodeReceipt,
+    Refusal,
+    body_of,
+    decode,
+    encode,
+)
 
 from ...vramscope.memory.test_node_roll import make_report
 from ...waiting import wait_until
@@ -117,11 +128,12 @@ def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(fold
     with gathering(folder) as (collector, roll, port), reporting(port, None) as reporter:
         turn_until(collector, reporter, lambda: reporter.has_been_accepted)
         taken = roll.nodes["w"].report
+        changes = ({"node": "n" * 201}, {"node": ""}, {"interval_s": math.nan})
+        samples = [msgspec.structs.replace(taken.sample, **change) for change in changes]
         forged = [
-            bytes(MAX_REPORT_BYTES + 1),
+            bytes(MAX_INCOMING_BYTES),
             encode("sample", "w", taken),
-            encode(REPORT, "w", msgspec.structs.replace(taken, node_id="n" * 201)),
-            encode(REPORT, "w", msgspec.structs.replace(taken, interval_s=float("nan"))),
+            *(encode(REPORT, "w", msgspec.structs.replace(taken, sample=it)) for it in samples),
         ]
         with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
             peer.setsockopt(zmq.LINGER, 0)
@@ -131,11 +143,49 @@ def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(fold
             turn_until(collector, reporter, lambda: collector.rejected == len(forged))
             peer.send(encode(REPORT, "w", msgspec.structs.replace(taken, session="twin")))
             turn_until(collector, reporter, lambda: roll.twins)
-            peer.send(bytes(4 * MAX_REPORT_BYTES))  # this cuts it off, and nobody else
+            peer.send(bytes(MAX_INCOMING_BYTES + 1))  # this cuts it off, and nobody else
             reporter.receipt = None
             turn_until(collector, reporter, lambda: reporter.receipt)
         assert collector.rejected == len(forged)
         assert list(roll.nodes) == ["w"]
+
+
+def test_a_node_of_another_version_is_refused_in_a_sentence(folder: Path) -> None:
+    with (
+        gathering(folder) as (collector, roll, port),
+        zmq.Context() as context,
+        context.socket(zmq.DEALER) as peer,
+    ):
+        peer.setsockopt(zmq.LINGER, 0)
+        peer.connect(f"tcp://127.0.0.1:{port}")
+        newer = Envelope(PROTOCOL_VERSION + 1, REPORT, "w", msgspec.Raw(msgspec.msgpack.encode({})))
+        for data in (encode("node_report", "w", Refusal(1, "")), msgspec.msgpack.encode(newer)):
+            peer.send(data)
+            wait_until(lambda: collector.collect() or peer.poll(10), what="an answer")
+            receipt = body_of(decode(peer.recv()), NodeReceipt)
+            assert not receipt.is_accepted
+            assert receipt.reason.endswith(": install the same version of vramscope on both sides")
+        assert (collector.rejected, dict(roll.nodes)) == (2, {})
+
+
+def test_a_node_that_floods_holds_up_no_other(folder: Path) -> None:
+    with (
+        gathering(folder) as (collector, roll, port),
+        reporting(port, None) as reporter,
+        zmq.Context() as context,
+        context.socket(zmq.DEALER) as flood,
+    ):
+        flood.setsockopt(zmq.LINGER, 0)
+        flood.connect(f"tcp://127.0.0.1:{port}")
+        report = encode(REPORT, "f", make_report("f", 40))
+
+        def is_taken() -> bool:
+            with suppress(zmq.Again):
+                while True:  # until its queue is full
+                    flood.send(report, zmq.NOBLOCK)
+            return {*roll.nodes} == {"f", "w"} and reporter.has_been_accepted
+
+        turn_until(collector, reporter, is_taken)
 
 
 def test_beyond_loopback_there_are_keys_or_it_is_typed(folder: Path) -> None:

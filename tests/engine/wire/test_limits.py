@@ -20,7 +20,6 @@ from vramscope.engine.agent.hub_sockets import (
     HubSockets,
 )
 from vramscope.engine.alerts.state import AlertState
-from vramscope.engine.cluster.reports import NodeReport
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
 from vramscope.engine.model import (
@@ -42,6 +41,7 @@ from vramscope.engine.wire.messages import (
     TOPIC_VIEWER,
     FindingBatch,
     KnownNodes,
+    NodeReport,
     Refusal,
     Request,
     Welcome,

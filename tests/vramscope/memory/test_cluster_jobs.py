@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from tests.analyzers.cluster_state.clusters import CALM, Word, make_node
-from vramscope.engine.cluster.reports import MOST_RANKS, NodeReport, NodeRoll, check_report
+from vramscope.engine.cluster.gathering import MOST_RANKS, REPORT, NodeRoll, read_report
 from vramscope.engine.errors import WireError
+from vramscope.engine.model.sample import ProcessReading
 from vramscope.engine.units import GIB
+from vramscope.engine.wire.messages import NodeReport, encode
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
@@ -28,8 +30,13 @@ def report_of(number: int, at_s: float, words: dict[int, Word]) -> NodeReport:
     log.observe(sample)
     report = describe_own_node(log, f"n{number}", 1.0, f"s{number}")
     assert report is not None
-    timed = msgspec.structs.replace(report, time_s=sample.time_s)
-    return check_report(msgspec.msgpack.decode(msgspec.msgpack.encode(timed), type=NodeReport))
+    return over_the_wire(report, time_s=sample.time_s)
+
+
+def over_the_wire(report: NodeReport, **changes: object) -> NodeReport:
+    """Return a report whose sample was changed as the master reads it."""
+    changed = msgspec.structs.replace(report.sample, **changes)
+    return read_report(encode(REPORT, "", msgspec.structs.replace(report, sample=changed)))
 
 
 def test_the_stage_that_limits_a_job_and_the_rank_that_grows_away_are_in_the_report() -> None:
@@ -54,13 +61,19 @@ def test_the_stage_that_limits_a_job_and_the_rank_that_grows_away_are_in_the_rep
     assert "job run-0: rank 1 (GPU 1 of n0) grew away from its peers first" in text
 
 
-def test_a_report_without_ranks_is_that_of_an_earlier_version_and_one_with_too_many_is_none() -> None:
-    told = msgspec.to_builtins(report_of(0, 1.0, {}))
-    [*ranks] = told.pop("ranks")
-    earlier = check_report(msgspec.convert(told, NodeReport))
+def test_a_report_without_ranks_has_no_jobs_and_one_with_too_many_is_rejected() -> None:
+    report = report_of(0, 1.0, {})
     jobs, roll = ClusterJobs(HandClock(1.0)), NodeRoll(30.0, HandClock(1.0))
-    roll.take(earlier)
+    roll.take(over_the_wire(report, ranks=()))
     jobs.note(roll)
     assert jobs.describe() == ()
     with pytest.raises(WireError):
-        check_report(msgspec.convert({**told, "ranks": ranks * MOST_RANKS}, NodeReport))
+        over_the_wire(report, ranks=report.sample.ranks * MOST_RANKS)
+
+
+def test_of_a_report_the_master_keeps_only_what_reports_carry() -> None:
+    report = report_of(0, 1.0, {})
+    [first, second] = report.sample.devices
+    padded = msgspec.structs.replace(first, processes=(ProcessReading(1),) * 1000, name="n" * 1000)
+    notes = ("n" * 1000,) * 100
+    assert over_the_wire(report, devices=(padded, second), notes=notes) == report

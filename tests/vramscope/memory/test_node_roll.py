@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.balance import find_bottlenecks, judge_scope, measure_balance
-from vramscope.engine.cluster.reports import MOST_NODES, NodeDevice, NodeReport, NodeRoll, NodeThreat
+from vramscope.engine.cluster.gathering import MOST_NODES, NodeRoll
+from vramscope.engine.model import DeviceSample, Finding, MemoryReading, Sample
+from vramscope.engine.wire.messages import NodeReport
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
@@ -17,13 +19,18 @@ from ...clocks import HandClock
 GIB = 1 << 30
 
 
-def make_report(node_id: str, *used_gib: int, threats: tuple[NodeThreat, ...] = ()) -> NodeReport:
+def make_report(node_id: str, *used_gib: int, threats: tuple[Finding, ...] = ()) -> NodeReport:
     """Return a report of a node with devices of 80 GiB."""
     devices = tuple(
-        NodeDevice(index, str(index), f"GPU-{index}", 80 * GIB, used * GIB, (80 - used) * GIB, 50.0)
+        DeviceSample(
+            f"GPU-{index}",
+            index,
+            memory=MemoryReading(80 * GIB, used * GIB, (80 - used) * GIB),
+            utilization_percent=50.0,
+        )
         for index, used in enumerate(used_gib)
     )
-    return NodeReport(node_id=node_id, time_s=0.0, interval_s=2.0, devices=devices, threats=threats, step=7)
+    return NodeReport(sample=Sample(node_id, 0, 0.0, 2.0, devices), findings=threats, step=7)
 
 
 def test_a_node_is_late_then_silent_and_one_that_left_is_neither() -> None:
@@ -81,7 +88,8 @@ def test_a_second_node_under_one_name_is_refused_until_the_first_is_gone() -> No
 
 def test_balance_and_bottlenecks_are_of_the_devices_whose_figures_are_known() -> None:
     full = make_report("full", 72, 72)
-    unknown = msgspec.structs.replace(make_report("blind"), devices=(NodeDevice(0, "0", "GPU-x", 80 * GIB),))
+    blind = (DeviceSample("GPU-x", 0, memory=MemoryReading(80 * GIB)),)
+    unknown = NodeReport(sample=Sample("blind", 0, 0.0, 2.0, blind))
     analysis = analyze_nodes([full, make_report("half", 40, 40), unknown], "in_sync")
     assert analysis.bottleneck_nodes == ["full"]
     assert analysis.memory_balance_ratio is not None
@@ -107,8 +115,9 @@ def test_balance_is_a_share_and_a_bottleneck_is_never_the_emptiest(by_node: dict
 
 
 def test_an_event_says_how_far_it_reaches_and_is_told_once() -> None:
-    def threat(number: int, device: int) -> NodeThreat:
-        return NodeThreat(f"oom-{number}", "oom", device, "critical", 1e9, "will run out", "halve the batch")
+    def threat(number: int, device: int) -> Finding:
+        uuid, name = f"GPU-{device}", str(device)
+        return Finding(f"oom-{number}", "oom", "a", uuid, name, "critical", "will run out", 1e9, 1e9)
 
     events = ClusterEvents()
     events.note([make_report("a", 78, threats=(threat(1, 0),)), make_report("b", 40)])

@@ -181,7 +181,7 @@ class ClusterRun:
                 continue
             self._standings[node] = standing
             if standing == "there":
-                devices = count(len(roll.nodes[node].report.devices), "device")
+                devices = count(len(roll.nodes[node].report.sample.devices), "device")
                 self._run.say(f"{node} reports {'again' if before else devices}")
             elif standing == "silent":
                 self._run.say(f"nothing of {node} for {format_age(roll.ages_s[node])}")
@@ -218,7 +218,7 @@ class ClusterRun:
     def _note_threats(self) -> None:
         if self._options.fail_on is not None:
             least = SEVERITIES.index(self._options.fail_on)
-            found = (threat for node in self._exchange.roll.present for threat in node.threats)
+            found = (threat for node in self._exchange.roll.present for threat in node.findings)
             self._has_threat = self._has_threat or any(SEVERITIES.index(it.severity) >= least for it in found)
 
     def _choose_code(self) -> int:
@@ -241,7 +241,11 @@ class ClusterRun:
         from vramscope.engine.viewer.node_source import DRIVER_SILENT
 
         nodes = self._exchange.roll.nodes.values()
-        if self._spare is None or self._run.watch.has_seen_any or any(it.report.devices for it in nodes):
+        if (
+            self._spare is None
+            or self._run.watch.has_seen_any
+            or any(it.report.sample.devices for it in nodes)
+        ):
             return 0
         reason = self._spare.absence or DriverNotLoadedError(DRIVER_SILENT)
         complain(f"nothing was measured: no other node reported a device, and here {reason}")
