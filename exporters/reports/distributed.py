@@ -12,7 +12,7 @@ from ...engine.units import GIB, format_age, format_bytes
 from ...engine.wire.messages import NodeReport
 from ..status.guard import JobOverNodes
 from ..text import count, show_number
-from .frame import ReportEvidence, ReportFinding, stamp_now
+from .frame import ReportEvidence, ReportFinding
 
 if TYPE_CHECKING:
     from ...engine.cluster.gathering import NodeRoll  # which loads ZeroMQ
@@ -160,8 +160,10 @@ class DistributedReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
-    if report is None:
-        return NoNodeDetails(error="No memory data available")
+    return NoNodeDetails(error="No memory data available") if report is None else detail_node(report)
+
+
+def detail_node(report: NodeReport) -> NodeDetails:
     known = report.sample.devices
     return NodeDetails(
         node_id=report.node_id,
@@ -176,15 +178,12 @@ def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
     )
 
 
-def describe_nodes(reports: Sequence[NodeReport]) -> dict[str, NodeDetails]:
-    """Return every node as reports print it, by its id."""
-    described = ((it.node_id, describe_node(it)) for it in reports)
-    return {node_id: it for node_id, it in described if isinstance(it, NodeDetails)}
-
-
 def analyze_nodes(reports: Sequence[NodeReport], sync_status: SyncStatus) -> MemoryAnalysis:
     """Return how memory is used over some nodes."""
-    ratios = list_ratios(reports)
+    ratios = {
+        it.node_id: [ratio for device in it.sample.devices if (ratio := _find_ratio(device)) is not None]
+        for it in reports
+    }
     steps = [it.step for it in reports if it.step is not None]
     return MemoryAnalysis(
         memory_balance_ratio=measure_balance([ratio for its in ratios.values() for ratio in its]),
@@ -206,14 +205,6 @@ def judge_sync(roll: "NodeRoll", own_id: str) -> SyncStatus:
     return "out_of_sync" if roll.find("late") else "in_sync"
 
 
-def list_ratios(reports: Sequence[NodeReport]) -> Mapping[str, list[float]]:
-    """Return the used share of each device whose figures are known, by node."""
-    return {
-        it.node_id: [ratio for device in it.sample.devices if (ratio := _find_ratio(device)) is not None]
-        for it in reports
-    }
-
-
 def recommend(
     analysis: MemoryAnalysis,
     silent_s: Mapping[str, float],
@@ -225,9 +216,7 @@ def recommend(
     """Return what to do, in sentences; the gravest first.
 
     Args:
-        analysis: Of the nodes that are there.
         silent_s: Seconds since the newest report of each node that is silent.
-        events: Errors that were foreseen or met.
         doubt: Why the balance of all nodes cannot be judged, in a sentence; None where it can.
         whole: What the figures are of.
     """
@@ -263,41 +252,6 @@ def doubt_balance(present: int, known: int, turned_away: int) -> str | None:
     if present < known or turned_away:
         return f"{present} of {count(known, 'node')} {verb}{refused}: the balance of all cannot be judged"
     return None
-
-
-def build_distributed(
-    info: MasterInfo | WorkerInfo,
-    own: NodeReport | None,
-    reports: Sequence[NodeReport],
-    analysis: MemoryAnalysis,
-    *,
-    events: Sequence[ClusterOomEvent],
-    recommendations: Sequence[str],
-    evidence: ReportEvidence,
-    findings: tuple[ReportFinding, ...],
-    jobs: tuple[JobOverNodes, ...] = (),
-) -> DistributedReport:
-    """Return the report.
-
-    Args:
-        info: The cluster, or this node's place in it.
-        own: This node; None before its first sample.
-        reports: Every node that is there, this one included.
-        events: Errors that were foreseen or met, oldest first.
-        evidence: What the figures of this node rest on.
-    """
-    return DistributedReport(
-        timestamp=stamp_now(),
-        cluster_info=info,
-        node_details=describe_node(own),
-        nodes=describe_nodes(reports),
-        memory_analysis=analysis,
-        oom_events=list(events),
-        recommendations=list(recommendations),
-        evidence=evidence,
-        findings=findings,
-        jobs=jobs,
-    )
 
 
 def _key_of(device: DeviceSample, others: Sequence[DeviceSample]) -> str:

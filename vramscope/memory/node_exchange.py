@@ -37,12 +37,20 @@ from vramscope.exporters.reports.distributed import (
     SyncStatus,
     WorkerInfo,
     analyze_nodes,
-    build_distributed,
+    describe_node,
+    detail_node,
     doubt_balance,
     judge_sync,
     recommend,
 )
-from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings, stamp
+from vramscope.exporters.reports.frame import (
+    KINDS,
+    Provenance,
+    describe_evidence,
+    describe_findings,
+    stamp,
+    stamp_now,
+)
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.status.guard import JobOverNodes, describe_job
 
@@ -162,12 +170,13 @@ class NodeExchange:
         analysis = self._analyze()
         events = list(self.events.newest)
         ages_s = self.roll.ages_s
-        return build_distributed(
-            self.describe_cluster(),
-            self.describe_own(log),
-            self.roll.present,
-            analysis,
-            events=events,
+        return DistributedReport(
+            timestamp=stamp_now(),
+            cluster_info=self.describe_cluster(),
+            node_details=describe_node(self.describe_own(log)),
+            nodes={it.node_id: detail_node(it) for it in self.roll.present},
+            memory_analysis=analysis,
+            oom_events=events,
             recommendations=recommend(
                 analysis,
                 {it: ages_s[it] for it in self.roll.find("silent")},
