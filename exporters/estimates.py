@@ -107,7 +107,7 @@ def build_estimate(
         capacity_bytes=capacity_bytes,
         does_fit=fits,
         changes=changes,
-        stages=tuple(_report_stage(memory) for memory in stages),
+        stages=msgspec.convert(tuple(stages), tuple[StageReport, ...], from_attributes=True),
     )
 
 
@@ -116,22 +116,6 @@ def _measure_peak(stages: Sequence[RankMemory], calibration: Calibration | None)
     if calibration is None:
         return fullest.peak_bytes
     return calibration.shift(fullest.allocated_bytes, fullest.peak_bytes)[1]
-
-
-def _report_stage(memory: RankMemory) -> StageReport:
-    return StageReport(
-        stage=memory.stage,
-        layers=memory.layers,
-        parameters=memory.parameters,
-        in_flight=memory.in_flight,
-        allocated_bytes=memory.allocated_bytes,
-        peak_bytes=memory.peak_bytes,
-        peak_moment=memory.peak.name,
-        moments=tuple(
-            MomentReport(name=moment.name, total_bytes=moment.total_bytes, parts=moment.parts)
-            for moment in memory.moments
-        ),
-    )
 
 
 # An estimate as plain text: one line a stage, and what the fullest stage holds when it holds most.

@@ -140,12 +140,7 @@ def report_module_memory(memory: ModuleMemory, file: str) -> ModuleMemoryReport:
         rank=memory.rank,
         device=memory.device,
         is_simulated=memory.is_simulated,
-        moments=tuple(
-            MomentReport(
-                tag=each.tag, time_s=each.time_s, allocated_bytes=each.allocated_bytes, kinds=each.kinds
-            )
-            for each in memory.moments
-        ),
+        moments=msgspec.convert(memory.moments, tuple[MomentReport, ...], from_attributes=True),
         breakdown=breakdown,
         differences=explain_differences(breakdown),
         notes=memory.notes,

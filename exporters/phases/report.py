@@ -114,7 +114,7 @@ class PhaseRecordReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def report_phase_records(file: PhaseFile) -> PhaseRecordReport:
     """Return the report of a file."""
-    return PhaseRecordReport(file=file.file, records=file.records, notes=file.notes)
+    return msgspec.convert(file, PhaseRecordReport, from_attributes=True)
 
 
 # A run by phase in the words of the phase profiler that comes with examples of Opacus, line by line.
@@ -157,7 +157,7 @@ def merge_stages(phases: Sequence[PhaseMemory]) -> tuple[PhaseMemory, ...]:
         if phase.phase == "Loss" and stages and (stages[-1].phase, stages[-1].step) == (name, phase.step):
             stages[-1] = _join(stages[-1], phase)
         else:
-            stages.append(_rename(phase, name))
+            stages.append(msgspec.structs.replace(phase, phase=name))
     return tuple(stages)
 
 
@@ -165,27 +165,14 @@ def _join(first: PhaseMemory, second: PhaseMemory) -> PhaseMemory:
     seconds = None
     if first.seconds is not None and second.seconds is not None:
         seconds = first.seconds + second.seconds
-    return PhaseMemory(
-        phase=first.phase,
-        step=first.step,
-        before=first.before,
+    return msgspec.structs.replace(
+        first,
         after=second.after,
         peak=MemoryLevels(
             allocated_bytes=_find_most(first.peak.allocated_bytes, second.peak.allocated_bytes),
             reserved_bytes=_find_most(first.peak.reserved_bytes, second.peak.reserved_bytes),
         ),
         seconds=seconds,
-    )
-
-
-def _rename(phase: PhaseMemory, name: str) -> PhaseMemory:
-    return PhaseMemory(
-        phase=name,
-        step=phase.step,
-        before=phase.before,
-        after=phase.after,
-        peak=phase.peak,
-        seconds=phase.seconds,
     )
 
 

@@ -254,28 +254,42 @@ class Nothing(msgspec.Struct, frozen=True):
     """An empty object: there is nothing to tell."""
 
 
-class ProcessRisk(msgspec.Struct, frozen=True, kw_only=True):
+_JSON_NAMES = {
+    "level": "risk_level",
+    "horizon_s": "horizon_seconds",
+    "oom_in_s": "predicted_oom_time_seconds",
+    "oom_in_low_s": "predicted_oom_time_low_seconds",
+    "oom_in_high_s": "predicted_oom_time_high_seconds",
+    "capacity_bytes": "capacity",
+    "floor_bytes": "floor",
+    "peak_bytes": "peak",
+    "watched_s": "watched_seconds",
+}
+"""How the original's reports call what an `Assessment` tells."""
+
+
+class ProcessRisk(msgspec.Struct, frozen=True, kw_only=True, rename=_JSON_NAMES):
     """The forecast for one process; None is unknown."""
 
     pid: int | None
     rank: int | None
-    risk_level: RiskLevel
+    level: RiskLevel
     reason: str
     confidence: float | None
     probability: float | None
-    horizon_seconds: float | None
+    horizon_s: float | None
     steps_ahead: int | None
     probability_within_steps: float | None
-    predicted_oom_time_seconds: float | None
-    predicted_oom_time_low_seconds: float | None
-    predicted_oom_time_high_seconds: float | None
-    capacity: int | None
+    oom_in_s: float | None
+    oom_in_low_s: float | None
+    oom_in_high_s: float | None
+    capacity_bytes: int | None
     """Most bytes that its live tensors can really take."""
-    floor: int | None
-    peak: int | None
-    growth_rate_mb_per_sec: float | None
-    growth_mb_per_step: float | None
-    watched_seconds: float | None
+    floor_bytes: int | None
+    peak_bytes: int | None
+    growth_rate_mb_per_sec: float | None = None
+    growth_mb_per_step: float | None = None
+    watched_s: float | None
     watched_steps: int | None
 
 
@@ -372,7 +386,8 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
 def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     """Return the risk of a device as reports print it."""
     last = device.last
-    assessment = None if risk.forecast == "unknown" else risk.assessment
+    known = None if risk.forecast == "unknown" else risk.assessment
+    forecast = known or Assessment("", None, None, 0.0, "unknown", "")
     return RiskAssessment(
         risk_level=risk.level,
         basis=risk.basis,
@@ -381,11 +396,11 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
         confidence=risk.confidence,
         current_usage_percent=None if last is None else last.utilization_percent,
         growth_rate_mb_per_sec=risk.growth_mib_per_s,
-        predicted_oom_time_seconds=None if assessment is None else assessment.oom_in_s,
-        predicted_oom_time_low_seconds=None if assessment is None else assessment.oom_in_low_s,
-        predicted_oom_time_high_seconds=None if assessment is None else assessment.oom_in_high_s,
-        probability=None if assessment is None else assessment.probability,
-        horizon_seconds=None if assessment is None else assessment.horizon_s,
+        predicted_oom_time_seconds=forecast.oom_in_s,
+        predicted_oom_time_low_seconds=forecast.oom_in_low_s,
+        predicted_oom_time_high_seconds=forecast.oom_in_high_s,
+        probability=forecast.probability,
+        horizon_seconds=forecast.horizon_s,
         time_to_full_seconds=risk.threshold.time_to_full_s,
         recommendation=risk.recommendation,
     )
@@ -435,26 +450,10 @@ def _describe(
 def _describe_process(assessment: Assessment) -> ProcessRisk:
     per_s = assessment.growth_bytes_per_s
     per_step = assessment.growth_bytes_per_step
-    return ProcessRisk(
-        pid=assessment.pid,
-        rank=assessment.rank,
-        risk_level=assessment.level,
-        reason=assessment.reason,
-        confidence=assessment.confidence,
-        probability=assessment.probability,
-        horizon_seconds=assessment.horizon_s,
-        steps_ahead=assessment.steps_ahead,
-        probability_within_steps=assessment.probability_within_steps,
-        predicted_oom_time_seconds=assessment.oom_in_s,
-        predicted_oom_time_low_seconds=assessment.oom_in_low_s,
-        predicted_oom_time_high_seconds=assessment.oom_in_high_s,
-        capacity=assessment.capacity_bytes,
-        floor=assessment.floor_bytes,
-        peak=assessment.peak_bytes,
+    return msgspec.structs.replace(
+        msgspec.convert(assessment, ProcessRisk, from_attributes=True),
         growth_rate_mb_per_sec=None if per_s is None else per_s / MIB,
         growth_mb_per_step=None if per_step is None else per_step / MIB,
-        watched_seconds=assessment.watched_s,
-        watched_steps=assessment.watched_steps,
     )
 
 

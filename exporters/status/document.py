@@ -50,19 +50,8 @@ def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
     notes = list(sample.notes)
     if snapshot.connection == "lost":
         notes.append(f"The agent is lost, the figures are its last: {snapshot.reason or 'no reason given'}")
-    return NodeStatus(
-        schema=STATUS_SCHEMA,
-        time=sample.time_s,
-        node=sample.node,
-        host=sample.host,
-        devices=sample.devices,
-        ranks=sample.ranks,
-        findings=snapshot.findings,
-        notes=tuple(notes),
-        agent=snapshot.hub,
-        assessments=snapshot.assessments,
-        devices_left_out=sample.devices_left_out,
-    )
+    status = describe_sample(sample, snapshot.findings, assessments=snapshot.assessments)
+    return msgspec.structs.replace(status, notes=tuple(notes), agent=snapshot.hub)
 
 
 # A fleet as it is seen: every device as a row of a table, and all of it with its nodes as JSON.

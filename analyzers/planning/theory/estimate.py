@@ -84,6 +84,10 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
         """Return the most that is allocated."""
         return self.peak.total_bytes
 
+    @property
+    def peak_moment(self) -> str:
+        return self.peak.name
+
 
 def make_parts(group: str, sizes: dict[str, int]) -> list[MemoryPart]:
     """Return parts of one group, those of no bytes left out."""
