@@ -51,6 +51,11 @@ class Sentence(msgspec.Struct, frozen=True):
         return SEPARATOR.join(form for form in forms if form)
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s where it is not one: `1 rank`, `1,024 ranks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def count_cells(text: str) -> int:
     """Return the terminal cells that a text takes (Unicode Standard Annex 11)."""
     if text.isascii():

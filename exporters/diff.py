@@ -17,12 +17,13 @@ from ..analyzers.comparison import (
     SubjectDifference,
 )
 from ..analyzers.comparison.model import say_percent, say_position, say_signed
+from ..analyzers.sentence import count
 from ..engine.text import make_printable
 from ..engine.units import GIB, MIB, format_age, format_bytes
 from .figures.charts import draw_curves, draw_legend
 from .figures.model import Curve, CurveRecorder
 from .figures.style import FAINT, INK, frame_time, open_page, save_file, say_unmeasured, show_text, title_axes
-from .text import UNKNOWN, count, format_rows, wrap
+from .text import UNKNOWN, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

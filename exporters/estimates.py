@@ -11,10 +11,10 @@ from ..analyzers.planning.theory import MemoryPart, RankMemory
 from ..analyzers.planning.theory.calibration import Calibration
 from ..analyzers.planning.theory.configs import TrainingRun
 from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
-from ..analyzers.sentence import count_cells
+from ..analyzers.sentence import count, count_cells
 from ..engine.units import GIB, format_bytes, format_gib
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
-from .text import UNKNOWN, count, format_rows, wrap
+from .text import UNKNOWN, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

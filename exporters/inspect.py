@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from ..analyzers.fragmentation.advice import SettingsAdvice, advise_settings
-from ..analyzers.sentence import count_cells, cut_words
+from ..analyzers.sentence import count, count_cells, cut_words
 from ..analyzers.snapshot_summary import (
     DeviceSummary,
     FailedRequest,
@@ -26,7 +26,7 @@ from ..engine.replay.trace_comparison import RankComparison, TraceComparison, de
 from ..engine.text import make_printable
 from ..engine.units import MIB, format_age, format_bytes
 from .stack_text import render_frames, render_stacks
-from .text import UNKNOWN, count, draw_sparkline, format_rows, show_number, wrap
+from .text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
 # A file of device memory, whichever kind it is, as one struct and as text.
 
@@ -563,7 +563,7 @@ def _conclude(comparison: TraceComparison) -> Iterator[str]:
 
 
 def _mebibytes(value_bytes: int | None) -> str:
-    return UNKNOWN if value_bytes is None else f"{value_bytes / MIB:,.2f}"
+    return show_number(value_bytes, ",.2f", per=MIB)
 
 
 def _error(error: float | None) -> str:

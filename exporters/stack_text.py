@@ -3,12 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from ..analyzers.sentence import count_cells, cut_words
+from ..analyzers.sentence import count, count_cells, cut_words
 from ..analyzers.snapshot_summary import StackGroup
 from ..engine.model.memory_snapshot import Frame
 from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .text import count
 
 MOST_FRAMES = 12
 """Frames of one stack; the outermost of a longer one are left out and counted."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from ..analyzers.sentence import count_cells
 from ..engine.model import RiskLevel
 from ..engine.text import make_printable
@@ -15,6 +17,14 @@ UNKNOWN = "—"
 
 class PipeWidth(int):
     """Cells of a line of prose where no terminal is; tables there are as wide as their cells."""
+
+
+class TableStyle(msgspec.Struct, frozen=True):
+    """How a table is printed."""
+
+    width: int = 80
+    has_color: bool = False
+    is_ascii: bool = False
 
 
 def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
@@ -52,11 +62,6 @@ def show_number(value: float | None, form: str = ",", unit: str = "", *, per: in
     if value is None:
         return UNKNOWN
     return f"{value if per == 1 else value / per:{form}}{unit}"
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s where it is not one."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:

@@ -18,6 +18,7 @@ from ...engine.model import (
 from ...engine.viewer.snapshot import Snapshot
 from ..findings.subjects import name_device
 from ..risk import LEVELS
+from ..sentence import count
 from ..stage_peaks import JobStages
 
 
@@ -174,11 +175,6 @@ class ClusterPicture(msgspec.Struct, frozen=True):
     def coverage(self) -> str:
         """How much is seen, where that is not all: `118 of 128 nodes`; else empty."""
         return f"{self.live:,} of {self.total:,} nodes" if self.live < self.total else ""
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 rank`, `1,024 ranks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 # From the newest snapshot of a node to its training processes and how full its devices are.

@@ -9,7 +9,8 @@ from ...engine.units import format_age, format_bytes
 from ..balance import BOTTLENECK_FACTOR
 from ..findings.evidence import JOB, TIME_LEFT
 from ..risk import LEVELS
-from .model import ClusterPicture, ClusterRank, JobState, StageLoad, count
+from ..sentence import count
+from .model import ClusterPicture, ClusterRank, JobState, StageLoad
 
 
 class Statement(NamedTuple):

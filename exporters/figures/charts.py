@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...analyzers.out_of_memory import SIZE
 from ...engine.model import Finding
 from ...engine.units import GIB, MIB, format_bytes
 from .model import (
@@ -431,6 +430,10 @@ _NAMES = {"oom_met": "out of memory", "oom": "forecast: out of memory"}
 
 
 def make_marker(finding: Finding) -> Marker:
+    from ...analyzers.out_of_memory import (
+        SIZE,  # of the monitor, which figures of plans and sweeps do without
+    )
+
     return Marker(
         time_s=finding.opened_s,
         severity=finding.severity,

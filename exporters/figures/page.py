@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...analyzers.planning.sweep import CellState
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
 from ...engine.files.base.output_file import write_whole
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
 
 # The look of heat maps of sweeps, for a page of two columns and in the manner of the original.
 #
-# Every state has a texture and a word of its own, so that it is told in black and white too. Sizes are
-# those of USENIX proceedings: columns 3.335 in wide on text of 7 in, nothing smaller than 6 pt. Blues and
-# PuOr are of ColorBrewer (Brewer, Hatchard and Harrower, 2003); the first grows darker all the way, of the
-# second the sign tells the sides apart.
+# Sizes are those of USENIX proceedings: columns 3.335 in wide on text of 7 in, nothing smaller than 6 pt.
+# Blues and PuOr are of ColorBrewer (Brewer, Hatchard and Harrower, 2003); the first grows darker all the way,
+# of the second the sign tells the sides apart.
 
 SweepStyle = Literal["usenix", "original"]
 SWEEP_STYLES: tuple[SweepStyle, ...] = ("usenix", "original")
@@ -46,28 +44,6 @@ class SweepLook(msgspec.Struct, frozen=True):
     """Width and height; None for what suits the grid."""
     dpi: int = DPI
 
-
-class Texture(NamedTuple):
-    """How a cell without a value looks."""
-
-    face: str
-    hatch: str
-    ink: str
-    word: str
-    """In the cell."""
-    meaning: str
-    """In the key."""
-
-
-TEXTURES: dict[CellState, Texture] = {
-    "oom": Texture("#e8e8e8", "xxxxx", "#5c5c5c", "OOM", "out of memory"),
-    "failed": Texture(PAPER, "/////", "#767676", "fail", "failed otherwise, or cause unknown"),
-    "invalid": Texture("#d0d0d0", "", INK, "n/a", "not divisible"),
-    "running": Texture(PAPER, "-----", "#767676", "…", "started, no result"),
-    "not_run": Texture(PAPER, "", INK, "·", "not run"),
-    "ok": Texture(PAPER, ".....", "#767676", "?", "ran, memory unknown"),
-}
-"""By state; `ok` is for what ran without a figure."""
 
 ORIGINAL_COLOURS = (
     "#FFFFFF",

@@ -19,7 +19,7 @@ from ...analyzers.planning.lengths import (
     say_residual,
     say_series,
 )
-from ...analyzers.sentence import count_cells
+from ...analyzers.sentence import count, count_cells
 from ...engine.model.phase_memory import (
     FitSearch,
     FitTrial,
@@ -34,7 +34,7 @@ from ...engine.model.phase_memory import (
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_bytes
 from ..phases.text import OPTIMIZER_WORDS
-from ..text import INDENT, UNKNOWN, count, format_rows, wrap
+from ..text import INDENT, UNKNOWN, format_rows, wrap
 
 _GAP = 2
 _ANY_WIDTH = 10_000

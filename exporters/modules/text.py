@@ -24,11 +24,12 @@ from ...analyzers.breakdown import (
     size_of,
 )
 from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.sentence import count
 from ...engine.model import RankCoordinates, RankSample
 from ...engine.model.sample import KindBytes, ModuleMemory, ModuleMemoryFormat
 from ...engine.text import make_csv_cell, make_printable
 from ...engine.units import format_age, format_bytes
-from ..text import UNKNOWN, count, format_rows, show_number, wrap
+from ..text import UNKNOWN, format_rows, show_number, wrap
 from .page import describe_origin
 
 DEFAULT_DEPTH = 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ...analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange, advise_phases
-from ...analyzers.sentence import count_cells
+from ...analyzers.sentence import count, count_cells
 from ...engine.model.phase_memory import (
     UNKNOWN,
     MemoryLevels,
@@ -17,7 +17,7 @@ from ...engine.model.phase_memory import (
 )
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_age, format_bytes
-from ..text import count, format_rows, show_number, wrap
+from ..text import format_rows, show_number, wrap
 
 _CLIPPING = {
     "hooks": "DP-SGD with per-sample gradients by hooks",

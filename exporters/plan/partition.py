@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from ...analyzers.planning.feedback import FeedbackSplit, FeedbackStage, PlanFeedback
 from ...analyzers.planning.graph import STATE_BYTES, ModelGraph
 from ...analyzers.planning.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
+from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import GIB, MIB, format_bytes
-from ..text import UNKNOWN, count, format_rows, show_number, wrap
+from ..text import UNKNOWN, format_rows, show_number, wrap
 
 
 def describe_strategies(plan: Plan) -> str:
@@ -209,7 +210,7 @@ def _describe_count(number: int, strategy: str, count: StageCount, *, is_best: b
         UNKNOWN if result.training_bytes is None else f"{max(result.training_bytes) / MIB:,.0f}",
         UNKNOWN if count.step_s is None else f"{1000 * count.step_s:,.1f}",
         f"{result.total_communication_cost:,.2f}",
-        UNKNOWN if count.bubble_share is None else f"{count.bubble_share:.0%}",
+        show_number(count.bubble_share, ".0%"),
         f"{result.balance_score:.4f}",
     )
 

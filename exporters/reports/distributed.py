@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from ...analyzers.balance import BOTTLENECK_FACTOR, UNEVEN_BELOW, Scope, find_bottlenecks, measure_balance
+from ...analyzers.sentence import count
 from ...engine.model import DeviceSample
 from ...engine.units import GIB, format_age, format_bytes
 from ...engine.wire.messages import NodeReport
 from ..status.guard import JobOverNodes
-from ..text import count, show_number
+from ..text import show_number
 from .frame import ReportEvidence, ReportFinding
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, Union
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..stack_text import cut_middle
-from ..text import GLYPHS, UNKNOWN, count, format_rows, show_number, wrap
+from ..text import GLYPHS, UNKNOWN, format_rows, show_number, wrap
 from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding

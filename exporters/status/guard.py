@@ -6,11 +6,12 @@ from typing import Final, Literal
 import msgspec
 
 from ...analyzers.cluster_state import Advice, ClusterPicture, JobState, StageLoad
+from ...analyzers.sentence import count
 from ...engine.model import AdviceAction, Finding
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import RankAdvice
-from ..text import count, show_number
+from ..text import show_number
 
 # A job over several nodes as it is printed: its stages, and who limits it.
 

@@ -25,18 +25,10 @@ from ...engine.model import (
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
 from ...engine.units import format_age, format_bytes, format_gib
-from ..text import GLYPHS, STYLES, show_number
+from ..text import GLYPHS, STYLES, TableStyle, show_number
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
-
-
-class TableStyle(msgspec.Struct, frozen=True):
-    """How a table is printed."""
-
-    width: int = 80
-    has_color: bool = False
-    is_ascii: bool = False
 
 
 def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequence[str] = ()) -> str:

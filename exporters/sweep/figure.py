@@ -17,7 +17,6 @@ from ..figures.page import (
     ORIGINAL_COLOURS,
     ORIGINAL_FAILED,
     TEXT_IN,
-    TEXTURES,
     SweepLook,
     SweepPage,
     hold_settings,
@@ -26,6 +25,7 @@ from ..figures.page import (
 from ..figures.style import INK, PAPER, choose_ink
 from ..text import UNKNOWN
 from .figure_cells import (
+    TEXTURES,
     DrawnGrid,
     KeyEntry,
     choose_cells,

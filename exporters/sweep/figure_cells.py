@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...analyzers.planning.sweep import STATES, CellState, Place, SweepCell, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, STATES, CellState, Place, SweepCell, SweepGrid
 from ...engine.units import GIB
-from ..figures.page import COLUMN_IN, FRAME_INK, LINE, ORIGINAL_RATIO, TEXT_IN, TEXTURES, SweepLook, Texture
-from ..figures.style import PAPER, Colour
+from ..figures.page import COLUMN_IN, FRAME_INK, LINE, ORIGINAL_RATIO, TEXT_IN, SweepLook
+from ..figures.style import INK, PAPER, Colour
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -16,6 +16,34 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
     from matplotlib.path import Path
+
+
+# Every state has a texture and a word of its own, so that it can be read in black and white too.
+
+
+class Texture(NamedTuple):
+    """How a cell without a value looks."""
+
+    face: str
+    hatch: str
+    ink: str
+    word: str
+    """In the cell."""
+    meaning: str
+    """In the key."""
+
+
+TEXTURES: dict[CellState, Texture] = {
+    "oom": Texture("#e8e8e8", "xxxxx", "#5c5c5c", *STATE_WORDS["oom"][:2]),
+    "failed": Texture(
+        PAPER, "/////", "#767676", STATE_WORDS["failed"].cell, "failed otherwise, or cause unknown"
+    ),
+    "invalid": Texture("#d0d0d0", "", INK, STATE_WORDS["invalid"].cell, "not divisible"),
+    "running": Texture(PAPER, "-----", "#767676", *STATE_WORDS["running"][:2]),
+    "not_run": Texture(PAPER, "", INK, *STATE_WORDS["not_run"][:2]),
+    "ok": Texture(PAPER, ".....", "#767676", "?", "ran, memory unknown"),
+}
+"""By state; `ok` is for what ran without a figure."""
 
 
 # Where the cells of a sweep stand on the page, and how large the page is.

@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...analyzers.planning.sweep import SweepCell, SweepFinding, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, SweepCell, SweepFinding, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
@@ -14,7 +14,7 @@ from ..figures.page import SweepLook, SweepPage, save_figure
 from ..text import UNKNOWN, show_number
 from .figure import draw_multiples, draw_sweep
 from .report import encode_csv
-from .text import STATE_WORDS, describe_cell, describe_figure, name_sweep
+from .text import describe_cell, describe_figure, name_sweep
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -127,7 +127,7 @@ def _render_place(cells: Sequence[SweepCell], best: SweepCell | None, capacity_b
 
 def _render_value(cell: SweepCell) -> str:
     kind = "" if cell.kind_word is None else f" {cell.kind_word}"
-    peak = STATE_WORDS[cell.state] if cell.actual_bytes is None else _show_gib(cell.actual_bytes)
+    peak = STATE_WORDS[cell.state].told if cell.actual_bytes is None else _show_gib(cell.actual_bytes)
     peak += "!" if cell.is_mispredicted else ""
     error = show_number(cell.error_percent, "+.0f", " %")
     return (
@@ -138,7 +138,7 @@ def _render_value(cell: SweepCell) -> str:
 
 
 def _render_layout(cell: SweepCell) -> str:
-    state = STATE_WORDS[cell.state] + ("" if cell.kind_word is None else f", {cell.kind_word}")
+    state = STATE_WORDS[cell.state].told + ("" if cell.kind_word is None else f", {cell.kind_word}")
     values = (
         *(cell.tp, cell.pp, cell.dp, state, _show_gib(cell.actual_bytes), cell.iteration),
         _show_gib(cell.theory_bytes),

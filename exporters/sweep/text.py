@@ -3,24 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from ...analyzers.planning.sweep import CellState, SweepCell, SweepFinding, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, CellState, SweepCell, SweepFinding, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep, SweepIndex, judge_sweep
 from ...analyzers.planning.sweep.model import find_best
+from ...analyzers.sentence import count
 from ...engine.files.base.input_file import show_name
 from ...engine.files.sweep import SkippedFile
 from ...engine.text import make_printable
 from ...engine.units import GIB
-from ..text import INDENT, UNKNOWN, count, format_rows, wrap
+from ..text import INDENT, UNKNOWN, format_rows, show_number, wrap
 from .figure_cells import DrawnGrid, choose_cells
 
-STATE_WORDS: dict[CellState, str] = {
-    "ok": "ran",
-    "oom": "out of memory",
-    "failed": "failed",
-    "not_run": "not run",
-    "invalid": "not possible",
-    "running": "started, no result",
-}
 _MOST_ROWS = 400
 """Larger grids are told by their findings; the CSV has every cell."""
 _MOST_SKIPPED = 10
@@ -99,12 +92,12 @@ def _span(values: Sequence[int]) -> str:
 
 def _count_states(grid: SweepGrid) -> str:
     counted = {state: sum(1 for _ in grid.in_state(state)) for state in STATE_WORDS}
-    return ", ".join(f"{number:,} {STATE_WORDS[state]}" for state, number in counted.items() if number)
+    return ", ".join(f"{number:,} {STATE_WORDS[state].told}" for state, number in counted.items() if number)
 
 
 def describe_cell(cell: SweepCell) -> str:
     kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
-    text = f"TP {cell.tp}, PP {cell.pp}{kind}: {STATE_WORDS[cell.state]}"
+    text = f"TP {cell.tp}, PP {cell.pp}{kind}: {STATE_WORDS[cell.state].told}"
     if cell.actual_bytes is not None:
         text += f", {cell.actual_bytes / GIB:.1f} GiB{name_iteration(cell)}"
     if cell.theory_bytes is not None:
@@ -118,14 +111,6 @@ def describe_cell(cell: SweepCell) -> str:
 
 # The grid of a sweep as plain text: one cell a layout, marks for the best and for wrong predictions.
 
-_WORDS: dict[CellState, str] = {
-    "ok": "ran",
-    "oom": "OOM",
-    "failed": "fail",
-    "not_run": "·",
-    "invalid": "n/a",
-    "running": "…",
-}
 _CELL = 7
 _MOST_GRID_ROWS = 40
 
@@ -151,7 +136,7 @@ def _describe_row(drawn: DrawnGrid, tp: int, label: int, best: SweepCell | None)
 
 def _describe_cell(cell: SweepCell, best: SweepCell | None) -> str:
     """Return a cell with its marks; figures and words end in the same column."""
-    text = _WORDS[cell.state] if cell.actual_bytes is None else f"{cell.actual_bytes / GIB:.1f}"
+    text = STATE_WORDS[cell.state].cell if cell.actual_bytes is None else f"{cell.actual_bytes / GIB:.1f}"
     opening, mark = ("[", "]") if cell is best else ("", "!" if cell.is_mispredicted else " ")
     return f"{opening}{text}{mark}".rjust(_CELL)
 
@@ -213,9 +198,9 @@ def row_of(sweep: IndexedSweep) -> tuple[str, ...]:
     best = sweep.best
     return (
         sweep.model or UNKNOWN,
-        UNKNOWN if grid.world_size is None else f"{grid.world_size:,}",
+        show_number(grid.world_size),
         UNKNOWN if best is None else f"TP {best.tp} PP {best.pp}",
-        UNKNOWN if best is None or best.actual_bytes is None else f"{best.actual_bytes / GIB:.1f}",
+        show_number(None if best is None else best.actual_bytes, ".1f", per=GIB),
         describe_errors(sweep),
         *(f"{sweep.count(state):,}" for state in _COUNTED),
         f"{sweep.count('not_run', 'invalid', 'running'):,}",

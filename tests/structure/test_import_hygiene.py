@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.analyzers.planning.sweep.trees import SMALL, write_tree
 from tests.engine.agent.hubs import has_worker
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
 from tests.waiting import wait_until
@@ -100,6 +101,21 @@ def test_reports_of_a_node_load_no_screen_and_nothing_heavy(verb: str) -> None:
     result, imported = _run(verb, "--duration", "1")
     assert "vramscope.engine.sampling.live" in imported, result.stderr
     assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
+
+
+MONITOR = {"vramscope.analyzers.verdict", "vramscope.analyzers.risk", "vramscope.analyzers.findings"}
+
+
+def test_the_monitor_and_the_planning_rooms_load_without_each_other(private_environment: Path) -> None:
+    tree = write_tree(private_environment)
+    result, imported = _run("heatmap", "--memory-dir", str(tree / "memory_traces_scaling" / SMALL), "--json")
+    assert result.returncode == 0, result.stderr
+    assert imported & (MONITOR | SCREEN | RICH | HEAVY | {"zmq", "vramscope.exporters.status"}) == set()
+    series = private_environment / "series.csv"
+    series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
+    result, imported = _run("profile", "--input", str(series), "--figure", str(private_environment / "p.png"))
+    assert "vramscope.exporters.figures.charts" in imported, result.stderr
+    assert "vramscope.analyzers.planning" not in imported
 
 
 def test_recording_a_node_loads_no_screen_and_nothing_heavy(private_environment: Path) -> None:

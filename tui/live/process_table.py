@@ -17,6 +17,7 @@ from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
 from ...engine.units import format_bytes
+from ...exporters.text import show_number
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
 from ..frame import keys
@@ -97,7 +98,7 @@ class Column(NamedTuple):
 
 
 def _share_text(row: ProcessRow) -> str:
-    return "—" if row.share_percent is None else f"{row.share_percent:.0f} %"
+    return show_number(row.share_percent, ".0f", " %")
 
 
 def _optional(value: float | str | None) -> SortKey | None:

@@ -15,6 +15,7 @@ from ...engine.clock import Clock
 from ...engine.history import HOST_KEY, History
 from ...engine.model import DeviceSample, Finding, HostSample, MemoryReading, Sample
 from ...engine.units import GIB
+from ...exporters.text import show_number
 from ..draw.bars import draw_gauge
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import dots_of, draw_history, history_levels
@@ -312,7 +313,7 @@ class HostPanel(Widget):
 
 
 def _gib(value_bytes: int | None) -> str:
-    return "—" if value_bytes is None else f"{value_bytes / GIB:,.1f}"
+    return show_number(value_bytes, ",.1f", per=GIB)
 
 
 def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:

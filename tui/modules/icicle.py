@@ -5,6 +5,7 @@ from textual.message import Message
 
 from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle, size_of
 from ...engine.units import format_bytes
+from ...exporters.text import show_number
 from ..draw.blocks import HitBox, Icicle, draw_icicle
 from ..draw.numbers import share_percent
 from ..draw.spans import Line, Span, fit_line, fit_text
@@ -51,7 +52,7 @@ class BreakdownTable(LinePage, can_focus=False):
             part.name,
             format_bytes(part.measured_bytes),
             format_bytes(part.computed_bytes),
-            "—" if share is None else f"{share:.1f} %",
+            show_number(share, ".1f", " %"),
         )
         return [Span(f" {fit_text(name, cells, self.glyphs.ellipsis)}"), Span(figures)]
 

@@ -23,6 +23,7 @@ from ...analyzers.planning.partition.graph_analyzer import THIN_SHARE
 from ...analyzers.sentence import Sentence
 from ...engine.errors import UsageError
 from ...engine.units import format_bytes
+from ...exporters.text import show_number
 from ..draw.numbers import count_text
 from .planned import Candidate, KindBytes, Note, Planned, PlannedColumn, PlannedStage, PlannedTable, StepPart
 
@@ -313,9 +314,9 @@ def _describe_layer(layer: LayerNode, sent_mib: float | None, outstanding: str) 
         layer.name,
         layer.layer_type.replace("_", " "),
         f"{layer.memory_usage:,.2f}",
-        UNKNOWN if activations is None else f"{activations / MIB:,.1f}",
+        show_number(activations, ",.1f", per=MIB),
         f"{layer.compute_flops:,.1f}",
-        UNKNOWN if sent_mib is None else f"{sent_mib:,.2f}",
+        show_number(sent_mib, ",.2f"),
         f"{layer.parameter_count:,}",
         outstanding,
     )

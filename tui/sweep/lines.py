@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from ...analyzers.planning.sweep import CellState, Place, SweepCell, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, CellState, Place, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.model import find_best
 from ...engine.units import GIB
 from ...exporters.sweep.figure_cells import DrawnGrid, choose_cells, find_borders
@@ -113,14 +113,6 @@ MODE_WORDS: dict[SweepMode, str] = {
     "difference": "the second less the first, GiB",
 }
 TILE_CELLS = 6
-STATE_WORDS: dict[CellState, str] = {
-    "ok": "ran",
-    "oom": "OOM",
-    "failed": "fail",
-    "not_run": "",
-    "invalid": "n/a",
-    "running": "…",
-}
 STATE_ROLES: dict[CellState, Role] = {
     "ok": "text",
     "oom": "critical",
@@ -165,12 +157,12 @@ def make_tile(
 def say_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
     """Return the state of a cell as its glyph and its word."""
     risk = _STATE_RISKS.get(cell.state)
-    word = STATE_WORDS[cell.state]
+    word = STATE_WORDS[cell.state].cell
     if cell.state == "ok":
         word = f"{word} {glyphs.unmeasured}"
-    return Tile(
-        f"{glyphs.risk(risk)} {word}" if risk else word or glyphs.risk("low"), STATE_ROLES[cell.state]
-    )
+    elif cell.state == "not_run":
+        word = glyphs.risk("low")
+    return Tile(f"{glyphs.risk(risk)} {word}" if risk else word, STATE_ROLES[cell.state])
 
 
 def mark_best(text: str) -> str:
@@ -197,7 +189,7 @@ def _shorten(state: CellState, glyphs: Glyphs) -> str:
     """Return a state in two terminal cells at most; what was not tried, or cannot be, is a dot."""
     if state == "ok":
         return "ok"
-    return glyphs.risk(_STATE_RISKS.get(state, "low")) if state != "running" else STATE_WORDS[state]
+    return glyphs.risk(_STATE_RISKS.get(state, "low")) if state != "running" else STATE_WORDS[state].cell
 
 
 def _show(value_bytes: int) -> str:

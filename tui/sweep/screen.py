@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 
-from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, Place, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep, judge_sweep
 from ...engine.errors import VramscopeError
 from ...engine.files.base.input_file import show_path
@@ -41,7 +41,7 @@ from .lines import (
     look_classes,
     prepare_grid,
 )
-from .words import STATE_SENTENCES, SweepFacts, name_sweeps
+from .words import SweepFacts, name_sweeps
 
 if TYPE_CHECKING:
     from ..screens.terminal_app import TerminalApp
@@ -488,9 +488,8 @@ class SweepScreen(ThriftyScreen[None]):
         if marked is None:
             return
         if marked.path is None:
-            told = (
-                f"TP {marked.tp} PP {marked.pp}: {STATE_SENTENCES[marked.state]}, there is no trace to replay"
-            )
+            outcome = STATE_WORDS[marked.state].outcome
+            told = f"TP {marked.tp} PP {marked.pp}: {outcome}, there is no trace to replay"
             self.notify(told, timeout=4)
             return
         cells = list(self.grid.cells.values())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...analyzers.planning.sweep import CellState, SweepCell, SweepGrid
+from ...analyzers.planning.sweep import STATE_WORDS, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.files.base.input_file import show_name
 from ...engine.units import GIB
@@ -13,14 +13,6 @@ from ..widgets.device_fields import wrap_words
 from ..widgets.line_page import LinePage
 from .lines import STATE_ROLES
 
-STATE_SENTENCES: dict[CellState, str] = {
-    "ok": "ran",
-    "oom": "ran out of memory",
-    "failed": "failed",
-    "not_run": "not run",
-    "invalid": "not possible",
-    "running": "started, no result",
-}
 GAP = "   "
 _LONGEST_NAME = 24
 """Cells of a sweep's name before its title."""
@@ -38,7 +30,7 @@ def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[
     facts: list[Line] = [
         [
             Span(f"TP {cell.tp} PP {cell.pp} DP {dp} {kind}", "strong"),
-            Span(STATE_SENTENCES[cell.state], STATE_ROLES[cell.state]),
+            Span(STATE_WORDS[cell.state].outcome, STATE_ROLES[cell.state]),
         ]
     ]
     if cell.actual_bytes is not None:
@@ -82,7 +74,12 @@ def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, st
         told = (
             " ".join(
                 part
-                for part in (f"DP {it.dp}", it.kind_word, STATE_SENTENCES[it.state], _gib(it.actual_bytes))
+                for part in (
+                    f"DP {it.dp}",
+                    it.kind_word,
+                    STATE_WORDS[it.state].outcome,
+                    _gib(it.actual_bytes),
+                )
                 if part
             )
             for it in others

@@ -7,6 +7,7 @@ from ...analyzers.sentence import Sentence
 from ...analyzers.verdict import Verdict
 from ...engine.units import GIB
 from ...engine.viewer.snapshot import ReplayPart
+from ...exporters.text import show_number
 from ..draw.spans import Line, Span, line_width
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def draw_part(part: ReplayPart | None) -> list[Line]:
 
 
 def _show(value_bytes: int | None) -> str:
-    return "—" if value_bytes is None else f"{value_bytes / GIB:,.1f} GiB"
+    return show_number(value_bytes, ",.1f", " GiB", per=GIB)
 
 
 def _show_error(error: float) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vramscope.analyzers.planning.sweep import CellState, SweepCell
+from vramscope.analyzers.planning.sweep import STATE_WORDS, CellState, SweepCell
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_name, show_path
 from vramscope.engine.files.memory_trace.run import FILE_PATTERN, find_trace_pair, is_simulated_run
@@ -148,23 +148,8 @@ def _name_together(paths: Sequence[Path]) -> str:
     return name[:_LONGEST_NAME] or f"{len(paths)} files"
 
 
-_STATE_WORDS: dict[CellState, str] = {
-    "ok": "ok",
-    "oom": "out of memory",
-    "failed": "failed",
-    "not_run": "not run",
-    "invalid": "not possible",
-    "running": "no result",
-}
-_ABSENCES: dict[CellState, str] = {
-    "ok": "ran",
-    "oom": "ran out of memory",
-    "failed": "failed",
-    "not_run": "did not run",
-    "invalid": "cannot run",
-    "running": "began and told no result",
-}
-"""What became of a configuration without a trace, of one or of several."""
+_SHORTER: dict[CellState, str] = {"ok": "ok", "running": "no result"}
+"""Than its words elsewhere: the state stands in the narrow list of what is played."""
 
 
 class SweepReplayOptions(NamedTuple):
@@ -234,9 +219,9 @@ def list_entries(cells: Sequence[SweepCell]) -> list[PlaylistEntry]:
     return [
         PlaylistEntry(
             name=_name(cell, has_dp=counted[cell.place] > 1),
-            state=_STATE_WORDS[cell.state],
+            state=_SHORTER.get(cell.state, STATE_WORDS[cell.state].told),
             path=cell.path,
-            absence=_ABSENCES[cell.state],
+            absence=STATE_WORDS[cell.state].absence,
             peak_bytes=cell.actual_bytes,
             theoretical_bytes=cell.theory_bytes,
             static_bytes=cell.static_bytes,

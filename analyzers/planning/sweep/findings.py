@@ -7,11 +7,11 @@ from math import exp, log, log2
 from statistics import median
 from typing import NamedTuple
 
+from ...sentence import count
 from .model import (
     SweepCell,
     SweepFinding,
     SweepGrid,
-    count,
     describe_best,
     explain_impossibility,
     list_places,

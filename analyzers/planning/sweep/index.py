@@ -9,9 +9,9 @@ import msgspec
 
 from ....engine.errors import UsageError
 from ....engine.files.sweep import SkippedFile
-from ...sentence import Sentence
+from ...sentence import Sentence, count
 from .findings import PredictionErrors, measure_errors
-from .model import STATES, CellState, SweepCell, SweepFinding, SweepGrid, count, find_best, show_gib
+from .model import STATES, CellState, SweepCell, SweepFinding, SweepGrid, find_best, show_gib
 
 IndexColumn = Literal["sweep", "model", "gpus", "layouts", "ok", "oom", "failed", "best", "error", "newest"]
 INDEX_COLUMNS: tuple[IndexColumn, ...] = get_args(IndexColumn)

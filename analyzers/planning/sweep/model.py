@@ -3,17 +3,41 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from ....engine.files.sweep import Sweep, SweepConfiguration
 from ....engine.units import GIB
+from ...sentence import count
 
 CellState = Literal["ok", "oom", "failed", "not_run", "invalid", "running"]
 STATES: tuple[CellState, ...] = ("ok", "oom", "failed", "not_run", "invalid", "running")
 Place = tuple[int, int]
 """TP and PP."""
+
+
+class StateWords(NamedTuple):
+    """What a state is called."""
+
+    cell: str
+    """In a cell of a grid."""
+    told: str
+    """After a number or a colon: `3 out of memory`."""
+    outcome: str
+    """What became of one layout: it `ran out of memory`."""
+    absence: str
+    """Of a layout that has no trace."""
+
+
+STATE_WORDS: dict[CellState, StateWords] = {
+    "ok": StateWords("ran", "ran", "ran", "ran"),
+    "oom": StateWords("OOM", "out of memory", "ran out of memory", "ran out of memory"),
+    "failed": StateWords("fail", "failed", "failed", "failed"),
+    "not_run": StateWords("·", "not run", "not run", "did not run"),
+    "invalid": StateWords("n/a", "not possible", "not possible", "cannot run"),
+    "running": StateWords("…", "started, no result", "started, no result", "began and told no result"),
+}
 
 
 class SweepCell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -298,10 +322,6 @@ def show_gib(value_bytes: float | None) -> str:
 def list_places(cells: Iterable[SweepCell]) -> tuple[Place, ...]:
     """Return TP and PP of some cells."""
     return tuple(dict.fromkeys(cell.place for cell in cells))
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # The layout that needs least memory, and where speed is known, those that nothing beats in both.

@@ -11,7 +11,8 @@ from vramscope.engine.model import (
     RankState,
     StepReading,
 )
-from vramscope.exporters.status.table import TableStyle, render_table
+from vramscope.exporters.status.table import render_table
+from vramscope.exporters.text import TableStyle
 
 from .statuses import GIB, make_device, make_status
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.model import Assessment, DeviceSample, MemoryReading, NodeStatus, ProcessReading
-from vramscope.exporters.status.table import TableStyle, render_table
+from vramscope.exporters.status.table import render_table
+from vramscope.exporters.text import TableStyle
 
 from .statuses import GIB, make_device, make_finding, make_status, statuses
 

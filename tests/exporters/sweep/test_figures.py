@@ -29,14 +29,13 @@ from vramscope.exporters.figures.page import (
     ORIGINAL_FAILED,
     SWEEP_STYLES,
     TEXT_IN,
-    TEXTURES,
     SweepLook,
     SweepStyle,
     hold_settings,
 )
 from vramscope.exporters.figures.style import measure_contrast
 from vramscope.exporters.sweep.figure import draw_sweep
-from vramscope.exporters.sweep.figure_cells import choose_cells, find_borders, merge
+from vramscope.exporters.sweep.figure_cells import TEXTURES, choose_cells, find_borders, merge
 
 from ...analyzers.planning.sweep.original import write_original
 

@@ -22,7 +22,8 @@ from vramscope.cli.frame.errors import run_guarded
 from vramscope.cli.frame.parse import list_verbs
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.model import ProcessReading, RankSample
-from vramscope.exporters.status.table import TableStyle, render_table
+from vramscope.exporters.status.table import render_table
+from vramscope.exporters.text import TableStyle
 
 from .running import Outcome, environment, no_library, run
 from .terminals import TerminalRun

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from vramscope.engine.settings import Settings
-    from vramscope.exporters.status.table import TableStyle
+    from vramscope.exporters.text import TableStyle
 
 LEAST_WIDTH = 20
 CLEAR_LINE = "\r\x1b[K"
@@ -140,7 +140,7 @@ def emit_json(*objects: "msgspec.Struct") -> None:
 
 def choose_style(settings: "Settings") -> "TableStyle":
     """Return how a table is printed here: fitted to the terminal or COLUMNS, or whole into a pipe."""
-    from vramscope.exporters.status.table import TableStyle
+    from vramscope.exporters.text import TableStyle
 
     return TableStyle(width=choose_width(), has_color=has_color(settings), is_ascii=is_ascii(settings))
 

@@ -154,7 +154,7 @@ class ClusterRun:
 
     def _take_turn(self, passed_s: float) -> float:
         """Exchange reports; return the seconds since all were there that were waited for."""
-        from vramscope.exporters.text import count
+        from vramscope.analyzers.sentence import count
 
         self._exchange.tend(self._run.watch.log)
         self._tell_nodes()
@@ -171,8 +171,8 @@ class ClusterRun:
         return len({*self._exchange.roll.nodes, self._exchange.node_id})
 
     def _tell_nodes(self) -> None:
+        from vramscope.analyzers.sentence import count
         from vramscope.engine.units import format_age
-        from vramscope.exporters.text import count
 
         roll = self._exchange.roll
         for node, standing in self._list_standings().items():
