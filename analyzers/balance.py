@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+# A node whose devices are fuller than all devices by this factor, on average, is a bottleneck.
 BOTTLENECK_FACTOR = 1.2
-"""A node whose devices are fuller than all devices by this factor, on average, is a bottleneck."""
+# A balance below this is called uneven.
 UNEVEN_BELOW = 0.8
-"""A balance below this is called uneven."""
 Scope = Literal["single_gpu", "node_level", "cluster_level"]
 
 

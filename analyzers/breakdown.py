@@ -12,16 +12,16 @@ from ..engine.units import MIB, format_bytes
 
 # A tree of bytes by module: what charts, screens and tables draw.
 
+# Which of two figures is drawn: what storages hold, or what the shapes of tensors come to.
 Basis = Literal["measured", "computed"]
-"""Which of two figures is drawn: what storages hold, or what the shapes of tensors come to."""
 
 
 class BreakdownNode(msgspec.Struct, frozen=True):
     """A module, a parameter, or a kind, with all that is below it."""
 
     name: str
+    # Of the node and all below it; None where that of one of them is not known.
     computed_bytes: int | None
-    """Of the node and all below it; None where that of one of them is not known."""
     measured_bytes: int | None
     children: "tuple[BreakdownNode, ...]" = ()
 
@@ -104,21 +104,21 @@ class KindBreakdown(msgspec.Struct, frozen=True):
     kind: MemoryKind
     computed_bytes: int | None
     measured_bytes: int | None
+    # None where the profile had not written it.
     tree: BreakdownNode | None
-    """None where the profile had not written it."""
 
 
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
     """All kinds of memory of one rank."""
 
+    # Name of the moment; `whole profile` where figures are the largest of all moments.
     tag: str
-    """Name of the moment; `whole profile` where figures are the largest of all moments."""
     time_s: float
     kinds: tuple[KindBreakdown, ...]
+    # What the allocator of the device said: at the moment, or at the most.
     allocated_bytes: int | None = None
-    """What the allocator of the device said: at the moment, or at the most."""
+    # Of that, what belongs to no kind: buffers, temporary tensors, workspaces, rounding.
     unattributed_bytes: int | None = None
-    """Of that, what belongs to no kind: buffers, temporary tensors, workspaces, rounding."""
 
     def find(self, kind: MemoryKind) -> KindBreakdown:
         return next(each for each in self.kinds if each.kind == kind)
@@ -189,8 +189,8 @@ def _find_unattributed(moment: MemoryMoment) -> int | None:
 class IcicleCell(msgspec.Struct, frozen=True):
     """A node in its row. `start` and `end` are shares of the whole length, from 0 to 1."""
 
+    # Names from below the root on; the root's own is empty.
     path: tuple[str, ...]
-    """Names from below the root on; the root's own is empty."""
     name: str
     depth: int
     start: float
@@ -242,12 +242,12 @@ def _lay_out(
 
 # One point of a profile as one tree: kinds as long as they were then, modules where they were written so.
 
+# Below it two figures say the same.
 _LEAST_SHARE = 0.01
-"""Below it two figures say the same."""
+# Above it two figures differ, whatever was rounded.
 _MOST_SHARE = 0.1
-"""Above it two figures differ, whatever was rounded."""
+# By how much a figure of `memory.log`, which has two decimals of a MiB, may be off.
 _ROUNDED_BYTES = MIB // 200
-"""By how much a figure of `memory.log`, which has two decimals of a MiB, may be off."""
 
 
 def make_point_tree(
@@ -382,10 +382,10 @@ def _explain_remainder(breakdown: Breakdown) -> tuple[str, ...]:
 
 # Two profiles held against each other, module by module: what the second has more or less than the first.
 
+# Names by which wrappers keep what they wrap: torch.compile, Opacus, FSDP, activation checkpointing.
 WRAPPERS = {"_orig_mod", "_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-"""Names by which wrappers keep what they wrap: torch.compile, Opacus, FSDP, activation checkpointing."""
+# The same of DDP and DataParallel; as it is a plain word, at the top and alone only.
 OUTER_WRAPPER = "module"
-"""The same of DDP and DataParallel; as it is a plain word, at the top and alone only."""
 _CHUNK = re.compile(r"activations_\d+")
 ALL = "all kinds"
 
@@ -394,8 +394,8 @@ class ComparedNode(msgspec.Struct, frozen=True):
     """A module, a parameter, or a kind, in two profiles."""
 
     name: str
+    # 0 where the first profile has no such node; None where its bytes are not known.
     first_bytes: int | None
-    """0 where the first profile has no such node; None where its bytes are not known."""
     second_bytes: int | None
     is_in_first: bool = True
     is_in_second: bool = True
@@ -412,18 +412,18 @@ class ComparedNode(msgspec.Struct, frozen=True):
 class BreakdownComparison(msgspec.Struct, frozen=True):
     """Two profiles, each kind at its most."""
 
+    # The figure that is compared.
     basis: Basis
-    """The figure that is compared."""
+    # Kinds, and below them the modules.
     tree: ComparedNode
-    """Kinds, and below them the modules."""
 
 
 class ComparedRow(NamedTuple):
     """A node somewhere in a tree."""
 
     kind: str
+    # Names below the kind.
     path: tuple[str, ...]
-    """Names below the kind."""
     node: ComparedNode
 
 

@@ -76,8 +76,8 @@ class _Most(msgspec.Struct, frozen=True):
     """The most bytes that a rank is known to have held within one tick."""
 
     value_bytes: int
+    # Device used was not recorded; live tensors alone took this much.
     is_allocated: bool
-    """Device used was not recorded; live tensors alone took this much."""
     allocated_bytes: int | None
 
 

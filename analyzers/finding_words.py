@@ -35,11 +35,11 @@ def name_kind(kind: str) -> str:
 
 # An out-of-memory error in one clause of any length: who met it, when, and what explains it.
 
+# Evidence that `explain_error` puts into words, and counts of which its title tells what matters.
 EXPLAINED = (
     *(key.name for key in (PROCESS, STARTED, JOB, LAST, STEP, SIZE, COUNT, COUNT_BEFORE)),
     CLOSED_BECAUSE,
 )
-"""Evidence that `explain_error` puts into words, and counts of which its title tells what matters."""
 _FACT = " ran out of memory"
 
 
@@ -105,12 +105,12 @@ class LeakWords(msgspec.Struct, frozen=True):
     """What is said of the gravest leak on a device."""
 
     severity: Severity
+    # `leak +20 MiB/step since step 1,310 (10.4 GiB)`.
     text: str
-    """`leak +20 MiB/step since step 1,310 (10.4 GiB)`."""
+    # `leak +20 MiB/step`.
     brief: str
-    """`leak +20 MiB/step`."""
+    # `train.py:212`; None where nobody is suspected.
     place: str | None
-    """`train.py:212`; None where nobody is suspected."""
 
 
 def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakWords | None:

@@ -11,10 +11,10 @@ import msgspec
 
 from ..engine.model import AllocatorReading, DeviceSample, RankSample
 
+# What a part is.
 PartKind = Literal[
     "allocated", "awaiting_free", "stranded", "cached", "context", "other_processes", "unattributed"
 ]
-"""What a part is."""
 
 NAMES: dict[PartKind, str] = {
     "allocated": "live tensors",
@@ -25,18 +25,18 @@ NAMES: dict[PartKind, str] = {
     "other_processes": "other processes",
     "unattributed": "unattributed",
 }
+# Where ranks train in the host's memory, which holds no context.
 HOST_NAMES = NAMES | {"context": "the rest of the processes", "other_processes": "other programs"}
-"""Where ranks train in the host's memory, which holds no context."""
 _ALL: tuple[PartKind, ...] = tuple(NAMES)
 
 
 class GapPart(msgspec.Struct, frozen=True):
     """One part of what is used on a device."""
 
+    # One kind, or those that cannot be told apart.
     kinds: tuple[PartKind, ...]
-    """One kind, or those that cannot be told apart."""
+    # What it is in words, all of it.
     name: str
-    """What it is in words, all of it."""
     size_bytes: int
 
 
@@ -44,15 +44,15 @@ class MemoryGap(msgspec.Struct, frozen=True):
     """What fills a device; None means that it cannot be known."""
 
     used_bytes: int | None
+    # In the order of `NAMES`; they add up to `used_bytes` exactly. Empty where that is unknown.
     parts: tuple[GapPart, ...] = ()
-    """In the order of `NAMES`; they add up to `used_bytes` exactly. Empty where that is unknown."""
+    # Whether the readings fit together; those of driver and allocator are not of one instant. Where they do
+    # not, the later parts were cut to what is used.
     is_consistent: bool = True
-    """Whether the readings fit together; those of driver and allocator are not of one instant. Where they do
-    not, the later parts were cut to what is used."""
+    # Internal fragmentation: bytes within live blocks that nobody asked for (allocated − requested).
     internal_bytes: int | None = None
-    """Internal fragmentation: bytes within live blocks that nobody asked for (allocated − requested)."""
+    # Most that the allocators here can really reserve: what they have and what is free, or their limit.
     capacity_bytes: int | None = None
-    """Most that the allocators here can really reserve: what they have and what is free, or their limit."""
 
     def size_of(self, kind: PartKind) -> int | None:
         """Return the bytes of a kind that stands alone; None where it cannot be told from others."""
@@ -63,8 +63,8 @@ class Activations(NamedTuple):
     """Activations, buffers and temporary tensors: the peak of a step less what the optimizers hold."""
 
     size_bytes: int
+    # Whether the peak is; one that was only sampled is the least that it can have been, and so is this.
     is_exact: bool
-    """Whether the peak is; one that was only sampled is the least that it can have been, and so is this."""
 
 
 def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:

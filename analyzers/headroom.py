@@ -17,8 +17,8 @@ from .findings.lifecycle import is_visible
 from .findings.subjects import Subject, SubjectKey, subjects_of
 from .floors.rate import find_slope, median_of_sorted
 
+# Seconds for which a process must not be listed before its steps are forgotten.
 FORGOTTEN_AFTER_S = 60.0
-"""Seconds for which a process must not be listed before its steps are forgotten."""
 
 
 class HeadroomAnalyzer:
@@ -75,18 +75,18 @@ class HeadroomAnalyzer:
                 del self._tracks[key]
 
 
+# Between two estimates, once many sizes are known.
 EVERY_S = 10.0
-"""Between two estimates, once many sizes are known."""
+# Sizes up to which each new one brings an estimate at once.
 FEW_SIZES = 8
-"""Sizes up to which each new one brings an estimate at once."""
 KEPT_LIMITS = 32
 KEPT_EXACT = 256
+# Steps of a process that are left out: optimizers make their state in the first.
 WARM_UP_STEPS = 1
-"""Steps of a process that are left out: optimizers make their state in the first."""
+# Most of the limit that counts as sure to be of use: the last segment must fit whole.
 MOST_USED = 0.95
-"""Most of the limit that counts as sure to be of use: the last segment must fit whole."""
+# Change of a figure, as a share, that a person would see.
 SEEN_SHARE = 0.02
-"""Change of a figure, as a share, that a person would see."""
 
 
 class HeadroomTrack:
@@ -96,8 +96,8 @@ class HeadroomTrack:
         self.seen_s = 0.0
         self._advisors = (HeadroomAdvisor("tokens"), HeadroomAdvisor("samples"))
         self._newest_index = 0
+        # Numbers of the newest steps with exact peaks, which are told more than once.
         self._exact: deque[int] = deque(maxlen=KEPT_EXACT)
-        """Numbers of the newest steps with exact peaks, which are told more than once."""
         self._sizes: set[tuple[int | None, int | None]] = set()
         self._limits: deque[int] = deque(maxlen=KEPT_LIMITS)
         self._estimated_s = float("-inf")
@@ -197,10 +197,10 @@ def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
 # by 1 / (n + 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
 
 
+# Steps of about one size whose peak was only sampled, before they tell anything.
 LEAST_SAMPLED = 32
-"""Steps of about one size whose peak was only sampled, before they tell anything."""
+# Largest size over the smallest that count as about one.
 MOST_STRETCH = 1.1
-"""Largest size over the smallest that count as about one."""
 
 
 class StepSize(msgspec.Struct, frozen=True, gc=False):
@@ -208,21 +208,21 @@ class StepSize(msgspec.Struct, frozen=True, gc=False):
 
     size: float
     peak_bytes: int
+    # Live bytes between steps; what grows there is not charged to the size.
     floor_bytes: int | None = None
-    """Live bytes between steps; what grows there is not charged to the size."""
+    # Whether the allocator said the peak; else it is a lower bound.
     is_exact: bool = True
-    """Whether the allocator said the peak; else it is a lower bound."""
 
 
 class Needs(NamedTuple):
     """What steps needed beyond their floors."""
 
+    # Bytes by size, sizes ascending.
     by_size: dict[float, list[float]]
-    """Bytes by size, sizes ascending."""
+    # How many of them rest on sampled peaks.
     sampled_sizes: int
-    """How many of them rest on sampled peaks."""
+    # The newest floor; 0 where none is known, and the needs are the peaks themselves.
     floor_bytes: float
-    """The newest floor; 0 where none is known, and the needs are the peaks themselves."""
 
 
 class _Bound(NamedTuple):
@@ -314,21 +314,21 @@ class HeadroomAdvisor:
 # do not follow them, or not in a straight line: attention without a fused kernel grows with the square of
 # the length.
 
+# Distinct sizes from which a line can be told from a bend.
 LEAST_SIZES = 3
-"""Distinct sizes from which a line can be told from a bend."""
+# Least distance of the sizes, as a share of the largest.
 LEAST_RANGE = 0.2
-"""Least distance of the sizes, as a share of the largest."""
 MOST_SIZES = 64
+# Most by which the slopes of the smaller and the larger half may differ, as a share of the whole's.
 BEND_SHARE = 0.15
-"""Most by which the slopes of the smaller and the larger half may differ, as a share of the whole's."""
+# And standard errors that they must differ by, since slopes of few steps differ by chance.
 SIGMAS = 4.0
-"""And standard errors that they must differ by, since slopes of few steps differ by chance."""
+# Most by which needs of small sizes may differ to count as alike, as a share of the range of all.
 FLAT_SHARE = 0.02
-"""Most by which needs of small sizes may differ to count as alike, as a share of the range of all."""
+# Most that the spread may be, as a share of what the line rises.
 BLUR_SHARE = 0.25
-"""Most that the spread may be, as a share of what the line rises."""
+# How many times the largest size seen the answer may be at most.
 FARTHEST = 4.0
-"""How many times the largest size seen the answer may be at most."""
 CONFIDENCE = 0.9
 
 
@@ -530,10 +530,10 @@ def _find_last(is_true: Callable[[int], bool], most: int) -> int:
     return low
 
 
+# Standard deviation of a normal distribution over its median absolute deviation.
 TO_DEVIATION = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
+# Least spread: below the granularity of what splits off a block, figures say nothing.
 LEAST_BYTES = float(1 << 20)
-"""Least spread: below the granularity of what splits off a block, figures say nothing."""
 
 
 def find_spread(residuals: Sequence[float], sizes: int) -> float:

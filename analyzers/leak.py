@@ -38,11 +38,11 @@ LEAK = "leak"
 HOST_LEAK = "host_leak"
 KINDS = (LEAK, HOST_LEAK)
 
+# A process that holds less is judged as if it had this much room to grow, or as much as it holds.
 HOST_HEADROOM_BYTES = 8 * GIB
-"""A process that holds less is judged as if it had this much room to grow, or as much as it holds."""
 
+# Node, kind of finding, UUID of the device, process id and start time.
 OwnerKey = tuple[str, str, str | None, int | None, float | None]
-"""Node, kind of finding, UUID of the device, process id and start time."""
 
 
 class Owner(NamedTuple):
@@ -51,8 +51,8 @@ class Owner(NamedTuple):
     kind: str
     node: str
     device_uuid: str | None
+    # Label of the device.
     device: str | None
-    """Label of the device."""
     pid: int | None
     started_s: float | None
     name: str
@@ -129,10 +129,10 @@ def _host_limit(host: HostSample | None, rank: RankSample) -> int:
 
 _MEMORY = EvidenceKey("memory")
 
+# Seconds to out of memory below which a leak is so grave.
 SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
-"""Seconds to out of memory below which a leak is so grave."""
+# Change of growth or rate, as a share, that a person would see.
 NEWS_SHARE = 0.25
-"""Change of growth or rate, as a share, that a person would see."""
 
 _MEASURES: dict[BeatKind, str] = {
     "step": "allocated, least of each step",
@@ -353,8 +353,8 @@ class LeakAnalyzer:
 # to no process that reports. What those that do report hold is subtracted, so that a process that leaks is
 # told by itself and not twice. Page cache is not counted: used is what the kernel could not make available
 # (MemTotal - MemAvailable, proc_meminfo(5)).
+# A host that has more time than this is left alone: nobody can be named, and much may happen on it.
 SOON_S = 86_400.0
-"""A host that has more time than this is left alone: nobody can be named, and much may happen on it."""
 
 
 class HostTrack(LeakTrack):

@@ -16,25 +16,25 @@ from .segments import find_caller, find_headline, keep_python
 
 # The search for the source of one leak: allocations recorded for a while, and maps compared meanwhile.
 
+# From one map to the next: a leak of every step then shows as so many blocks.
 INTERVAL_STEPS = 4
-"""From one map to the next: a leak of every step then shows as so many blocks."""
 SHORTEST_S = 3.0
+# Length of an interval.
 LONGEST_S = 10.0
-"""Length of an interval."""
+# In one attempt. It ends with the first map by which a source is known, after two at least.
 INTERVALS = 4
-"""In one attempt. It ends with the first map by which a source is known, after two at least."""
+# So many times as long as was recorded, nothing is: one part of seven costs 1 % where recording slows a step
+# by 7 %.
 RESTS = 6
-"""So many times as long as was recorded, nothing is: one part of seven costs 1 % where recording slows a step
-by 7 %."""
 SHORTEST_REST_S = 10.0
 ATTEMPTS = 6
+# For a map to come, beside what the process may wait for the end of a step.
 ANSWER_S = 15.0
-"""For a map to come, beside what the process may wait for the end of a step."""
 LEAST_WAIT_S = 5.0
+# For the end of a step.
 LONGEST_WAIT_S = 60.0
-"""For the end of a step."""
+# How many steps a process may wait for the end of one: steps differ.
 DURATIONS = 2.5
-"""How many steps a process may wait for the end of one: steps differ."""
 
 Stage = Literal["rest", "map", "interval", "ending", "over"]
 
@@ -172,10 +172,10 @@ NOTHING = Held(0, 0)
 class Place(NamedTuple):
     """Where blocks were allocated."""
 
+    # Who allocated them, or called the model that did.
     caller: Frame
-    """Who allocated them, or called the model that did."""
+    # The innermost line outside of PyTorch.
     innermost: Frame
-    """The innermost line outside of PyTorch."""
 
 
 class Holdings(NamedTuple):
@@ -183,10 +183,10 @@ class Holdings(NamedTuple):
 
     time_s: float
     is_at_step_end: bool
+    # None where the map leaves segments out.
     live_bytes: int | None
-    """None where the map leaves segments out."""
+    # Only of blocks whose allocation was recorded.
     by_place: dict[Place, Held]
-    """Only of blocks whose allocation was recorded."""
     by_size: dict[int, Held]
 
 
@@ -231,32 +231,32 @@ def _by_size(segment_map: SegmentMap) -> dict[int, Held]:
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_SOURCES = 3
+# A stack, or size, of a smaller part of what has grown is not named.
 LEAST_SHARE = 0.2
-"""A stack, or size, of a smaller part of what has grown is not named."""
+# Of all that has grown; where the sources make up less of it, the leak is something else.
 LEAST_EXPLAINED = 0.5
-"""Of all that has grown; where the sources make up less of it, the leak is something else."""
+# Part of what a place gained that it may have gained from one map to the next: else it was filled once.
 MOST_OF_ONE = 0.8
-"""Part of what a place gained that it may have gained from one map to the next: else it was filled once."""
+# Part of what it gained that it may have lost again.
 MOST_LOST = 0.2
-"""Part of what it gained that it may have lost again."""
 LEAST_MAPS = 3
+# Where maps were taken anywhere within steps, what serves a step comes and goes: a chance rise is likely.
 LEAST_MAPS_WITHIN_STEPS = 5
-"""Where maps were taken anywhere within steps, what serves a step comes and goes: a chance rise is likely."""
 
 
 class LeakSource(NamedTuple):
     """One place that keeps memory, or one size of block where the place is not known."""
 
+    # What was kept between the maps.
     size_bytes: int
-    """What was kept between the maps."""
+    # In how many blocks.
     blocks: int
-    """In how many blocks."""
+    # Part of all that has grown.
     share: float
-    """Part of all that has grown."""
+    # Who allocated it, or called the model that did; None where no allocation was recorded.
     frame: Frame | None
-    """Who allocated it, or called the model that did; None where no allocation was recorded."""
+    # The innermost line outside of PyTorch that allocated most of it.
     allocated_at: Frame | None = None
-    """The innermost line outside of PyTorch that allocated most of it."""
 
     @property
     def words(self) -> str:
@@ -272,8 +272,8 @@ class _Growth(NamedTuple):
     """What one place, or size, gained from map to map; less what it lost."""
 
     gains: tuple[Held, ...]
+    # The innermost line that allocated most of it.
     line: Frame | None = None
-    """The innermost line that allocated most of it."""
 
     @property
     def whole(self) -> Held:
@@ -372,8 +372,8 @@ _OURS = tuple(key.name for key in (SOURCE, SOURCE_FILE, _LINE, _KEPT, _SHARE))
 _LEAK = "leak"
 _OOM = "oom"
 
+# Node and process id.
 _Process = tuple[str, int]
-"""Node and process id."""
 
 
 class LeakSourceInquirer:
@@ -385,8 +385,8 @@ class LeakSourceInquirer:
         self._searches: dict[_Process, SourceSearch] = {}
         self._leaks: dict[_Process, str] = {}
         self._named: dict[str, tuple[Evidence, ...]] = {}
+        # Processes that record for a leak that closed.
         self._abandoned: list[_Process] = []
-        """Processes that record for a leak that closed."""
         self._time_s = 0.0
 
     def restore(self, findings: Sequence[Finding]) -> None:

@@ -22,16 +22,16 @@ class LevelColumn(NamedTuple):
 
     allocated_min: int | None
     allocated_max: int | None
+    # Most that was reserved.
     reserved_bytes: int | None
-    """Most that was reserved."""
 
 
 @dataclass(frozen=True)
 class LevelHistory:
     """Levels that hold from their moment to the next one, oldest first, in columns of equal length."""
 
+    # Seconds since the epoch; the numbers of the events where there are no times.
     moments: NDArray[np.float64]
-    """Seconds since the epoch; the numbers of the events where there are no times."""
     allocated_bytes: IntArray
     reserved_bytes: IntArray
     has_times: bool

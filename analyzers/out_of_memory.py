@@ -30,14 +30,14 @@ OOM_MET = "oom_met"
 RETRIES = "retries"
 KINDS = (OOM_MET, RETRIES)
 
+# How long nothing may happen before a finding closes; an error that ends its process is seen for as long.
 CLEAN_S = 60.0
-"""How long nothing may happen before a finding closes; an error that ends its process is seen for as long."""
+# Training steps that must end meanwhile, where they are known and the process lives.
 CLEAN_STEPS = 10
-"""Training steps that must end meanwhile, where they are known and the process lives."""
+# Retries since the finding opened that make it `high`.
 HIGH_RETRIES = 3
-"""Retries since the finding opened that make it `high`."""
+# An error that is older than this when a process is first seen is not news.
 FRESH_S = 5.0
-"""An error that is older than this when a process is first seen is not news."""
 
 LAST = EvidenceKey("last", "s")
 RECORD = EvidenceKey("flight record")
@@ -54,10 +54,10 @@ class Sighting(NamedTuple):
     time_s: float
     interval_s: float
     rank: RankSample
+    # Label of its device.
     device: str | None
-    """Label of its device."""
+    # Step of its device.
     step: int | None
-    """Step of its device."""
 
     @property
     def ooms(self) -> int | None:

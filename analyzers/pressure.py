@@ -24,16 +24,16 @@ from .findings.subjects import Holdings, measure_holdings, name_device
 
 KIND = "pressure"
 
+# Share of the capacity from which a device is nearly full.
 FULL_SHARE = 0.95
-"""Share of the capacity from which a device is nearly full."""
+# Share of the capacity below which it no longer is.
 RELIEVED_SHARE = 0.92
-"""Share of the capacity below which it no longer is."""
 SCARCE_FREE_SHARE = 0.01
+# A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache.
 SCARCE_FREE_BYTES = 256 * MIB
-"""A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache."""
 SCARCE_END_FACTOR = 1.5
+# Share of the capacity by which the peak must rise, or else what is free must halve, to publish again.
 UPDATE_SHARE = 0.01
-"""Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
 
 _PEAK = EvidenceKey("peak device used", "bytes")
 _FREE = EvidenceKey("least free", "bytes")
@@ -45,8 +45,8 @@ class _Level(NamedTuple):
 
     used_bytes: int
     total_bytes: int
+    # Less than the rest of the capacity where the driver reserves some of it.
     free_bytes: int
-    """Less than the rest of the capacity where the driver reserves some of it."""
 
     @property
     def is_full(self) -> bool:

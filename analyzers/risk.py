@@ -22,12 +22,12 @@ from .findings.lifecycle import grade_time_left
 from .out_of_memory import KINDS as MET
 from .out_of_memory import OOM_MET, RETRIES
 
+# Kinds of findings that are about running out of memory.
 DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
-"""Kinds of findings that are about running out of memory."""
+# Kinds that are about memory that grows.
 GROWTH = ("leak", "divergence")
-"""Kinds that are about memory that grows."""
+# From the least to the most worrying: what is unknown outweighs what is known to be low.
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
-"""From the least to the most worrying: what is unknown outweighs what is known to be low."""
 
 _UNKNOWN = LEVELS.index("unknown")
 
@@ -36,10 +36,10 @@ class Risk(msgspec.Struct, frozen=True):
     """Risk of running out of memory, with why it is what it is."""
 
     level: RiskLevel
+    # A few words for a person; where a finding says so, the finding's own sentence.
     reason: str
-    """A few words for a person; where a finding says so, the finding's own sentence."""
+    # When memory is expected to run out, in the samples' own clock; None where that is not foreseen.
     oom_s: float | None = None
-    """When memory is expected to run out, in the samples' own clock; None where that is not foreseen."""
 
     def time_left_s(self, now_s: float) -> float | None:
         """Return the whole seconds that are left, where there is a risk of which one can say that."""

@@ -13,29 +13,29 @@ from ..engine.units import MIB
 
 # What a map of an allocator's segments comes to: how many, how much is live, free and stranded.
 
+# The least that an expandable segment of each pool maps and unmaps, counted from the segment's start
+# (`kSmallBuffer` and `kLargeBuffer` of PyTorch's CUDACachingAllocator).
 PAGE_BYTES = {"small": 2 * MIB, "large": 20 * MIB}
-"""The least that an expandable segment of each pool maps and unmaps, counted from the segment's start
-(`kSmallBuffer` and `kLargeBuffer` of PyTorch's CUDACachingAllocator)."""
 
 
 class SegmentSummary(msgspec.Struct, frozen=True):
     """The segments of one process, added up."""
 
+    # Segments of the large pool, private pools left out.
     large: int
-    """Segments of the large pool, private pools left out."""
     small: int
+    # Segments of private pools, as CUDA graphs use them.
     private: int
-    """Segments of private pools, as CUDA graphs use them."""
     total_bytes: int
     live_bytes: int
+    # Freed by the program, and another stream may still use it; not part of the live bytes.
     awaiting_bytes: int
-    """Freed by the program, and another stream may still use it; not part of the live bytes."""
     free_bytes: int
+    # Free and not to be given back: a neighbour in the segment lives, see `find_stranded`.
     stranded_bytes: int
-    """Free and not to be given back: a neighbour in the segment lives, see `find_stranded`."""
     stranded_segments: int
+    # Largest free block outside private pools, 0 where there is none.
     largest_free_bytes: int
-    """Largest free block outside private pools, 0 where there is none."""
 
 
 def summarize_segments(segment_map: SegmentMap) -> SegmentSummary:
@@ -96,12 +96,12 @@ def _find_largest_free(segments: Sequence[Segment]) -> int:
 
 # Which frames of a Python stack matter to a person: theirs, before those of PyTorch; never our own.
 
+# Files of PyTorch, installed or in its source tree.
 _TORCH = re.compile(
     r"-packages/(?:torch|functorch)/|/torch/(?:_|autograd/|cuda/|distributed/|nn/|optim/|utils/)"
 )
-"""Files of PyTorch, installed or in its source tree."""
+# Files of vramscope that run within the training process: nobody looks for these.
 _OURS = re.compile(r"/(?:engine/(?:probe|simulation|launch)|analyzers/allocator_model)/\w+\.py$")
-"""Files of vramscope that run within the training process: nobody looks for these."""
 
 
 def find_headline(frames: Sequence[Frame]) -> Frame | None:

@@ -11,8 +11,8 @@ SEPARATOR = " · "
 class Sentence(msgspec.Struct, frozen=True):
     """Clauses of one sentence, the most important first, each from its complete form to its shortest."""
 
+    # An empty form leaves its clause out.
     clauses: tuple[tuple[str, ...], ...]
-    """An empty form leaves its clause out."""
 
     def fit(self, width: int) -> str:
         """Return the sentence in at most `width` terminal cells.

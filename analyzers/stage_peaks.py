@@ -7,53 +7,53 @@ import msgspec
 
 from ..engine.model import RankCoordinates, RankSample, Sample
 
+# Jobs that were seen within so many seconds of one another run at once.
 AT_ONCE_S = 30.0
-"""Jobs that were seen within so many seconds of one another run at once."""
+# Jobs whose peaks are kept, or as many as run at once; the one not seen for the longest goes first.
 MAX_JOBS = 64
-"""Jobs whose peaks are kept, or as many as run at once; the one not seen for the longest goes first."""
 
 
 class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The most that one stage had at once, since it is watched. None means unmeasured."""
 
+    # Pipeline coordinate, from 0.
     stage: int
-    """Pipeline coordinate, from 0."""
+    # Ranks of the stage that were seen.
     ranks: int
-    """Ranks of the stage that were seen."""
+    # Ranks that its layers are split over, as far as they were seen.
     tensor_ranks: int = 1
-    """Ranks that its layers are split over, as far as they were seen."""
+    # Most bytes of live tensors on one rank.
     allocated_bytes: int | None = None
-    """Most bytes of live tensors on one rank."""
+    # Most bytes in segments of one rank's allocator.
     reserved_bytes: int | None = None
-    """Most bytes in segments of one rank's allocator."""
+    # Peaks of live tensors of all tensor ranks of one copy of the stage, added up; None where copies cannot
+    # be told apart.
     whole_allocated_bytes: int | None = None
-    """Peaks of live tensors of all tensor ranks of one copy of the stage, added up; None where copies cannot
-    be told apart."""
+    # The same of segments.
     whole_reserved_bytes: int | None = None
-    """The same of segments."""
+    # Whether a rank trains on a modelled card, so that its figures are not a device's.
     is_simulated: bool = False
-    """Whether a rank trains on a modelled card, so that its figures are not a device's."""
 
 
 class JobStages(msgspec.Struct, frozen=True, kw_only=True):
     """The stages of one job, as far as its ranks were seen."""
 
+    # In order; those of which no rank was seen are left out.
     stages: tuple[StagePeak, ...] = ()
-    """In order; those of which no rank was seen are left out."""
+    # How many stages the job has; None where ranks of it were not seen.
     pipeline: int | None = None
-    """How many stages the job has; None where ranks of it were not seen."""
+    # Time from which on it is watched.
     since_s: float | None = None
-    """Time from which on it is watched."""
+    # Which clock that time is of.
     clock: Literal["wall", "trace"] = "wall"
-    """Which clock that time is of."""
 
 
 class _RankPeak(NamedTuple):
     """The most that one rank had, and which part of its stage it is."""
 
     tensor: int
+    # Data and context coordinate: ranks of one copy of a stage share them.
     copy: tuple[int | None, int | None]
-    """Data and context coordinate: ranks of one copy of a stage share them."""
     allocated_bytes: int | None
     reserved_bytes: int | None
     is_simulated: bool

@@ -16,19 +16,19 @@ from .findings.subjects import name_device
 
 KIND = "idle_held"
 
+# Seconds without utilisation from which held memory is worth a word; loading and waiting take minutes.
 IDLE_S = 1800.0
-"""Seconds without utilisation from which held memory is worth a word; loading and waiting take minutes."""
+# Share of the capacity that must be held; the driver's own part is well below.
 HELD_SHARE = 0.10
-"""Share of the capacity that must be held; the driver's own part is well below."""
 RELIEVED_SHARE = 0.08
+# Share of the capacity by which the held bytes must change to publish again.
 UPDATE_SHARE = 0.05
-"""Share of the capacity by which the held bytes must change to publish again."""
 
 _HELD = EvidenceKey("least held", "bytes")
 _SINCE = EvidenceKey("idle since", "s")
 _IDLE = EvidenceKey("idle for", "s")
+# Kinds of devices whose memory is the host's, which others hold for other purposes.
 _OF_THE_HOST = ("unified", "cpu")
-"""Kinds of devices whose memory is the host's, which others hold for other purposes."""
 _METHOD = (
     f"Utilisation (NVML's share of time in which a kernel ran) was 0 % in every sample of {IDLE_S / 60:.0f} "
     f"minutes, and at least {HELD_SHARE:.0%} of the capacity was used in each"
@@ -157,35 +157,35 @@ class UsageSummary(msgspec.Struct, frozen=True, gc=False):
 
     node: str
     device_uuid: str
+    # Label of the device (`DeviceSample.label`).
     device: str
-    """Label of the device (`DeviceSample.label`)."""
     device_index: int
+    # Whose figure `allocated_bytes` is: the allocator's where any sample had one, else device used.
     memory_source: Literal["allocator", "device"] | None
-    """Whose figure `allocated_bytes` is: the allocator's where any sample had one, else device used."""
+    # Newest bytes of live tensors; device used where no allocator tells.
     allocated_bytes: int | None
-    """Newest bytes of live tensors; device used where no allocator tells."""
     reserved_bytes: int | None
+    # Newest device used.
     used_bytes: int | None
-    """Newest device used."""
     free_bytes: int | None
     total_bytes: int | None
+    # Most of what `allocated_bytes` counts.
     peak_bytes: int | None
-    """Most of what `allocated_bytes` counts."""
+    # When that was, in the samples' clock.
     peak_s: float | None
-    """When that was, in the samples' clock."""
+    # Most device used within any tick.
     peak_used_bytes: int | None
-    """Most device used within any tick."""
+    # Mean of what `allocated_bytes` counts, each sample counted once.
     average_bytes: float | None
-    """Mean of what `allocated_bytes` counts, each sample counted once."""
+    # Newest device used, or what is known of it, as a share of the capacity.
     utilization_percent: float | None
-    """Newest device used, or what is known of it, as a share of the capacity."""
     average_utilization_percent: float | None
     max_utilization_percent: float | None
+    # Newest share of time in which the device computed.
     busy_percent: float | None
-    """Newest share of time in which the device computed."""
     average_busy_percent: float | None
+    # Capacity less the most that was used.
     headroom_bytes: int | None
-    """Capacity less the most that was used."""
     samples: int
     first_s: float
     last_s: float
@@ -298,8 +298,8 @@ class _Level:
 # The first is asked for by reports (`summaries`); the second opens a finding, whose rules stand in
 # `docs/verdicts.md`.
 
+# Devices that are remembered; of a script that makes modelled ones without end the oldest go first.
 MOST_DEVICES = 4096
-"""Devices that are remembered; of a script that makes modelled ones without end the oldest go first."""
 
 _Key = tuple[str, str]
 

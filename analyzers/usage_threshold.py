@@ -15,10 +15,10 @@ from .findings.subjects import Holdings, measure_holdings, name_device
 
 KIND = "threshold"
 
+# Percentage points below a threshold at which a crossing may end.
 BACK_POINTS = 2.0
-"""Percentage points below a threshold at which a crossing may end."""
+# Percentage points by which the peak must rise to publish again.
 UPDATE_POINTS = 0.1
-"""Percentage points by which the peak must rise to publish again."""
 
 
 _PEAK = EvidenceKey("peak", "bytes")

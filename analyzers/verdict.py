@@ -20,8 +20,8 @@ from .pressure import is_relieved
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
 
+# Most device-used bytes seen of a device by its UUID, and when (`History.peak`).
 Peaks = Callable[[str], tuple[int, float] | None]
-"""Most device-used bytes seen of a device by its UUID, and when (`History.peak`)."""
 
 
 class _Peak(NamedTuple):
@@ -89,8 +89,8 @@ def _word(highest: _Peak, sample: Sample) -> tuple[str, ...]:
 
 Clause = tuple[str, ...]
 
+# A line of a program.
 _PLACE = re.compile(r"\S+\.py:\d+")
-"""A line of a program."""
 
 
 class Verdict(msgspec.Struct, frozen=True):

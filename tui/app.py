@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from .fleet.screen import FleetScreen
 
 
+# Writes settings by their names and returns the file.
 SaveSettings = Callable[[Mapping[str, object]], Path]
-"""Writes settings by their names and returns the file."""
 
 
 class VramscopeApp(TerminalApp, inherit_bindings=False):
@@ -103,10 +103,10 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._settings = settings
         self._save_settings = save_settings
         self._mailbox = SnapshotMailbox()
+        # The newest snapshot of the node that is shown.
         self.newest = Snapshot()
-        """The newest snapshot of the node that is shown."""
+        # What is drawn of it; while figures are frozen, an older one.
         self.shown = self.newest
-        """What is drawn of it; while figures are frozen, an older one."""
         self._received: dict[str, Snapshot] = {}
         self.known = KnownNodes()
         self._steps = RecentSteps()

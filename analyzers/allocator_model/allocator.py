@@ -402,8 +402,8 @@ def _read(settings: AllocatorSettings, key: str, default: str) -> str:
 
 # The statistics as `torch.cuda.memory_stats()` gives them.
 
+# What PyTorch prints for a `max_split_size` without a limit.
 UNLIMITED = -1
-"""What PyTorch prints for a `max_split_size` without a limit."""
 
 
 class Statistics:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # inactive memory where a malloc follows a free. Even there nothing has to be computed while less was added
 # since the last look than was missing to the peak then.
 
+# The statistics that are kept as differences of totals, by PyTorch's names.
 COUNTED = (
     "allocation",
     "active",
@@ -29,7 +30,6 @@ COUNTED = (
     "inactive_split_bytes",
     "requested_bytes",
 )
-"""The statistics that are kept as differences of totals, by PyTorch's names."""
 
 
 class Tally:
@@ -58,24 +58,24 @@ class Tally:
     )
 
     def __init__(self) -> None:
+        # Allocated so far: block bytes, requested bytes, blocks.
         self.up_bytes = self.up_requested = self.up_count = 0
-        """Allocated so far: block bytes, requested bytes, blocks."""
+        # Freed so far, as the caller sees it.
         self.down_bytes = self.down_requested = self.down_count = 0
-        """Freed so far, as the caller sees it."""
+        # Freed by the caller, still used by another stream.
         self.awaiting_bytes = self.awaiting_requested = self.awaiting_count = 0
-        """Freed by the caller, still used by another stream."""
+        # Of `up_bytes`: from blocks that were all of their segment, or of an expandable region.
         self.whole_up = 0
-        """Of `up_bytes`: from blocks that were all of their segment, or of an expandable region."""
+        # Of the bytes that came back: those that made their segment whole, or of an expandable region.
         self.whole_down = 0
-        """Of the bytes that came back: those that made their segment whole, or of an expandable region."""
+        # Bytes that were left over when whole segments were split.
         self.split_up = 0
-        """Bytes that were left over when whole segments were split."""
+        # Bytes of free neighbours that went into a segment becoming whole.
         self.merged_down = 0
-        """Bytes of free neighbours that went into a segment becoming whole."""
+        # Free pieces of split segments: come and gone.
         self.pieces_up = self.pieces_down = 0
-        """Free pieces of split segments: come and gone."""
+        # Values of `up_bytes`, `up_count`, `down_bytes` and `pieces_up` up to which no peak was passed.
         self.up_limit = self.up_count_limit = self.down_limit = self.pieces_limit = -1
-        """Values of `up_bytes`, `up_count`, `down_bytes` and `pieces_up` up to which no peak was passed."""
 
     def read_totals(self) -> tuple[tuple[int, int], ...]:
         """Return what each statistic of `COUNTED` rose and fell by so far."""
@@ -97,8 +97,8 @@ class Peaks:
     def __init__(self, small: Tally, large: Tally) -> None:
         self._small = small
         self._large = large
+        # For each of `COUNTED`: of both, of the small and of the large pool.
         self.values = tuple([0, 0, 0] for _ in COUNTED)
-        """For each of `COUNTED`: of both, of the small and of the large pool."""
 
     def note(self) -> None:
         """Take the present state into all peaks."""
@@ -229,8 +229,8 @@ class PoolCounter:
         }
 
 
+# A free block is kept under `size << ADDRESS_BITS | address`, one number that sorts as the pair does.
 ADDRESS_BITS = 60
-"""A free block is kept under `size << ADDRESS_BITS | address`, one number that sorts as the pair does."""
 
 
 class Block:
@@ -296,8 +296,8 @@ class Arena:
         self.keys: list[int] = []
         self.blocks: list[Block] = []
         self.least_remainder = LEAST_BLOCK_BYTES if pool.is_small else SMALL_LIMIT_BYTES + 1
+        # Address ranges without memory behind them, in order of address; of expandable regions alone.
         self.unmapped: list[Block] = []
-        """Address ranges without memory behind them, in order of address; of expandable regions alone."""
 
     def put(self, block: Block) -> None:
         """Take a block among the free ones."""
@@ -341,8 +341,8 @@ class Pool:
         self.tally = tally
         self.private = private
         self.arenas: dict[int, Arena] = {}
+        # Searches so far; a cached block's age is counted in them. Kept while old blocks are given back.
         self.search_count = 0
-        """Searches so far; a cached block's age is counted in them. Kept while old blocks are given back."""
 
     def open_arena(self, stream: int) -> Arena:
         """Return the arena of a stream, a new one the first time."""
@@ -365,8 +365,8 @@ class PrivatePool:
     def __init__(self, pool_id: tuple[int, int], small: Tally, large: Tally) -> None:
         self.pool_id = pool_id
         self.use_count = 1
+        # Segments and expandable regions held; at 0 a released pool vanishes.
         self.segment_count = 0
-        """Segments and expandable regions held; at 0 a released pool vanishes."""
         self.small = Pool(is_small=True, tally=small, private=self)
         self.large = Pool(is_small=False, tally=large, private=self)
 

@@ -33,12 +33,12 @@ class Heap(ABC):
         self._small_arenas = self.small.arenas
         self._large_arenas = self.large.arenas
         self._spare: list[Block] = []
+        # Whether blocks were allocated since the peaks of allocated memory were last looked at.
         self._is_rising = False
-        """Whether blocks were allocated since the peaks of allocated memory were last looked at."""
+        # Whether pieces became free since the peaks of inactive memory were last looked at.
         self._is_sinking = False
-        """Whether pieces became free since the peaks of inactive memory were last looked at."""
+        # Whether the default rules are all there is: no settings, captures, events or recording.
         self.is_plain = True
-        """Whether the default rules are all there is: no settings, captures, events or recording."""
 
     @abstractmethod
     def take_by_rules(self, requested: int, stream: int) -> Block:
@@ -277,8 +277,8 @@ class RuledHeap(Heap):
             pools=(self.small, self.large),
         )
         self._has_frames = False
+        # Whether freed blocks may be waiting for events.
         self._has_waiting = False
-        """Whether freed blocks may be waiting for events."""
         self._max_split = settings.max_split_bytes
         self._divisions = settings.roundup_power2_divisions
         self.choose_path()

@@ -93,10 +93,10 @@ class History:
         self._clock_us = clock_us
         self._ring: deque[Entry] = deque(maxlen=0)
         self.is_recording = False
+        # Asked for the stack of whoever calls malloc.
         self.frames: Callable[[], list[dict[str, Any]]] | None = None
-        """Asked for the stack of whoever calls malloc."""
+        # The stack of the call under way.
         self.frames_at_hand: Frames = None
-        """The stack of the call under way."""
 
     def start(self, max_entries: int, frames: Callable[[], list[dict[str, Any]]] | None) -> None:
         """Record from here on; of what was recorded before, the newest entries stay."""

@@ -12,8 +12,8 @@ from .heap import RuledHeap
 from .memory import PrivateDeviceMemory
 from .settings import MIB, AllocatorModelError, AllocatorOutOfMemoryError, AllocatorSettings
 
+# The card of a replay without a capacity: 64 TiB.
 UNLIMITED_BYTES = 1 << 46
-"""The card of a replay without a capacity: 64 TiB."""
 
 
 class TraceError(AllocatorModelError):
@@ -24,22 +24,22 @@ class TraceError(AllocatorModelError):
 class ReplayResult:
     """What a trace did to the allocator."""
 
+    # Events replayed; with an out-of-memory error those before it.
     event_count: int
-    """Events replayed; with an out-of-memory error those before it."""
 
+    # Index of the event that found no room, where the replay ended; None when all ran.
     oom_event: int | None
-    """Index of the event that found no room, where the replay ended; None when all ran."""
 
+    # Frees of blocks that were allocated before the trace began; they were left out.
     unmatched_frees: int
-    """Frees of blocks that were allocated before the trace began; they were left out."""
 
     peak_allocated_bytes: int
     peak_active_bytes: int
     peak_requested_bytes: int
     peak_reserved_bytes: int
     num_alloc_retries: int
+    # All statistics at the end, with PyTorch's keys.
     stats: dict[str, int]
-    """All statistics at the end, with PyTorch's keys."""
 
 
 def replay(

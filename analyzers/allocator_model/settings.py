@@ -17,26 +17,26 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
+# Every block is a multiple of this.
 LEAST_BLOCK_BYTES = 512
-"""Every block is a multiple of this."""
 
+# The largest rounded size that goes into the small pool.
 SMALL_LIMIT_BYTES = 1 * MIB
-"""The largest rounded size that goes into the small pool."""
 
+# A segment, or a mapped page, of the small pool.
 SMALL_SEGMENT_BYTES = 2 * MIB
-"""A segment, or a mapped page, of the small pool."""
 
+# A segment for requests below `LARGE_LIMIT_BYTES`, and a mapped page of the large pool.
 LARGE_SEGMENT_BYTES = 20 * MIB
-"""A segment for requests below `LARGE_LIMIT_BYTES`, and a mapped page of the large pool."""
 
+# From here on a request gets a segment of its own size.
 LARGE_LIMIT_BYTES = 10 * MIB
-"""From here on a request gets a segment of its own size."""
 
+# What the size of such a segment is rounded up to.
 LARGE_ROUNDING_BYTES = 2 * MIB
-"""What the size of such a segment is rounded up to."""
 
+# `roundup_power2_divisions` knows one number for each power of two from 1 MiB to 32 GiB.
 ROUNDUP_INTERVALS = 16
-"""`roundup_power2_divisions` knows one number for each power of two from 1 MiB to 32 GiB."""
 
 
 def round_request(size_bytes: int, divisions: tuple[int, ...]) -> int:
@@ -147,6 +147,7 @@ class AllocatorOutOfMemoryError(AllocatorModelError):
         )
 
 
+# Keys of PyTorch that change nothing in this model: pinned memory, locks, or when an error is raised.
 _UNMODELLED = frozenset(
     {
         "graph_capture_record_stream_reuse",
@@ -163,45 +164,44 @@ _UNMODELLED = frozenset(
         "throw_on_cudamalloc_oom",
     }
 )
-"""Keys of PyTorch that change nothing in this model: pinned memory, locks, or when an error is raised."""
 
 
 @dataclass(frozen=True)
 class AllocatorSettings:
     """What PYTORCH_ALLOC_CONF says, in bytes."""
 
+    # The configuration as it was written.
     text: str = ""
-    """The configuration as it was written."""
 
+    # Blocks of this size and more are not split; None without a limit.
     max_split_bytes: int | None = None
-    """Blocks of this size and more are not split; None without a limit."""
 
+    # How much larger than an unsplittable request the block that serves it may be.
     max_non_split_rounding_bytes: int = LARGE_SEGMENT_BYTES
-    """How much larger than an unsplittable request the block that serves it may be."""
 
+    # Steps between two powers of two that sizes are rounded up to, from 1 MiB on; 0 and 1 mean none.
     roundup_power2_divisions: tuple[int, ...] = (0,) * ROUNDUP_INTERVALS
-    """Steps between two powers of two that sizes are rounded up to, from 1 MiB on; 0 and 1 mean none."""
 
+    # Share of the memory fraction above which old cached blocks are given back; 0 means never.
     garbage_collection_threshold: float = 0.0
-    """Share of the memory fraction above which old cached blocks are given back; 0 means never."""
 
+    # Whether segments grow page by page instead of being taken whole.
     expandable_segments: bool = False
-    """Whether segments grow page by page instead of being taken whole."""
 
+    # Segment, or mapped page, for requests above 1 MiB and below 10 MiB.
     large_segment_bytes: int = LARGE_SEGMENT_BYTES
-    """Segment, or mapped page, for requests above 1 MiB and below 10 MiB."""
 
+    # Share of the card this process may hold; 1 means all.
     memory_fraction: float = 1.0
-    """Share of the card this process may hold; 1 means all."""
 
+    # Keys with their values that PyTorch knows and that change nothing here.
     unmodelled: tuple[tuple[str, str], ...] = ()
-    """Keys with their values that PyTorch knows and that change nothing here."""
 
+    # Keys with their values that PyTorch does not know; it would refuse to start.
     unknown: tuple[tuple[str, str], ...] = ()
-    """Keys with their values that PyTorch does not know; it would refuse to start."""
 
+    # False for `backend:cudaMallocAsync`, which has no cache to model.
     is_native: bool = field(default=True)
-    """False for `backend:cudaMallocAsync`, which has no cache to model."""
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:

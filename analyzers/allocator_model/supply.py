@@ -28,10 +28,10 @@ class PrivatePools:
         self._small = small
         self._large = large
         self.live: dict[PoolId, PrivatePool] = {}
+        # Released by everybody; whatever they cache may go back to the device.
         self.freeable: dict[PoolId, PrivatePool] = {}
-        """Released by everybody; whatever they cache may go back to the device."""
+        # Pools being allocated to, each with its stream; None for every stream.
         self.captures: list[tuple[PoolId, int | None]] = []
-        """Pools being allocated to, each with its stream; None for every stream."""
 
     def begin(self, pool_id: PoolId, stream: int | None) -> None:
         """Let allocations of a stream, or of all, go to a pool; a new one where there is none."""
@@ -194,8 +194,8 @@ class Supply:
         self.addresses = AddressSpace()
         self.counters = DeviceCounters()
         self.regions = ExpandableRegions(self)
+        # What the memory fraction allows; None without one.
         self.limit_bytes: int | None = None
-        """What the memory fraction allows; None without one."""
         self._events = events
         self._private_pools = private_pools
         self._small, self._large = pools
@@ -397,8 +397,8 @@ class ExpandableRegions:
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
+        # Regions that exist.
         self.count = 0
-        """Regions that exist."""
 
     def allocate(self, arena: Arena, size: int) -> Block | None:
         """Return a block of at least this size, not free any more; None when the card has no pages left."""

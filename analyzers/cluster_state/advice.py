@@ -13,15 +13,15 @@ from ...engine.units import MIB, format_age, format_bytes
 from ..risk import LEVELS
 from .model import ClusterPicture, ClusterRank, RankKey
 
+# What is foreseen later than this is left to people.
 SOON_S = 600.0
-"""What is foreseen later than this is left to people."""
+# A process is asked the same thing at most once in so long.
 AGAIN_S = 600.0
-"""A process is asked the same thing at most once in so long."""
 WORTH_SHARE = 0.02
+# Cache that is worth giving back: share of the device's memory, and at least.
 WORTH_BYTES = 256 * MIB
-"""Cache that is worth giving back: share of the device's memory, and at least."""
+# Free share of a device below which libraries besides the allocator find no room.
 FULL_SHARE = 0.05
-"""Free share of a device below which libraries besides the allocator find no room."""
 _HIGH = LEVELS.index("high")
 
 
@@ -29,11 +29,11 @@ class Advice(NamedTuple):
     """One process and what it is asked to do."""
 
     rank: ClusterRank
+    # Key of its job, or of the job that it would help.
     job: str
-    """Key of its job, or of the job that it would help."""
     action: AdviceAction
+    # Why, in one sentence.
     reason: str
-    """Why, in one sentence."""
 
 
 class Adviser:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ...engine.model import AllocatorReading, DeviceSample, RankSample, Sample
 from .model import ClusterRank, RankKey
 
+# Parts of one job begin within so long; ages are compared, since clocks of nodes may differ.
 START_TOGETHER_S = 600.0
-"""Parts of one job begin within so long; ages are compared, since clocks of nodes may differ."""
 
 
 class JobMembers(NamedTuple):
@@ -24,8 +24,8 @@ class JobMembers(NamedTuple):
 
     key: str
     world_size: int | None
+    # In the order of their ranks.
     members: tuple[RankKey, ...]
-    """In the order of their ranks."""
 
 
 class _Part(NamedTuple):
@@ -128,8 +128,8 @@ def _describe(part: _Part, *, is_shared: bool) -> JobMembers:
 #
 # Its time is ours, its ranks bear the name of their whole job, and a device is named by its node as well.
 
+# What the merged sample calls its node.
 CLUSTER = "cluster"
-"""What the merged sample calls its node."""
 
 
 class _Known(NamedTuple):
@@ -137,14 +137,14 @@ class _Known(NamedTuple):
 
     rank: RankSample
     device: DeviceSample | None
+    # Of the newest step that told one.
     newest_floor_bytes: int | None
-    """Of the newest step that told one."""
+    # Least floor since the last merging; None where no step ended.
     floor_min_bytes: int | None
-    """Least floor since the last merging; None where no step ended."""
+    # Highest peak since the last merging.
     peak_max_bytes: int | None
-    """Highest peak since the last merging."""
+    # Most that was allocated at once since then, where its allocator tells.
     allocated_max_bytes: int | None
-    """Most that was allocated at once since then, where its allocator tells."""
 
 
 @dataclass(slots=True)
@@ -185,8 +185,8 @@ class _NodeExtremes:
     """The newest sample of a node, and what its processes told since the last merging."""
 
     sample: Sample
+    # One for each of the ranks of the sample that count, in their order.
     processes: list[_RankExtremes]
-    """One for each of the ranks of the sample that count, in their order."""
 
     def find(self) -> Iterator[tuple[RankKey, _Known]]:
         devices = {it.uuid: it for it in self.sample.devices}

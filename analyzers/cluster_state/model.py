@@ -34,34 +34,34 @@ class ClusterRank(msgspec.Struct, frozen=True, gc=False):
     """One training process of a node, with what threatens it."""
 
     key: RankKey
+    # Which `vramscope run` it belongs to, as its node tells.
     job: str | None
-    """Which `vramscope run` it belongs to, as its node tells."""
     device_uuid: str | None
+    # What a sentence calls its device: `GPU 3`.
     device: str
-    """What a sentence calls its device: `GPU 3`."""
+    # Whether its figures are not of now: its node is lost, or it does not report.
     is_old: bool = False
-    """Whether its figures are not of now: its node is lost, or it does not report."""
+    # How long it had been running at its newest sample.
     age_s: float | None = None
-    """How long it had been running at its newest sample."""
     rank: int | None = None
     world_size: int | None = None
     pp: int | None = None
     level: RiskLevel = "unknown"
+    # When an error is foreseen, by our own clock; None where none is.
     oom_s: float | None = None
-    """When an error is foreseen, by our own clock; None where none is."""
+    # Probability of an out-of-memory error within the forecast's horizon, 0 to 1.
     probability: float | None = None
-    """Probability of an out-of-memory error within the forecast's horizon, 0 to 1."""
     allocated_bytes: int | None = None
+    # Most that was allocated at once within its newest step or tick.
     peak_bytes: int | None = None
-    """Most that was allocated at once within its newest step or tick."""
     reserved_bytes: int | None = None
     inactive_split_bytes: int | None = None
+    # Most that its allocator can really reserve now.
     limit_bytes: int | None = None
-    """Most that its allocator can really reserve now."""
     device_total_bytes: int | None = None
     device_free_bytes: int | None = None
+    # The largest step that would fit, where the program tells its sizes.
     headroom: tuple[HeadroomEstimate, ...] = ()
-    """The largest step that would fit, where the program tells its sizes."""
 
     @property
     def name(self) -> str:
@@ -78,12 +78,12 @@ class NodeLoad(msgspec.Struct, frozen=True, gc=False):
     """How full the devices of a node are."""
 
     node: str
+    # Whether its figures are the last that were heard.
     is_lost: bool
-    """Whether its figures are the last that were heard."""
+    # Devices whose memory is known.
     devices: int
-    """Devices whose memory is known."""
+    # Used share of their memory on average, 0 to 1.
     mean_share: float | None
-    """Used share of their memory on average, 0 to 1."""
 
 
 class StageLoad(msgspec.Struct, frozen=True, gc=False):
@@ -112,33 +112,33 @@ class Diverging(msgspec.Struct, frozen=True):
     key: RankKey
     name: str
     place: str
+    # When that was found, by our own clock.
     since_s: float
-    """When that was found, by our own clock."""
 
 
 class JobState(msgspec.Struct, frozen=True):
     """One job over its nodes."""
 
+    # The name of its `vramscope run`; of several that were joined, of the one with the lowest rank.
     key: str
-    """The name of its `vramscope run`; of several that were joined, of the one with the lowest rank."""
     nodes: tuple[str, ...]
+    # In the order of their ranks.
     ranks: tuple[ClusterRank, ...]
-    """In the order of their ranks."""
     world_size: int | None = None
+    # How evenly its devices are filled: 1 where all are equally full.
     balance: float | None = None
-    """How evenly its devices are filled: 1 where all are equally full."""
+    # Nodes whose devices are 1.2 times as full as all of the job's, or more, on average.
     bottleneck_nodes: tuple[str, ...] = ()
-    """Nodes whose devices are 1.2 times as full as all of the job's, or more, on average."""
     stages: tuple[StageLoad, ...] = ()
+    # Highest peak of a stage over the mean of all stages; None with fewer than two.
     stage_skew: float | None = None
-    """Highest peak of a stage over the mean of all stages; None with fewer than two."""
+    # Stages that peak at 1.2 times the mean of all stages or more.
     bottleneck_stages: tuple[int, ...] = ()
-    """Stages that peak at 1.2 times the mean of all stages or more."""
+    # The same of the plan's figures.
     planned_skew: float | None = None
-    """The same of the plan's figures."""
     first_diverging: Diverging | None = None
+    # What its stages needed at most, in parts and as a whole.
     measured: JobStages = JobStages()
-    """What its stages needed at most, in parts and as a whole."""
 
     @property
     def label(self) -> str:
@@ -150,21 +150,21 @@ class JobState(msgspec.Struct, frozen=True):
 class ClusterPicture(msgspec.Struct, frozen=True):
     """All nodes at one moment."""
 
+    # By our own clock.
     time_s: float = 0.0
-    """By our own clock."""
     live: int = 0
+    # Nodes that are known; fewer may be live.
     total: int = 0
-    """Nodes that are known; fewer may be live."""
+    # How evenly the devices of all live nodes are filled: 1 where all are equally full.
     balance: float | None = None
-    """How evenly the devices of all live nodes are filled: 1 where all are equally full."""
     nodes: tuple[NodeLoad, ...] = ()
     bottleneck_nodes: tuple[str, ...] = ()
+    # Those of two ranks or more, by name.
     jobs: tuple[JobState, ...] = ()
-    """Those of two ranks or more, by name."""
+    # Processes that are of no such job.
     others: tuple[ClusterRank, ...] = ()
-    """Processes that are of no such job."""
+    # Devices of live nodes that are not followed, because nobody asked for them.
     devices_left_out: int = 0
-    """Devices of live nodes that are not followed, because nobody asked for them."""
 
     @property
     def measured(self) -> JobStages:
@@ -188,12 +188,12 @@ class NodeReading(NamedTuple):
     """One node as it was last heard."""
 
     load: NodeLoad
+    # Used share of each device whose memory is known, by UUID.
     shares: Mapping[str, float]
-    """Used share of each device whose memory is known, by UUID."""
+    # Processes that have not ended.
     ranks: Mapping[RankKey, ClusterRank]
-    """Processes that have not ended."""
+    # Devices that are not followed.
     devices_left_out: int = 0
-    """Devices that are not followed."""
 
 
 def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:

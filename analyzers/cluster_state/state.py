@@ -27,16 +27,16 @@ from .model import (
 )
 from .statements import CLUSTER_OOM, Statement, state_imbalance, state_oom, state_skew
 
+# How often conclusions are drawn; within a period the order in which nodes tell does not matter.
 PERIOD_S = 2.0
-"""How often conclusions are drawn; within a period the order in which nodes tell does not matter."""
 NODES_A_PERIOD = 256
+# Of more nodes than so many conclusions take longer, and are drawn more seldom, down to one in so long.
 LONGEST_PERIOD_S = 8.0
-"""Of more nodes than so many conclusions take longer, and are drawn more seldom, down to one in so long."""
+# How often ranks are compared with one another: half a block of time of that comparison. What they told in
+# between is joined, so that no step is left out.
 COMPARED_EVERY_S = 5.0
-"""How often ranks are compared with one another: half a block of time of that comparison. What they told in
-between is joined, so that no step is left out."""
+# A node that was lost for so long counts no longer, but as one that is not seen.
 FORGOTTEN_AFTER_S = 600.0
-"""A node that was lost for so long counts no longer, but as one that is not seen."""
 Signature = tuple[tuple[RankKey, str | None, int | None, int | None], ...]
 
 
@@ -45,8 +45,8 @@ class _Node:
     """One node as it was last heard."""
 
     snapshot: Snapshot
+    # When its newest sample came.
     arrived_s: float
-    """When its newest sample came."""
     is_forgotten: bool = False
     _reading: NodeReading | None = None
 
@@ -224,10 +224,10 @@ class ClusterState:
 
 
 NEWS_S = 5.0
+# Change of the time that is left that a person would see.
 NEWS_SHARE = 0.1
-"""Change of the time that is left that a person would see."""
+# Answers of advised processes that a finding keeps, the newest.
 MOST_OUTCOMES = 16
-"""Answers of advised processes that a finding keeps, the newest."""
 Key = tuple[str, str]
 
 
@@ -344,10 +344,10 @@ class JobWatch:
 
     divergence: DivergenceAnalyzer = field(default_factory=DivergenceAnalyzer)
     peaks: StagePeaks = field(default_factory=StagePeaks)
+    # Open findings on ranks that grew away from their peers, by id.
     grown: dict[str, tuple[Finding, RankKey]] = field(default_factory=dict)
-    """Open findings on ranks that grew away from their peers, by id."""
+    # Findings of which somebody was told.
     told: set[str] = field(default_factory=set)
-    """Findings of which somebody was told."""
 
     @property
     def open(self) -> list[Finding]:

@@ -17,25 +17,25 @@ class Statement(NamedTuple):
     """One thing that holds, nearly holds, or holds no longer."""
 
     kind: str
+    # Which job.
     about: str
-    """Which job."""
+    # Whether it holds.
     is_beyond: bool
-    """Whether it holds."""
+    # Whether it holds no longer; between the two neither.
     is_back: bool
-    """Whether it holds no longer; between the two neither."""
+    # Where it strikes first.
     node: str = ""
-    """Where it strikes first."""
     severity: Severity = "low"
     title: str = ""
     evidence: tuple[Evidence, ...] = ()
     method: str = ""
     advice: str = ""
+    # What a person would call another state of affairs; figures may change without.
     news: tuple[object, ...] = ()
-    """What a person would call another state of affairs; figures may change without."""
+    # When it is expected to strike, by our own clock.
     at_s: float | None = None
-    """When it is expected to strike, by our own clock."""
+    # When it is stated.
     time_s: float = 0.0
-    """When it is stated."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -75,8 +75,8 @@ def _urgency(rank: ClusterRank) -> tuple[float, int, str, int]:
 # What is said of a job of which an error is foreseen: one rank's error ends all of it.
 
 CLUSTER_OOM = "cluster_oom"
+# Affected ranks that a finding lists one by one, those that are foreseen to fail first.
 MOST_LISTED = 16
-"""Affected ranks that a finding lists one by one, those that are foreseen to fail first."""
 MOST_NAMED = 3
 METHOD = (
     "The forecasts of the agents of all nodes for the ranks of one job, held together; times are counted "

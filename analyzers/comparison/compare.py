@@ -16,8 +16,8 @@ from .model import (
 from .pairing import Compared, Matching, Pair, compare_pair, has_common_steps, match_tracks, step_at
 from .summary import RunSummary, Track
 
+# Cells of the verdict in its complete form.
 LINE_CELLS = 400
-"""Cells of the verdict in its complete form."""
 
 
 def compare_runs(
@@ -123,8 +123,8 @@ def _describe(run: RunSummary, file: str, kind: str) -> RunFacts:
 
 # What happened in one run and not in the other: out-of-memory errors and findings.
 
+# Kind, and who.
 _Key = tuple[str, str]
-"""Kind, and who."""
 
 
 def find_once(

@@ -14,6 +14,7 @@ OUT_OF_MEMORY = "oom_met"
 DIFFERENCE_SCHEMA = "vramscope.difference/1"
 Alignment = Literal["step", "time"]
 Figure = Literal["allocated_peak", "allocated_floor", "allocated_mean", "reserved", "used", "used_mean"]
+# What sentences call them; of figures that part at one step the first in this order is told.
 FIGURE_WORDS: Mapping[Figure, str] = {
     "allocated_peak": "allocated peak",
     "allocated_floor": "allocated floor",
@@ -22,7 +23,6 @@ FIGURE_WORDS: Mapping[Figure, str] = {
     "used": "device used",
     "used_mean": "mean device used",
 }
-"""What sentences call them; of figures that part at one step the first in this order is told."""
 
 
 class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,8 +148,8 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
 class Curves:
     """Both runs of one subject over steps or time, for a picture; None is unmeasured."""
 
+    # Where each bin begins.
     positions: tuple[float, ...]
-    """Where each bin begins."""
     a: Mapping[Figure, tuple[float | None, ...]]
     b: Mapping[Figure, tuple[float | None, ...]]
 
@@ -159,10 +159,10 @@ class Comparison:
     """What is said of two runs, and what can be drawn."""
 
     difference: RunDifference
+    # One for each of the difference's subjects.
     curves: tuple[Curves, ...]
-    """One for each of the difference's subjects."""
+    # The same as `difference.verdict`, to be fitted to a width.
     verdict: Sentence
-    """The same as `difference.verdict`, to be fitted to a width."""
 
 
 def size_of(figure: FigureDifference) -> int:

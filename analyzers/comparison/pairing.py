@@ -22,8 +22,8 @@ class Matching(NamedTuple):
     """All of both runs."""
 
     pairs: tuple[Pair, ...]
+    # Names of those without a counterpart.
     only_in_a: tuple[str, ...]
-    """Names of those without a counterpart."""
     only_in_b: tuple[str, ...]
 
 
@@ -98,11 +98,11 @@ def _name_all(tracks: Sequence[Track]) -> list[str]:
 
 # One rank or device in both runs: which figures can be compared, over which steps, and where they part.
 
+# Readings of a step in one run over those in the other, from which the most of a step is no fair figure.
 UNEVEN = 1.5
-"""Readings of a step in one run over those in the other, from which the most of a step is no fair figure."""
 
+# Share of readings without the most since the one before, from which that of a step depends on the rate.
 SAMPLED = 0.1
-"""Share of readings without the most since the one before, from which that of a step depends on the rate."""
 
 _Row = tuple[int, Cell | None, Cell | None]
 _GETTERS: Mapping[Figure, Callable[[Cell], float | None]] = {
@@ -121,8 +121,8 @@ class Compared(NamedTuple):
 
     difference: SubjectDifference
     curves: Curves
+    # Steps or seconds.
     bin_width: float
-    """Steps or seconds."""
 
 
 class _Series(NamedTuple):

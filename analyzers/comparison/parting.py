@@ -22,46 +22,46 @@ from typing import NamedTuple
 
 MOST_WINDOW = 64
 MOST_WIDE_WINDOW = 256
+# Of the level that an odd step is held against.
 LEAST_WINDOW = 8
-"""Of the level that an odd step is held against."""
+# A window is this part of the series at most.
 WINDOWS = 10
-"""A window is this part of the series at most."""
+# Steps that must differ at least, where the runs agree before.
 LEAST_TAIL = 3
-"""Steps that must differ at least, where the runs agree before."""
 CHANGES = (0.8, 1.2816)
+# Quantile of absolute changes, and that of the absolute standard normal distribution: of changes, and of
+# changes of changes. A jump is one of the former and three of the latter.
 BENDS = (0.6, 0.8416)
-"""Quantile of absolute changes, and that of the absolute standard normal distribution: of changes, and of
-changes of changes. A jump is one of the former and three of the latter."""
+# Standard error of a median over that of a mean, for normal noise: the root of pi/2.
 MEDIAN_ERROR = 1.2533
-"""Standard error of a median over that of a mean, for normal noise: the root of pi/2."""
 ERRORS = 4.0
+# Standard errors that the band is wide; and what is added for short series, divided by their length.
 FEW_STEPS_ERRORS = 24.0
-"""Standard errors that the band is wide; and what is added for short series, divided by their length."""
 LEAST_SHARE = 0.001
+# Least difference that counts: share of the level (logs round to as much), and at least.
 LEAST_BYTES = 2 * 1024**2
-"""Least difference that counts: share of the level (logs round to as much), and at least."""
+# Jumps of its own, of the run that has the smaller ones, that are noise of a figure that only rises.
 JUMPS = 2.0
-"""Jumps of its own, of the run that has the smaller ones, that are noise of a figure that only rises."""
+# What a cache may hold for a step, as a share of what the step needed.
 CACHE_SHARE = 1.25
-"""What a cache may hold for a step, as a share of what the step needed."""
+# Places that are tried near a parting.
 MOST_SPLITS = 128
-"""Places that are tried near a parting."""
+# Share of the deviations that a change point must explain, for the place to be taken from it.
 LEAST_GAIN = 0.1
-"""Share of the deviations that a change point must explain, for the place to be taken from it."""
 
 
 class Parting(NamedTuple):
     """What is said of two series. Values are of the tail after they part, or of all where they do not."""
 
+    # Place from which they differ for good; None where they do not.
     start: int | None
-    """Place from which they differ for good; None where they do not."""
+    # Differences up to this are noise.
     band: float
-    """Differences up to this are noise."""
     a: float
     b: float
     difference: float
+    # Medians of the last window.
     final_a: float
-    """Medians of the last window."""
     final_b: float
     final_difference: float
 

@@ -13,14 +13,14 @@ from ..findings.subjects import Subject, name_device, subjects_of
 class Cell:
     """What was seen within one bin; None is unmeasured."""
 
+    # Seconds since the start of the run.
     start_s: float
-    """Seconds since the start of the run."""
     readings: int = 0
     peak_bytes: int | None = None
     floor_bytes: int | None = None
     reserved_bytes: int | None = None
+    # Most.
     used_bytes: int | None = None
-    """Most."""
     allocated_sum: int = 0
     allocated_count: int = 0
     used_sum: int = 0
@@ -109,8 +109,8 @@ class StepLine:
         self._settled: Bins | None = None
         self._living = Bins(most)
         self._newest: int | None = None
+        # Times that the number of the step fell.
         self.restarts = 0
-        """Times that the number of the step fell."""
 
     def add(self, step: int, reading: Cell) -> None:
         if self._newest is not None and step < self._newest:
@@ -165,20 +165,20 @@ def _least(one: int | None, other: int | None) -> int | None:
     return one if one < other else other
 
 
+# Of all subjects of a run together, by step, and as many by time.
 MOST_CELLS = 1 << 16
-"""Of all subjects of a run together, by step, and as many by time."""
 MOST_BINS = 2048
+# Of one subject.
 LEAST_BINS = 64
-"""Of one subject."""
 MOST_SUBJECTS = 4096
+# A position in time; bins are powers of two of it.
 TIME_UNIT_S = 0.001
-"""A position in time; bins are powers of two of it."""
 MOST_FINDINGS = 4096
+# Thirty thousand years: what a damaged file may have beyond is no time.
 MOST_TIME_S = 1e12
-"""Thirty thousand years: what a damaged file may have beyond is no time."""
 
+# Node, UUID of the device, rank, and place among processes of the device that tell no rank; -1 for none.
 TrackKey = tuple[str, str, int | None, int]
-"""Node, UUID of the device, rank, and place among processes of the device that tell no rank; -1 for none."""
 
 
 @dataclass
@@ -187,22 +187,22 @@ class Track:
 
     key: TrackKey
     name: str
+    # Label of its device, or empty.
     label: str
-    """Label of its device, or empty."""
     index: int
     steps: StepLine
     times: Bins
     first_step: int | None = None
     last_step: int | None = None
     readings: int = 0
+    # Readings of allocated bytes that do not tell the most since the one before.
     sampled_allocated: int = 0
-    """Readings of allocated bytes that do not tell the most since the one before."""
     sampled_used: int = 0
+    # Whether steps told their own floors.
     has_step_floors: bool = False
-    """Whether steps told their own floors."""
     ooms: int | None = None
+    # Seconds since the start of the run at which the first out-of-memory error was seen.
     first_oom_s: float | None = None
-    """Seconds since the start of the run at which the first out-of-memory error was seen."""
 
     @property
     def rank(self) -> int | None:
@@ -215,14 +215,14 @@ class RunSummary:
 
     tracks: list[Track]
     findings: list[Finding]
+    # Time of the first sample, in the samples' own clock.
     start_s: float
-    """Time of the first sample, in the samples' own clock."""
     end_s: float
     samples: int
     subjects_left_out: int = 0
     notes: list[str] = field(default_factory=list)
+    # Whether a device of it is modelled or of a simulation: its figures are not measured.
     is_simulated: bool = False
-    """Whether a device of it is modelled or of a simulation: its figures are not measured."""
 
 
 class RunSummarizer:

@@ -35,12 +35,12 @@ class RankLevel(msgspec.Struct, frozen=True):
 
     key: SubjectKey
     name: str
+    # Least live bytes at step ends.
     floor_bytes: int
-    """Least live bytes at step ends."""
+    # Most live bytes.
     peak_bytes: int
-    """Most live bytes."""
+    # Its floor less the middle floor of the group.
     above_bytes: int
-    """Its floor less the middle floor of the group."""
 
 
 class RankGroup(msgspec.Struct, frozen=True):
@@ -48,14 +48,14 @@ class RankGroup(msgspec.Struct, frozen=True):
 
     node: str
     job: str
+    # Pipeline stage; None where none is known, and levels may differ by nature.
     stage: int | None
-    """Pipeline stage; None where none is known, and levels may differ by nature."""
     time_s: float
     ranks: tuple[RankLevel, ...]
+    # Name of the rank with the highest peak; None where stages are unknown or all are alike.
     straggler: str | None
-    """Name of the rank with the highest peak; None where stages are unknown or all are alike."""
+    # How far that peak is above the middle one, as a share of the latter.
     spread: float | None
-    """How far that peak is above the middle one, as a share of the latter."""
 
 
 # What a finding on a rank that is unlike its peers says.
@@ -110,14 +110,14 @@ def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, li
 
 
 SOON_SHARE = 0.10
+# Share of the limit that is left above its peak, below which growth is `medium`, and `high`.
 NOW_SHARE = 0.05
-"""Share of the limit that is left above its peak, below which growth is `medium`, and `high`."""
 LIMITED_SHARE = 0.92
+# Share of the limit that the peaks of a straggler reach, and below which it is none.
 EASED_SHARE = 0.88
-"""Share of the limit that the peaks of a straggler reach, and below which it is none."""
 AHEAD_SHARE = 0.10
+# Share of the limit by which its peaks are above the middle one.
 NEAR_SHARE = 0.07
-"""Share of the limit by which its peaks are above the middle one."""
 STRAGGLING_S = 600.0
 
 _ABOVE = EvidenceKey("above the middle", "bytes")
@@ -125,8 +125,8 @@ _BEFORE = EvidenceKey("above it before", "bytes")
 _PEAK = EvidenceKey("peak", "bytes")
 _MIDDLE = EvidenceKey("middle peak", "bytes")
 _LIMIT = EvidenceKey("limit", "bytes")
+# Whether a rank grew or straggles: one can do both.
 WHAT = EvidenceKey("what")
-"""Whether a rank grew or straggles: one can do both."""
 GROWTH = "growth"
 _STRAGGLER = "straggler"
 
@@ -136,16 +136,16 @@ class Standing:
     """What a block of time says of one rank and its group."""
 
     subject: Subject
+    # When the block was over.
     time_s: float
-    """When the block was over."""
     floor_bytes: int
     peak_bytes: int
     limit_bytes: int | None
+    # Its floor less the middle one of the group.
     above_bytes: int
-    """Its floor less the middle one of the group."""
     middle_floor_bytes: int
+    # Of its peers.
     middle_peak_bytes: int
-    """Of its peers."""
     peers: int
 
     @property
@@ -283,18 +283,18 @@ def _state(
     )
 
 
+# Node, job, and pipeline stage where it is known.
 GroupKey = tuple[str, str, int | None]
-"""Node, job, and pipeline stage where it is known."""
 
 
 class Told(NamedTuple):
     """What one rank told in one sample."""
 
     subject: Subject
+    # Its rank in the world.
     number: int
-    """Its rank in the world."""
+    # None in a sample in which none of its steps ended.
     floor_bytes: int | None
-    """None in a sample in which none of its steps ended."""
     peak_bytes: int | None
 
 
@@ -355,12 +355,12 @@ def _round(value_bytes: int | None) -> int | None:
 
 
 BLOCK_S = 10.0
+# Longest block: a rank that ended no step for so long has stopped.
 MOST_BLOCK_S = 600.0
-"""Longest block: a rank that ended no step for so long has stopped."""
+# Ticks for which a rank, or all of them, may be missing.
 ABSENT_TICKS = 3.0
-"""Ticks for which a rank, or all of them, may be missing."""
+# By how much the highest peak must be above the middle one for a rank to be called a straggler.
 APART_SHARE = 0.02
-"""By how much the highest peak must be above the middle one for a rank to be called a straggler."""
 GONE = "the rank is gone"
 
 
@@ -523,8 +523,8 @@ class DivergenceAnalyzer:
     def __init__(self) -> None:
         self._clocks = NodeClocks()
         self._groups: dict[GroupKey, Group] = {}
+        # Ranks on which a predecessor had something open, until their group is seen.
         self._adopted: dict[SubjectKey, Member] = {}
-        """Ranks on which a predecessor had something open, until their group is seen."""
         self._adopted_s: float | None = None
 
     def observe(self, sample: Sample) -> Sequence[Finding]:

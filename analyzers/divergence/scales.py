@@ -15,41 +15,41 @@ from ...engine.units import MIB
 from ..findings.subjects import SubjectKey
 
 LEAST_SCALE = 2
+# Spans of 4, 8 … 64 blocks.
 SCALES = 7
-"""Spans of 4, 8 … 64 blocks."""
 SPANS = 6
+# Spans, of five, that must rise.
 LEAST_RISES = 3
-"""Spans, of five, that must rise."""
+# What the last two spans must rise, as a share of the first two.
 STEADY_SHARE = 0.7
-"""What the last two spans must rise, as a share of the first two."""
+# How long the growth must have been seen, as a share of the time in which it would fill the room.
 HORIZON_SHARE = 0.10
-"""How long the growth must have been seen, as a share of the time in which it would fill the room."""
+# Share of the middle floor that it must have risen where the room is unknown.
 UNKNOWN_SHARE = 0.10
-"""Share of the middle floor that it must have risen where the room is unknown."""
 BAND_SHARE = 0.02
+# Least rise that counts: share of the middle floor, and at least.
 BAND_BYTES = 64 * MIB
-"""Least rise that counts: share of the middle floor, and at least."""
+# How many times further than its peers moved among themselves the rank must have moved.
 APART = 3.0
-"""How many times further than its peers moved among themselves the rank must have moved."""
 NOISE_SHARE = 0.0005
+# What is no rise and no fall.
 NOISE_BYTES = MIB
-"""What is no rise and no fall."""
 
 
 class Row(NamedTuple):
     """One span of the group."""
 
+    # Middle floor of the group, the lower of two.
     middle_bytes: int
-    """Middle floor of the group, the lower of two."""
+    # How far each rank's floor was above that, at the least within the span.
     above: Mapping[SubjectKey, int]
-    """How far each rank's floor was above that, at the least within the span."""
 
 
 class Rise(NamedTuple):
     """How one rank grew apart."""
 
+    # How far it was above the middle before.
     start_bytes: int
-    """How far it was above the middle before."""
     end_bytes: int
 
 

@@ -33,8 +33,8 @@ class EvidenceKey(NamedTuple):
 
 PROCESS = EvidenceKey("process")
 STARTED = EvidenceKey("started", "s")
+# Which process a finding is about: pid, start time, name of its `vramscope run`.
 JOB = EvidenceKey("job")
-"""Which process a finding is about: pid, start time, name of its `vramscope run`."""
 
 ONSET = EvidenceKey("onset", "s")
 ONSET_STEP = EvidenceKey("step at onset")
@@ -43,14 +43,14 @@ WINDOW = EvidenceKey("window", "s")
 RATE = EvidenceKey("growth a second", "bytes/s")
 RATE_PER_STEP = EvidenceKey("growth a step", "bytes")
 GROWN = EvidenceKey("grown since onset", "bytes")
+# Growth of floors, in a leak and in a forecast that rests on it.
 FLOOR = EvidenceKey("floor", "bytes")
-"""Growth of floors, in a leak and in a forecast that rests on it."""
 CAPACITY = EvidenceKey("capacity", "bytes")
 TIME_LEFT = EvidenceKey("time to out of memory", "s")
 LIVE = EvidenceKey("live tensors", "bytes")
 SOURCE = EvidenceKey("source")
+# The place in a program that keeps the memory of a leak.
 SOURCE_FILE = EvidenceKey("source file")
-"""The place in a program that keeps the memory of a leak."""
 
 
 def read_process(finding: Finding) -> tuple[int | None, float | None]:

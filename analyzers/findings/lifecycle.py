@@ -12,22 +12,22 @@ from ...engine.model.finding import CLOSED_BECAUSE
 
 # The order of a node's samples: which of them follow, which come late, where nobody knows what happened.
 
+# Least seconds between two samples that count as a gap; ticks longer than that allow three and a half.
 GAP_S = 5.0
-"""Least seconds between two samples that count as a gap; ticks longer than that allow three and a half."""
 GAP_TICKS = 3.5
 
 
 class Passage(Enum):
     """How a sample stands to the newest one before it."""
 
+    # It follows; so does the first.
     NEXT = auto()
-    """It follows; so does the first."""
+    # It is a duplicate, out of order, or has no time: it is to be left out.
     LATE = auto()
-    """It is a duplicate, out of order, or has no time: it is to be left out."""
+    # It follows after a time of which nobody knows what happened.
     GAP = auto()
-    """It follows after a time of which nobody knows what happened."""
+    # The clock was set back: what came before cannot be placed beside it.
     BACK = auto()
-    """The clock was set back: what came before cannot be placed beside it."""
 
 
 class SampleClock:
@@ -79,10 +79,10 @@ def find_gap_s(interval_s: float) -> float:
 
 # Hysteresis in the samples' own time: a state changes only when every sample of a dwell asks for it.
 
+# Seconds that samples must agree before a crossing begins or ends.
 DWELL_S = 10.0
-"""Seconds that samples must agree before a crossing begins or ends."""
+# Samples that must agree, however far apart they are.
 DWELL_SAMPLES = 3
-"""Samples that must agree, however far apart they are."""
 
 
 class Crossing:
@@ -198,10 +198,10 @@ class OpenFinding:
 
     def __init__(self) -> None:
         self.finding: Finding | None = None
+        # Time of the newest sample that listed the thing.
         self.seen_s = 0.0
-        """Time of the newest sample that listed the thing."""
+        # Last update of an adopted finding: samples up to then were judged by the predecessor.
         self.settled_until_s: float | None = None
-        """Last update of an adopted finding: samples up to then were judged by the predecessor."""
         self.absence = Crossing()
 
     def adopt(self, finding: Finding) -> None:
@@ -234,12 +234,12 @@ class OpenFinding:
         return self.close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
 
 
+# Seconds for which a subject must not be listed before its finding closes; longer ticks allow more.
 ABSENT_S = 10.0
-"""Seconds for which a subject must not be listed before its finding closes; longer ticks allow more."""
 ABSENT_TICKS = 3.5
 
+# What tells one subject from others; its node comes first.
 Key = TypeVar("Key", bound=tuple[str, *tuple[object, ...]])
-"""What tells one subject from others; its node comes first."""
 Track = TypeVar("Track", bound=OpenFinding)
 
 
@@ -313,8 +313,8 @@ def is_visible(before: float | None, after: float | None, share: float) -> bool:
 CRITICAL_S = 120.0
 HIGH_S = 600.0
 MEDIUM_S = 3600.0
+# Seconds to the error below which it is so grave; beyond the last nothing is told.
 LOW_S = 21600.0
-"""Seconds to the error below which it is so grave; beyond the last nothing is told."""
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ...engine.model import AllocatorReading, DeviceSample, RankSample, Sample
 from ...engine.units import format_bytes
 
+# Node, UUID of the device, and process id and start time where it is a process.
 SubjectKey = tuple[str, str, int | None, float | None]
-"""Node, UUID of the device, and process id and start time where it is a process."""
 
 _NOTHING = AllocatorReading()
+# Stands for a limit that nobody has asked for yet.
 _UNASKED = -1
-"""Stands for a limit that nobody has asked for yet."""
 
 
 class Subject:
@@ -33,8 +33,8 @@ class Subject:
         self.device = device
         self.rank = rank
         owner = device if rank is None else rank
+        # What its allocator says; all None where nobody tells.
         self.allocator: AllocatorReading = (None if owner is None else owner.allocator) or _NOTHING
-        """What its allocator says; all None where nobody tells."""
         self._key: SubjectKey | None = None
         self._limit_bytes: int | None = _UNASKED
 
@@ -113,8 +113,8 @@ class _Newest(NamedTuple):
     subjects: tuple[Subject, ...]
 
 
+# The sample that was asked about last: every analyzer of a host asks about each sample in turn.
 _newest = _Newest(None, ())
-"""The sample that was asked about last: every analyzer of a host asks about each sample in turn."""
 
 
 def subjects_of(sample: Sample) -> tuple[Subject, ...]:
@@ -176,21 +176,21 @@ def name_rank(rank: RankSample) -> str:
 
 # What fills a device: live tensors, the allocators' cache and the rest, where a probe tells them apart.
 
+# Below this share of the device's total, giving the cache back makes no room worth naming.
 LITTLE_CACHE_SHARE = 0.05
-"""Below this share of the device's total, giving the cache back makes no room worth naming."""
 
 
 class Holdings(NamedTuple):
     """What the allocators on one device hold, in bytes."""
 
+    # Live tensors of all processes that report.
     live_bytes: int
-    """Live tensors of all processes that report."""
+    # Reserved, not allocated, and free to be given back: stranded bytes are not in it.
     cache_bytes: int
-    """Reserved, not allocated, and free to be given back: stranded bytes are not in it."""
+    # Free pieces of segments that are partly in use; the allocator cannot give them back.
     stranded_bytes: int
-    """Free pieces of segments that are partly in use; the allocator cannot give them back."""
+    # Device used less reserved: contexts, NCCL buffers, processes that do not report.
     outside_bytes: int | None
-    """Device used less reserved: contexts, NCCL buffers, processes that do not report."""
 
     @property
     def words(self) -> str:

@@ -34,21 +34,21 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
     node: FleetNode
     device_count: int
+    # Of its gravest device.
     level: RiskLevel
-    """Of its gravest device."""
+    # Device used over capacity, of all devices whose memory is known; 0 to 1.
     used_share: float | None
-    """Device used over capacity, of all devices whose memory is known; 0 to 1."""
+    # Samples that never reached this viewer.
     samples_dropped: int
-    """Samples that never reached this viewer."""
+    # Of its agent, as the rest is.
     version: str | None = None
-    """Of its agent, as the rest is."""
     cpu_percent: float | None = None
     rss_bytes: int | None = None
     viewers: int | None = None
+    # What it could not do or measure, in sentences.
     notes: tuple[str, ...] = ()
-    """What it could not do or measure, in sentences."""
+    # What its agent calls it, where that is another name; None where it is not, or has not been told.
     own_name: str | None = None
-    """What its agent calls it, where that is another name; None where it is not, or has not been told."""
 
 
 def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
@@ -100,21 +100,21 @@ class Census(NamedTuple):
     """Some devices, counted."""
 
     total: int = 0
+    # How many are at each level; those at none are left out.
     levels: Mapping[RiskLevel, int] = {}
-    """How many are at each level; those at none are left out."""
+    # Those whose nodes are there.
     present: int = 0
-    """Those whose nodes are there."""
+    # Those of them whose level is unknown.
     unknown: int = 0
-    """Those of them whose level is unknown."""
+    # Those at medium level or above.
     grave: tuple[FleetDevice, ...] = ()
-    """Those at medium level or above."""
+    # The one nearest to running out; the fullest where none is nearer than others.
     gravest: FleetDevice | None = None
-    """The one nearest to running out; the fullest where none is nearer than others."""
+    # Highest used share of the capacity, 0 to 1.
     fullest_share: float = 0.0
-    """Highest used share of the capacity, 0 to 1."""
 
+    # The highest level as a number, in which low and unknown are one: neither is a reason to move.
     need: int = 0
-    """The highest level as a number, in which low and unknown are one: neither is a reason to move."""
 
 
 def count_devices(devices: Sequence[FleetDevice]) -> Census:
@@ -165,13 +165,13 @@ def add_up(parts: Iterable[Census]) -> Census:
 class Coverage(NamedTuple):
     """How much of a fleet is seen."""
 
+    # Nodes whose figures are of now.
     live: int
-    """Nodes whose figures are of now."""
     total: int
+    # Nodes that are known beside these and not followed, because nobody asked for them.
     nodes_left_out: int = 0
-    """Nodes that are known beside these and not followed, because nobody asked for them."""
+    # The same of devices of these nodes.
     devices_left_out: int = 0
-    """The same of devices of these nodes."""
 
     @property
     def is_partial(self) -> bool:
@@ -194,12 +194,12 @@ class Coverage(NamedTuple):
 class FleetPicture(NamedTuple):
     """All nodes of a fleet at one moment; it stays as it is while the fleet goes on."""
 
+    # The devices of each, nodes in order.
     nodes: Mapping[str, tuple[FleetDevice, ...]]
-    """The devices of each, nodes in order."""
+    # The devices of each node, counted.
     counted: Mapping[str, Census]
-    """The devices of each node, counted."""
+    # All of them, counted.
     census: Census
-    """All of them, counted."""
     coverage: Coverage
 
     @property
@@ -225,8 +225,8 @@ class Fleet:
         self._offsets: dict[str, ClockOffset] = {}
         self._heard_s: dict[str, float] = {}
         self._names: tuple[str, ...] | None = None
+        # Nodes that its feed knows and does not follow.
         self.nodes_left_out = 0
-        """Nodes that its feed knows and does not follow."""
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
         """Take the newest snapshot of a node, which it names; one that is gone is forgotten.
@@ -321,8 +321,8 @@ class Fleet:
         return [self.node(name) for name in self.names if self._snapshots[name].connection == "lost"]
 
 
+# Samples that the estimate rests on.
 REMEMBERED = 32
-"""Samples that the estimate rests on."""
 LEAST_TOLD_S = 2.0
 
 
@@ -384,8 +384,8 @@ class NodeDevices(NamedTuple):
 
     snapshot: Snapshot
     devices: tuple[FleetDevice, ...]
+    # What was read of its sample beside bytes that are used.
     description: Description
-    """What was read of its sample beside bytes that are used."""
 
 
 def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:

@@ -91,20 +91,20 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 _DIGITS = re.compile(r"(\d+)")
 _NOTHING = "no {}"
+# From the least to the most worrying level.
 RANKS: Mapping[RiskLevel, int] = {level: rank for rank, level in enumerate(LEVELS)}
-"""From the least to the most worrying level."""
+# Of the capacity: memory goes up and down with every step, and a cursor should not go with it.
 STAYS_WITHIN_SHARE = 0.1
-"""Of the capacity: memory goes up and down with every step, and a cursor should not go with it."""
 
 
 class FleetGroup(NamedTuple):
     """Devices that stand together."""
 
+    # What they share; empty where all devices are one group.
     name: str
-    """What they share; empty where all devices are one group."""
     devices: tuple[FleetDevice, ...]
+    # The node that it is, where groups are nodes.
     node: str | None = None
-    """The node that it is, where groups are nodes."""
 
 
 @lru_cache(maxsize=16384)  # of the names of nodes, at every picture
@@ -222,8 +222,8 @@ _NUMBERS: dict[str, Number] = {
     "dp": lambda it: it.dp,
 }
 KEYS = (*_TEXTS, "used", "free", *_NUMBERS)
+# How alike words are of which one is offered for the other: `usd` and `used`, not `foo` and `oom`.
 _NEAR = 0.7
-"""How alike words are of which one is offered for the other: `usd` and `used`, not `foo` and `oom`."""
 EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! before one turns it round"
 
 

@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 from ...engine.model import RankSample
 from ..findings.subjects import Subject
 
+# `step`: bounds of whole steps; `sample`: allocated bytes at any moment; `device`: device used, no more;
+# `host`: resident host memory.
 BeatKind = Literal["step", "sample", "device", "host"]
-"""`step`: bounds of whole steps; `sample`: allocated bytes at any moment; `device`: device used, no more;
-`host`: resident host memory."""
 
+# The history ring keeps figures of processes rounded up to this; decisions see no finer ones either.
 SECTOR_BYTES = 512
-"""The history ring keeps figures of processes rounded up to this; decisions see no finer ones either."""
 
 
 class Beat(NamedTuple):
@@ -25,15 +25,15 @@ class Beat(NamedTuple):
     time_s: float
     low_bytes: int
     high_bytes: int
+    # Steps it stands for; 0 where that is unknown.
     steps: int
-    """Steps it stands for; 0 where that is unknown."""
+    # Number of the newest step.
     step: int | None
-    """Number of the newest step."""
     kind: BeatKind
+    # Held by the allocator; 0 where that is unknown.
     reserved_bytes: int = 0
-    """Held by the allocator; 0 where that is unknown."""
+    # Free beside live blocks (`inactive_split_bytes`); 0 where that is unknown.
     split_bytes: int = 0
-    """Free beside live blocks (`inactive_split_bytes`); 0 where that is unknown."""
 
 
 def read_beat(subject: Subject) -> Beat | None:
@@ -78,8 +78,8 @@ def _read_device(subject: Subject) -> Beat | None:
 
 # Blocks of beats at doubling scales: least and most of each, for a whole life, in bounded memory.
 
+# Newest blocks that each scale keeps.
 KEPT = 16
-"""Newest blocks that each scale keeps."""
 MAX_LEVELS = 16
 
 
@@ -88,22 +88,22 @@ class Block(NamedTuple):
 
     start_s: float
     end_s: float
+    # Least of the lows.
     low: int
-    """Least of the lows."""
+    # When it was read: at the beginning of a block where floors grow.
     low_s: float
-    """When it was read: at the beginning of a block where floors grow."""
+    # The least but one: how far it stands above the least is how blurred that is.
     low_next: int
-    """The least but one: how far it stands above the least is how blurred that is."""
+    # Most of the highs.
     high: int
-    """Most of the highs."""
     high_s: float
     high_next: int
+    # Most reserved bytes; 0 where they are not known.
     reserved: int
-    """Most reserved bytes; 0 where they are not known."""
+    # Steps within, as far as they are known.
     steps: int
-    """Steps within, as far as they are known."""
+    # Number of the newest step.
     last_step: int | None
-    """Number of the newest step."""
 
     @property
     def mid_s(self) -> float:

@@ -18,31 +18,31 @@ from .rate import Line, estimate_rate, fit_curve
 # without slowing down, over at least `PHI` of the time that the capacity would last at that rate. Growth
 # that slows is continued as a geometric series, as of a cache that fills with a time constant; where that
 # ends below the capacity it is no leak yet.
+# Blocks that are looked at: three lengths a scale, so that evidence need not wait for its next doubling.
 WINDOWS = (8, 11, 15)
-"""Blocks that are looked at: three lengths a scale, so that evidence need not wait for its next doubling."""
+# Share of the headroom that must have been consumed: no forecast beyond 10 times the evidence.
 PHI = 0.1
-"""Share of the headroom that must have been consumed: no forecast beyond 10 times the evidence."""
+# Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts.
 PHI_LASTING_S = 2400.0
-"""Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts."""
 PHI_LEAST = 0.004
+# Share of blocks that must have risen above the one before; growth by few steps is a curriculum.
 LEAST_RISES = 5 / 7
-"""Share of blocks that must have risen above the one before; growth by few steps is a curriculum."""
+# Share of the growth that may fall on one difference.
 MOST_IN_ONE = 0.5
-"""Share of the growth that may fall on one difference."""
+# Share of the growth that floors may fall back in between (garbage collection).
 MOST_FALL = 0.1
-"""Share of the growth that floors may fall back in between (garbage collection)."""
+# Share of the growth by which blocks may lie off the line through both ends.
 MOST_BEND = 0.2
-"""Share of the growth by which blocks may lie off the line through both ends."""
 LEAST_CLARITY = 12.0
+# How many times its own blur the growth must be, and where less clear growth will do.
 LENIENT_CLARITY = 6.0
-"""How many times its own blur the growth must be, and where less clear growth will do."""
 
+# Rate of the second half, as a share of that of the first, below which growth is ending.
 LEAST_FACTOR = 0.6
-"""Rate of the second half, as a share of that of the first, below which growth is ending."""
+# Standard errors by which growth may slow down more than it seems to.
 DOUBT = 1.5
-"""Standard errors by which growth may slow down more than it seems to."""
+# Seconds of evidence from which on growth that looks straight counts, though its forecast is blurred.
 LONG_S = 3000.0
-"""Seconds of evidence from which on growth that looks straight counts, though its forecast is blurred."""
 LONG_ERROR = 0.25
 LONG_DOUBT = 1.3
 
@@ -53,8 +53,8 @@ class Growth(NamedTuple):
     blocks: tuple[Block, ...]
     bytes_per_s: float
     grown_bytes: int
+    # What is left above the floor and what steps take on top.
     headroom_bytes: float
-    """What is left above the floor and what steps take on top."""
 
     @property
     def window_s(self) -> float:
@@ -147,15 +147,15 @@ def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
 class _Pace(NamedTuple):
     """How the rate of the second half of a window compares with that of the first."""
 
+    # Bytes a second in the second half.
     rate: float
-    """Bytes a second in the second half."""
     factor: float
+    # Standard error of the factor.
     error: float
-    """Standard error of the factor."""
+    # From the middle of the first half to that of the second.
     lag_s: float
-    """From the middle of the first half to that of the second."""
+    # From the middle of the second half to the present.
     age_s: float
-    """From the middle of the second half to the present."""
 
 
 def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
@@ -185,21 +185,21 @@ def _scatter_of(rates: Sequence[float]) -> float:
 
 
 FELL_BACK = "the floor fell back"
+# Share of what it grew that a floor must have given back for the growth to be over.
 FALLEN_BACK = 0.5
-"""Share of what it grew that a floor must have given back for the growth to be over."""
+# Share of its rate below which growth has stopped.
 PLATEAU_SHARE = 0.15
-"""Share of its rate below which growth has stopped."""
+# Share of the time since the onset for which it must have stopped, and at least the evidence at first.
 PLATEAU_PAST = 0.25
-"""Share of the time since the onset for which it must have stopped, and at least the evidence at first."""
 
+# Scales below that of the evidence whose blocks make the rate anew.
 FRESHNESS = 1
-"""Scales below that of the evidence whose blocks make the rate anew."""
 PEAK_SHARE = 1.5
 PEAK_S = 660.0
+# Longer sequences end somewhere: peaks must have taken much of the room, and the rest must be near.
 PEAK_LEAST_S = 120.0
-"""Longer sequences end somewhere: peaks must have taken much of the room, and the rest must be near."""
+# The same where the device refuses memory already.
 PRESSED_SHARE = 0.5
-"""The same where the device refuses memory already."""
 
 
 class Episode(NamedTuple):
@@ -208,13 +208,13 @@ class Episode(NamedTuple):
     onset_s: float
     onset_bytes: int
     onset_step: int | None
+    # Evidence on which it was first believed.
     window_s: float
-    """Evidence on which it was first believed."""
     bytes_per_s: float
+    # Whether it is peaks that grow, above a floor that stands.
     is_peak: bool = False
-    """Whether it is peaks that grow, above a floor that stands."""
+    # Whether it is taken to go on; longer sequences and larger batches mostly end at a length that fits.
     is_believed: bool = True
-    """Whether it is taken to go on; longer sequences and larger batches mostly end at a length that fits."""
 
 
 class GrowthTrack:
@@ -227,14 +227,14 @@ class GrowthTrack:
     def __init__(self, *, has_peaks: bool = False) -> None:
         self.floors = FloorTrack()
         self.episode: Episode | None = None
+        # Why an episode has ended by the newest beat; None where none has.
         self.ended_because: str | None = None
-        """Why an episode has ended by the newest beat; None where none has."""
+        # Scales that completed a block by the newest beat.
         self.completed = 0
-        """Scales that completed a block by the newest beat."""
+        # Through the floors since the onset, while they grow.
         self.line: Line | None = None
-        """Through the floors since the onset, while they grow."""
+        # What growing peaks cannot use of the limit, as far as that is known.
         self.lost_bytes = 0
-        """What growing peaks cannot use of the limit, as far as that is known."""
         self._has_peaks = has_peaks
         self._level = 0
 
@@ -351,23 +351,23 @@ def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
 
 WINDOW = WINDOWS[0]
 
+# Beats in a block of the finest scale.
 BASES = {"step": 2, "sample": 4, "device": 8, "host": 8}
-"""Beats in a block of the finest scale."""
+# Least seconds of evidence: a sample is taken at some moment of a step, so growth may be a slow step.
 LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
-"""Least seconds of evidence: a sample is taken at some moment of a step, so growth may be a slow step."""
+# Share of its last floor below which a subject has begun anew.
 FALLEN_SHARE = 0.5
-"""Share of its last floor below which a subject has begun anew."""
 LIMITS_KEPT = 32
+# Seconds by which a clock must go back to have been set: what comes so late is of a later time, anew.
 CLOCK_BACK_S = 60.0
-"""Seconds by which a clock must go back to have been set: what comes so late is of a later time, anew."""
+# Scale at which what steps take on top is read.
 AMPLITUDE_LEVEL = 2
-"""Scale at which what steps take on top is read."""
 UNPHASED_S = 1200.0
+# Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
 UNPHASED_SHARE = 1.0
-"""Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains."""
 LEAST_POINTS = 4
+# Blocks on which a rate rests at most.
 MOST_POINTS = 24
-"""Blocks on which a rate rests at most."""
 
 
 class FloorTrack:
@@ -375,13 +375,13 @@ class FloorTrack:
 
     def __init__(self) -> None:
         self.last: Beat | None = None
+        # Most that floors and what is on top can reach, as the least of recent readings says.
         self.limit_bytes: int | None = None
-        """Most that floors and what is on top can reach, as the least of recent readings says."""
+        # Whether the newest beat began a life anew.
         self.has_restarted = False
-        """Whether the newest beat began a life anew."""
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
+        # Until a block is completed, what steps took lately stays what it is.
         self._amplitude_bytes: int | None = None
-        """Until a block is completed, what steps took lately stays what it is."""
         self._begin(None)
 
     def observe(self, beat: Beat, limit_bytes: int | None) -> int:
@@ -569,11 +569,11 @@ class FloorTrack:
         return blocks[-1].high < FALLEN_SHARE * before
 
 
+# Samples that are looked at.
 RECENT = 64
-"""Samples that are looked at."""
 MOST_LAG = 6
+# Share of their range by which samples of one lag differ at most, on average, where they are locked.
 LOCKED_SHARE = 0.12
-"""Share of their range by which samples of one lag differ at most, on average, where they are locked."""
 
 
 def is_locked(samples: Sequence[int]) -> bool:

@@ -7,37 +7,37 @@ from statistics import median
 from typing import NamedTuple
 
 PARTS = 3
+# Points from which on a line may be curved.
 LEAST_CURVED = 12
-"""Points from which on a line may be curved."""
+# Standard errors by which a line must be curved.
 CLEAR = 5.0
-"""Standard errors by which a line must be curved."""
+# Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least.
 LEAST_EVEN = 0.15
-"""Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least."""
 LEAST_REMEMBERED = 8
+# Points from which a correlation is told, and the most that is believed.
 MOST_MEMORY = 0.8
-"""Points from which a correlation is told, and the most that is believed."""
+# Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola.
 BEND_DOUBT = 0.3
-"""Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola."""
+# Scatter about the parabola, as a share of that about the line, up to which it is the better of the two.
 CLOSER = 0.75
-"""Scatter about the parabola, as a share of that about the line, up to which it is the better of the two."""
 
 
 class Line(NamedTuple):
     """A line through floors: straight, or curved where they grow faster and faster."""
 
+    # Its slope at `at_s`.
     bytes_per_s: float
-    """Its slope at `at_s`."""
+    # Standard error of the slope.
     error: float
-    """Standard error of the slope."""
     at_s: float
     at_bytes: float
+    # By how much the slope rises a second, in bytes/s².
     bend: float = 0.0
-    """By how much the slope rises a second, in bytes/s²."""
     bend_error: float = 0.0
+    # How far points lie off it: the standard deviation that the median deviation tells.
     scatter: float = 0.0
-    """How far points lie off it: the standard deviation that the median deviation tells."""
+    # Correlation of how far points that follow each other lie off it, from 0 to `MOST_MEMORY`.
     memory: float = 0.0
-    """Correlation of how far points that follow each other lie off it, from 0 to `MOST_MEMORY`."""
 
     @property
     def whole_error(self) -> float:

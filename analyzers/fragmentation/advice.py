@@ -27,8 +27,8 @@ _FREES = (TraceAction.FREE_REQUESTED, TraceAction.FREE_COMPLETED)
 class ReplayEvent(NamedTuple):
     """One allocation, or one free where the size is 0."""
 
+    # Names the block for as long as it lives.
     address: int
-    """Names the block for as long as it lives."""
     size_bytes: int
     stream: int
 
@@ -37,21 +37,21 @@ class LiveBlock(NamedTuple):
     """One block that lives in the segments at the end."""
 
     address: int
+    # What was asked for, where the file tells.
     size_bytes: int
-    """What was asked for, where the file tells."""
     stream: int
 
 
 class RecordedTrace(msgspec.Struct, frozen=True):
     """The newest allocations and frees of one device."""
 
+    # Blocks that lived before the first event, in order of address.
     before: tuple[ReplayEvent, ...]
-    """Blocks that lived before the first event, in order of address."""
     events: tuple[ReplayEvent, ...]
+    # Older allocations and frees of the trace.
     events_left_out: int
-    """Older allocations and frees of the trace."""
+    # Row of the trace where the events begin.
     first_row: int
-    """Row of the trace where the events begin."""
 
     @property
     def before_bytes(self) -> int:
@@ -118,15 +118,15 @@ def is_private(snapshot: MemorySnapshot, segment: int) -> bool:
     return (segments.pool_owner[segment], segments.pool_number[segment]) != (0, 0)
 
 
+# Allocations and frees that are replayed under each settings; a second or two for all of them.
 MOST_EVENTS = 20_000
-"""Allocations and frees that are replayed under each settings; a second or two for all of them."""
 LEAST_EVENTS = 100
+# By how much the replay may miss what was recorded, as a share of it.
 MOST_ERROR = 0.05
-"""By how much the replay may miss what was recorded, as a share of it."""
+# Share of the reserved bytes that may lie in private pools, which a replay cannot follow.
 PRIVATE_SHARE = 0.05
-"""Share of the reserved bytes that may lie in private pools, which a replay cannot follow."""
+# Share of the reserved bytes below which a saving is none.
 LEAST_SAVING = 0.01
-"""Share of the reserved bytes below which a saving is none."""
 CANDIDATES = (
     "expandable_segments:True",
     "max_split_size_mb:128",
@@ -134,41 +134,41 @@ CANDIDATES = (
     "roundup_power2_divisions:4",
     "roundup_power2_divisions:8",
 )
+# Tried where the job limits its share of the card; without a limit PyTorch takes no notice of it.
 THRESHOLD = "garbage_collection_threshold:0.8"
-"""Tried where the job limits its share of the card; without a limit PyTorch takes no notice of it."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """The trace under other settings, as simulated."""
 
+    # For `PYTORCH_ALLOC_CONF`; empty for the defaults.
     settings: str
-    """For `PYTORCH_ALLOC_CONF`; empty for the defaults."""
     peak_reserved_bytes: int
+    # Less than with the job's own settings; below 0 where it is more.
     saved_bytes: int
-    """Less than with the job's own settings; below 0 where it is more."""
 
 
 class SettingsAdvice(msgspec.Struct, frozen=True):
     """What other allocator settings would have done for one device."""
 
     device: int
+    # What the job ran with; empty for the defaults.
     own_settings: str
-    """What the job ran with; empty for the defaults."""
+    # Why nothing can be advised, in a clause.
     reason: str | None
-    """Why nothing can be advised, in a clause."""
     events: int = 0
+    # Older ones, beyond what is replayed.
     events_left_out: int = 0
-    """Older ones, beyond what is replayed."""
+    # What lived before the first event.
     before_bytes: int = 0
-    """What lived before the first event."""
+    # Most that was reserved during the events, as recorded.
     recorded_peak_bytes: int | None = None
-    """Most that was reserved during the events, as recorded."""
+    # The same, as simulated with the job's own settings.
     peak_reserved_bytes: int | None = None
-    """The same, as simulated with the job's own settings."""
+    # The most that is saved first.
     candidates: tuple[Candidate, ...] = ()
-    """The most that is saved first."""
+    # Always: but for `recorded_peak_bytes` nothing was measured.
     is_simulated: bool = True
-    """Always: but for `recorded_peak_bytes` nothing was measured."""
 
     @property
     def is_replayed(self) -> bool:

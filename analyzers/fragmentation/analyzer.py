@@ -16,8 +16,8 @@ from ..findings.subjects import SubjectKey, subjects_of
 from .segment_maps import MapFragmentation, measure_map
 from .track import KIND, FragmentationReading, FragmentationTrack, FragmentationTrend, Measure, word_method
 
+# Ticks after which a subject that is no longer there is forgotten, and its finding closed.
 ABSENT_TICKS = 3.0
-"""Ticks after which a subject that is no longer there is forgotten, and its finding closed."""
 
 
 def _make_track(_: SubjectKey) -> FragmentationTrack:

@@ -12,8 +12,8 @@ from ...engine.model.sample import ALLOCATED, FREE
 from ...engine.units import GIB, MIB
 from ..segments import find_stranded
 
+# Private, kind and stream: a request is served from the free blocks of its own only.
 PoolKey = tuple[bool, Literal["small", "large"], int]
-"""Private, kind and stream: a request is served from the free blocks of its own only."""
 
 
 class PoolFree(msgspec.Struct, frozen=True):
@@ -21,33 +21,33 @@ class PoolFree(msgspec.Struct, frozen=True):
 
     pool: Literal["small", "large"]
     stream: int
+    # Of private pools, whose free blocks serve nobody else; several of one stream are told as one.
     is_private: bool
-    """Of private pools, whose free blocks serve nobody else; several of one stream are told as one."""
     reserved_bytes: int
     free_bytes: int
     largest_free_bytes: int
     stranded_bytes: int
     free_blocks: int
+    # 1 - largest free block / free bytes; None without free bytes.
     external: float | None
-    """1 - largest free block / free bytes; None without free bytes."""
 
 
 class MapFragmentation(msgspec.Struct, frozen=True):
     """One segment map."""
 
     time_s: float
+    # Most free bytes first.
     pools: tuple[PoolFree, ...]
-    """Most free bytes first."""
+    # Of the shared pool with the most free bytes; None where nothing is free.
     external: float | None
-    """Of the shared pool with the most free bytes; None where nothing is free."""
     free_bytes: int
     free_blocks: int
+    # Outside private pools.
     largest_free_bytes: int
-    """Outside private pools."""
+    # Free and not to be given back; in expandable segments only what is free beside whole pages.
     stranded_bytes: int
-    """Free and not to be given back; in expandable segments only what is free beside whole pages."""
+    # Segments that the map does not tell of, because it grew too large.
     segments_left_out: int
-    """Segments that the map does not tell of, because it grew too large."""
 
 
 def measure_map(segment_map: SegmentMap) -> MapFragmentation:
@@ -102,13 +102,13 @@ def _measure_pool(key: PoolKey, segments: list[Segment]) -> PoolFree:
 
 SIZE_CLASSES = ("small (<64MB)", "medium (64MB-256MB)", "large (256MB-1GB)", "huge (>1GB)")
 _BOUNDS = (64 * MIB, 256 * MIB, GIB)
+# Most by which the busiest of equal parts of the time may exceed the mean where allocation is even.
 _EVEN = 1.5
-"""Most by which the busiest of equal parts of the time may exceed the mean where allocation is even."""
 _PARTS = 16
 
 
+# Whether allocations come evenly over the time, or in a few parts of it.
 TemporalPattern = Literal["steady", "bursts"]
-"""Whether allocations come evenly over the time, or in a few parts of it."""
 
 
 class AllocationPattern(msgspec.Struct, frozen=True):
@@ -194,25 +194,25 @@ def find_pattern(counts: Sequence[tuple[float, int]]) -> TemporalPattern | None:
 # Whether the sizes that a job asks for can still be served: the fragmentation that a person can act on.
 
 MOST_SIZES = 8
+# Requests up to this are served from segments of the small pool (`kSmallSize` of PyTorch's allocator).
 SMALL_BYTES = MIB
-"""Requests up to this are served from segments of the small pool (`kSmallSize` of PyTorch's allocator)."""
 
 
 class UsableSize(msgspec.Struct, frozen=True):
     """One size that the job asks for."""
 
+    # Rounded up to 512 B.
     size_bytes: int
-    """Rounded up to 512 B."""
+    # Live blocks of this size, or how often it was asked for.
     count: int
-    """Live blocks of this size, or how often it was asked for."""
     stream: int
+    # How many more of it the free blocks of its pool and stream hold.
     servable: int
-    """How many more of it the free blocks of its pool and stream hold."""
+    # What the device must give for one that no free block holds.
     segment_bytes: int
-    """What the device must give for one that no free block holds."""
+    # Whether one more can be had, from a free block or a new segment; None where what is free on the device
+    # is unknown and no free block holds it.
     is_servable: bool | None
-    """Whether one more can be had, from a free block or a new segment; None where what is free on the device
-    is unknown and no free block holds it."""
 
 
 def judge_usability(

@@ -32,10 +32,10 @@ from .window import (
 # Terms: PyTorch's memory statistics. External fragmentation is 1 - largest free block / free bytes, as for
 # any allocator; memory cached in whole segments can be given back and is no fragmentation.
 
+# What a ratio measures: free blocks too small for a large request, by a segment map; free bytes beside live
+# ones in segments, of what is reserved; bytes reserved and not allocated, in which cache and stranded bytes
+# cannot be told apart.
 Measure = Literal["external", "stranded", "unused"]
-"""What a ratio measures: free blocks too small for a large request, by a segment map; free bytes beside live
-ones in segments, of what is reserved; bytes reserved and not allocated, in which cache and stranded bytes
-cannot be told apart."""
 Level = Literal["low", "moderate", "high", "severe"]
 TrendDescription = Literal[
     "Stable", "Increasing fragmentation", "Decreasing fragmentation", "Minor fluctuation"
@@ -50,8 +50,8 @@ class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
     key: SubjectKey
     node: str
     device_uuid: str | None
+    # Label of the device.
     device: str | None
-    """Label of the device."""
     device_index: int | None
     pid: int | None
     rank: int | None
@@ -60,56 +60,56 @@ class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
     reserved_bytes: int | None
     active_bytes: int | None
     requested_bytes: int | None
+    # 1 - requested / allocated: lost within live blocks to rounding and to remainders.
     internal: float | None
-    """1 - requested / allocated: lost within live blocks to rounding and to remainders."""
+    # Free and not to be given back, at this moment.
     stranded_bytes: int | None
-    """Free and not to be given back, at this moment."""
+    # PyTorch's counter of inactive split bytes, or a segment map, which expandable segments need.
     stranded_source: Literal["counter", "map"] | None
-    """PyTorch's counter of inactive split bytes, or a segment map, which expandable segments need."""
+    # Stranded at the fullest moments of the window: what even the peaks of the steps did not use.
     persistent_bytes: int | None
-    """Stranded at the fullest moments of the window: what even the peaks of the steps did not use."""
+    # Reserved less active: kept for the next request; not fragmentation by itself.
     cached_bytes: int | None
-    """Reserved less active: kept for the next request; not fragmentation by itself."""
+    # Reserved less allocated.
     unused_bytes: int | None
-    """Reserved less allocated."""
+    # Least of that within the window, at the fullest moment, as a share of what was reserved.
     unused_share: float | None
-    """Least of that within the window, at the fullest moment, as a share of what was reserved."""
+    # Most allocated / most reserved since it was first seen.
     utilization: float | None
-    """Most allocated / most reserved since it was first seen."""
+    # Most that the allocator can really reserve.
     limit_bytes: int | None
-    """Most that the allocator can really reserve."""
+    # That limit less the most that was allocated within the window.
     headroom_bytes: int | None
-    """That limit less the most that was allocated within the window."""
     retries: int | None
+    # The one figure for a report: external, or else stranded / reserved; None where neither is known.
     ratio: float | None
-    """The one figure for a report: external, or else stranded / reserved; None where neither is known."""
+    # What `ratio` measures; `unused` where neither is known, and only `unused_share` can be told.
     measure: Measure | None
-    """What `ratio` measures; `unused` where neither is known, and only `unused_share` can be told."""
+    # What the figures rest on, in one sentence.
     method: str
-    """What the figures rest on, in one sentence."""
+    # 1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map.
     external: float | None = None
-    """1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map."""
+    # Of a segment map.
     free_blocks: int | None = None
-    """Of a segment map."""
+    # Of a segment map, private pools left out.
     largest_free_bytes: int | None = None
-    """Of a segment map, private pools left out."""
+    # When the newest segment map was taken.
     map_s: float | None = None
-    """When the newest segment map was taken."""
 
 
 class FragmentationTrend(msgspec.Struct, frozen=True):
     """How one measure went since the allocator was first seen."""
 
     measure: Measure
+    # Time in seconds and the least within the span from there to the next point.
     points: tuple[tuple[float, float], ...]
-    """Time in seconds and the least within the span from there to the next point."""
     duration_s: float
     current: float
     least: float
     most: float
     average: float
+    # Robust slope (Theil-Sen) over at most 32 spans.
     slope_per_s: float | None
-    """Robust slope (Theil-Sen) over at most 32 spans."""
     description: TrendDescription
 
 
@@ -184,12 +184,12 @@ def word_method(measure: Measure | None) -> str:
 
 MOST_POINTS = 256
 _MOST_SPANS = 32
+# Change over the whole time, as a share, below which nothing happened.
 _STABLE_CHANGE = 0.01
-"""Change over the whole time, as a share, below which nothing happened."""
+# Change from which it is a trend, where it is also most of the range.
 _CLEAR_CHANGE = 0.05
-"""Change from which it is a trend, where it is also most of the range."""
+# Share of the range that a trend must explain: what swings comes back, so its change is small.
 _MOST_OF_RANGE = 0.5
-"""Share of the range that a trend must explain: what swings comes back, so its change is small."""
 
 
 class TrendHistory:
@@ -285,11 +285,11 @@ def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None
 
 
 KIND = "fragmentation"
+# Share of the limit by which what is stranded must change to publish again.
 UPDATE_SHARE = 0.05
-"""Share of the limit by which what is stranded must change to publish again."""
 
+# Segment maps from which their trend says more than that of the counters.
 LEAST_MAPS = 3
-"""Segment maps from which their trend says more than that of the counters."""
 _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
 _STRANDED = EvidenceKey("stranded", "bytes")
 _PEAK = EvidenceKey("peak allocated", "bytes")
@@ -305,12 +305,12 @@ class FragmentationTrack(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self.window = Window()
+        # As it was last seen.
         self.subject: Subject | None = None
-        """As it was last seen."""
+        # The newest segment map that was handed in.
         self.map: MapFragmentation | None = None
-        """The newest segment map that was handed in."""
+        # Of the newest window that was long enough.
         self.extremes: Extremes | None = None
-        """Of the newest window that was long enough."""
         self.peak_bytes: int | None = None
         self.peak_reserved_bytes: int | None = None
         self._trends: dict[Measure, TrendHistory] = {}

@@ -14,16 +14,16 @@ from ...engine.model import Severity
 from ...engine.units import MIB
 
 BLOCK_S = 30.0
+# Shortest window that decides where nothing was refused.
 LEAST_S = 300.0
-"""Shortest window that decides where nothing was refused."""
+# Shortest window that decides where something was.
 REFUSED_S = 60.0
-"""Shortest window that decides where something was."""
+# Steps that must end within it, where they are known.
 LEAST_STEPS = 3
-"""Steps that must end within it, where they are known."""
+# Blocks whose fullest moment held this share of the fullest of all count as full.
 FULL_SHARE = 0.95
-"""Blocks whose fullest moment held this share of the fullest of all count as full."""
+# Ten minutes: the longest window, for long steps.
 MOST_BLOCKS = 20
-"""Ten minutes: the longest window, for long steps."""
 
 
 class Tick(NamedTuple):
@@ -32,10 +32,10 @@ class Tick(NamedTuple):
     time_s: float
     interval_s: float
     stranded_bytes: int | None
+    # At the moment of the sample.
     allocated_bytes: int | None
-    """At the moment of the sample."""
+    # Most allocated within the tick, or within its steps.
     peak_bytes: int | None
-    """Most allocated within the tick, or within its steps."""
     reserved_bytes: int | None
     step: int | None
     retries: int | None
@@ -44,16 +44,16 @@ class Tick(NamedTuple):
 class Extremes(NamedTuple):
     """Least and most of a stretch of time."""
 
+    # Stranded at the fullest moment that was sampled; over several blocks the least of such.
     stranded_bytes: int | None
-    """Stranded at the fullest moment that was sampled; over several blocks the least of such."""
+    # Allocated at that moment.
     fullest_bytes: int | None
-    """Allocated at that moment."""
+    # Most allocated.
     peak_bytes: int | None
-    """Most allocated."""
+    # Most reserved.
     reserved_bytes: int | None
-    """Most reserved."""
+    # Least reserved and not allocated.
     unused_bytes: int | None
-    """Least reserved and not allocated."""
 
 
 NOTHING = Extremes(None, None, None, None, None)
@@ -63,8 +63,8 @@ class Window:
     """The newest blocks of one allocator."""
 
     def __init__(self) -> None:
+        # Finished blocks, each with the newest step at its end.
         self._blocks: deque[tuple[Extremes, int | None]] = deque(maxlen=MOST_BLOCKS + 1)
-        """Finished blocks, each with the newest step at its end."""
         self._number: int | None = None
         self._running = NOTHING
         self._step: int | None = None
@@ -168,53 +168,53 @@ def _most(one: int | None, other: int | None) -> int | None:
 # A stranded byte is no loss while the job has room elsewhere. It costs where the rest of the room is nearly
 # gone, and it has cost where the device refused the allocator a segment although that much was free.
 
+# Share of the limit that must be stranded for a finding.
 STRANDED_SHARE = 0.10
-"""Share of the limit that must be stranded for a finding."""
 RELIEVED_STRANDED_SHARE = 0.07
+# Share of the limit below which the rest of the room is nearly gone.
 SCARCE_SHARE = 0.05
-"""Share of the limit below which the rest of the room is nearly gone."""
 AMPLE_SHARE = 0.08
 SERVING_SHARE = 0.05
+# What must be stranded at a refusal for it to be fragmentation's: share of the limit, and at least.
 SERVING_BYTES = 64 * MIB
-"""What must be stranded at a refusal for it to be fragmentation's: share of the limit, and at least."""
+# Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for.
 SERVED_SHARE = 0.15
-"""Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for."""
+# And so many times what is stranded: where so much is left beside, it is not the stranded that is missed.
 SERVED_TIMES = 2.0
-"""And so many times what is stranded: where so much is left beside, it is not the stranded that is missed."""
+# For how long a refusal counts.
 RETRY_S = 300.0
-"""For how long a refusal counts."""
+# Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again.
 QUIET_S = 900.0
-"""Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again."""
 
+# Share of the limit from which reserved memory stands at the wall.
 WALL_SHARE = 0.95
-"""Share of the limit from which reserved memory stands at the wall."""
+# Share of the limit by which reserved memory falls when the cache is flushed.
 FLUSH_SHARE = 0.02
-"""Share of the limit by which reserved memory falls when the cache is flushed."""
+# Share of the recent peak that is allocated where the flush was not the program's own between steps.
 AT_PEAK_SHARE = 0.90
-"""Share of the recent peak that is allocated where the flush was not the program's own between steps."""
 FLUSHES = 5
+# So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
+# least that several of them left says anything.
 FLUSHES_S = 900.0
-"""So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
-least that several of them left says anything."""
+# Longest tick at which a flush can be told at all.
 FLUSH_TICK_S = 2.0
-"""Longest tick at which a flush can be told at all."""
 
 
 class Cost(NamedTuple):
     """What fragmentation costs one allocator; all in bytes."""
 
+    # Free beside live blocks, even at the peaks of the steps.
     stranded_bytes: int
-    """Free beside live blocks, even at the peaks of the steps."""
     peak_bytes: int
     limit_bytes: int
+    # Room that is left beyond the peak without what is stranded.
     rest_bytes: int
-    """Room that is left beyond the peak without what is stranded."""
+    # Refusals of the last minutes while enough was stranded to serve them.
     retries: int
-    """Refusals of the last minutes while enough was stranded to serve them."""
+    # Flushes at the wall that left as much unused, where nobody counts refusals.
     flushes: int
-    """Flushes at the wall that left as much unused, where nobody counts refusals."""
+    # Whether nothing was refused for long.
     is_quiet: bool
-    """Whether nothing was refused for long."""
 
     @property
     def has_cost(self) -> bool:

@@ -50,8 +50,8 @@ _WITHIN = EvidenceKey("within", "s")
 _BELIEF = EvidenceKey("probability that growth goes on")
 _PEAK = EvidenceKey("peak above floor", "bytes")
 
+# Change of the time left, as a share, that a person would see.
 NEWS_SHARE = 0.1
-"""Change of the time left, as a share, that a person would see."""
 
 
 def state_forecast(
@@ -179,8 +179,8 @@ def _advise(forecast: Forecast) -> str:
     )
 
 
+# For how long nothing must be foreseen before a finding closes while growth goes on.
 CALM_S = 30.0
-"""For how long nothing must be foreseen before a finding closes while growth goes on."""
 
 
 class OomTrack(OpenFinding):
@@ -189,8 +189,8 @@ class OomTrack(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self._watch = Watch()
+        # The newest assessment, until it is taken.
         self._assessed: Assessment | None = None
-        """The newest assessment, until it is taken."""
         self._told: Assessment | None = None
         self._foreseen_s: float | None = None
 
@@ -250,13 +250,13 @@ def _open(subject: Subject) -> Finding:
     )
 
 
+# Change of a figure, as a share, that a person would see.
 SEEN_SHARE = 0.1
-"""Change of a figure, as a share, that a person would see."""
 SEEN_PROBABILITY = 0.05
+# Seconds of watching after which half of what can be known of a subject's habits is known.
 CONFIDENT_S = 600.0
-"""Seconds of watching after which half of what can be known of a subject's habits is known."""
+# What has been watched for less may still turn out to grow.
 SETTLED_S = 180.0
-"""What has been watched for less may still turn out to grow."""
 
 
 def assess_device(subject: Subject) -> Assessment:
@@ -356,10 +356,10 @@ def _confide(forecast: Forecast, watched_s: float) -> float:
     return 1.0 - 0.5 / (1.0 + watched_s / CONFIDENT_S)
 
 
+# Probability within the horizon from which on a subject without growth is at medium risk.
 POSSIBLE = 0.2
-"""Probability within the horizon from which on a subject without growth is at medium risk."""
+# Least probability that growth goes on for a forecast to be told.
 BELIEVED = 0.5
-"""Least probability that growth goes on for a forecast to be told."""
 
 
 def grade_finding(forecast: Forecast) -> Severity | None:

@@ -25,11 +25,11 @@ class Amplitude(NamedTuple):
 class Passage(NamedTuple):
     """Rounds until the first passage."""
 
+    # 10 % quantile.
     low: float
-    """10 % quantile."""
     middle: float
+    # 90 % quantile.
     high: float
-    """90 % quantile."""
 
 
 def find_passage(amplitudes: Sequence[Amplitude], room: float, rise: float) -> Passage:
@@ -81,20 +81,20 @@ def sum_hazard(amplitudes: Sequence[Amplitude], room: float, rise: float, rounds
     return 1.0 - math.exp(-gathered)
 
 
+# How far ahead the probability of an assessment looks.
 HORIZON_S = 600.0
-"""How far ahead the probability of an assessment looks."""
 STEPS_AHEAD = 1000
+# Relative error of a rate that is always allowed for.
 LEAST_ERROR = 0.03
-"""Relative error of a rate that is always allowed for."""
+# Standard errors to either side that hold 80 % of a normal distribution.
 Z80 = 1.2816
-"""Standard errors to either side that hold 80 % of a normal distribution."""
 RETRIED = 0.1
+# Least probability where the device refused memory of late, and where it does so while peaks grow.
 PRESSED = 0.6
-"""Least probability where the device refused memory of late, and where it does so while peaks grow."""
+# Probability that peaks go on growing where nothing but their growth says so.
 PEAK_BELIEF = 0.25
-"""Probability that peaks go on growing where nothing but their growth says so."""
+# Growth this small a share of the headroom would be believed as often as not.
 STANDING_DOUBT = 0.04
-"""Growth this small a share of the headroom would be believed as often as not."""
 
 
 class Situation(NamedTuple):
@@ -102,42 +102,42 @@ class Situation(NamedTuple):
 
     time_s: float
     limit_bytes: int
+    # Standard error of the limit.
     limit_doubt_bytes: float
-    """Standard error of the limit."""
     floor_bytes: float
+    # What rounds took above a floor that grows, falling; a round is a step, or a few samples.
     amplitudes: Sequence[Amplitude]
-    """What rounds took above a floor that grows, falling; a round is a step, or a few samples."""
+    # What recent rounds took above the floor as it stands, falling.
     recent: Sequence[float]
-    """What recent rounds took above the floor as it stands, falling."""
     round_s: float
     steps_per_round: float | None
+    # Through the floors, while they grow.
     line: Line | None
-    """Through the floors, while they grow."""
+    # Growth seen so far as a share of the headroom: how much the forecast is believed.
     share: float
-    """Growth seen so far as a share of the headroom: how much the forecast is believed."""
+    # Whether the device refused the allocator memory of late.
     has_retried: bool
-    """Whether the device refused the allocator memory of late."""
+    # Whether peaks grow while it does so again and again: how high they can go is then not known.
     is_pressed: bool
-    """Whether peaks grow while it does so again and again: how high they can go is then not known."""
+    # Whether growth is taken to go on, if it is growth of peaks.
     is_believed: bool = True
-    """Whether growth is taken to go on, if it is growth of peaks."""
 
 
 class Forecast(NamedTuple):
     """What is foreseen; seconds count from the newest sample."""
 
+    # Of an error within `HORIZON_S`.
     probability: float
-    """Of an error within `HORIZON_S`."""
+    # Probability of an error within `STEPS_AHEAD` steps.
     within_steps: float | None
-    """Probability of an error within `STEPS_AHEAD` steps."""
+    # 10 % quantile of the time to it.
     low_s: float | None = None
-    """10 % quantile of the time to it."""
     middle_s: float | None = None
     high_s: float | None = None
+    # Probability that growth goes on until then.
     belief: float = 0.0
-    """Probability that growth goes on until then."""
+    # Whether the device refuses memory already while peaks grow.
     is_pressed: bool = False
-    """Whether the device refuses memory already while peaks grow."""
 
 
 def make_forecast(now: Situation) -> Forecast:
@@ -214,17 +214,17 @@ def _forecast_tail(now: Situation, room: float) -> Forecast:
     return Forecast(max(probability, _alarm(now)), steps)
 
 
+# Share of the amplitudes that are taken for the tail.
 TAIL_SHARE = 0.1
-"""Share of the amplitudes that are taken for the tail."""
 LEAST_TAIL = 10
 BOUND_TIES = 4
+# Amplitudes that reach the largest to such a share of it, where something bounds them.
 BOUND_SHARE = 0.002
-"""Amplitudes that reach the largest to such a share of it, where something bounds them."""
 PRIOR_COUNT = 20
+# Exceedances that the belief counts for that lengths have a tail like that of a log-normal distribution.
 PRIOR_SHAPE = 0.1
-"""Exceedances that the belief counts for that lengths have a tail like that of a log-normal distribution."""
+# Shapes that are believed; few exceedances tell it badly.
 SHAPE_BOUNDS = (-0.5, 0.3)
-"""Shapes that are believed; few exceedances tell it badly."""
 
 
 def probability_ahead(amplitudes: Sequence[float], room: float, rounds: float) -> float:

@@ -16,52 +16,52 @@ from .forecast import Amplitude, Forecast, Situation, make_forecast
 
 # What an allocator can really use of its limit: less than all where it cannot fill what it holds.
 
+# Moments at which reserved bytes grew that are kept; of twice as many every other is left out.
 KEPT_MOMENTS = 32
-"""Moments at which reserved bytes grew that are kept; of twice as many every other is left out."""
+# Share of what was reserved below which it was given back, and not merely turned over.
 RETURNED_SHARE = 0.995
-"""Share of what was reserved below which it was given back, and not merely turned over."""
+# Share of the limit by which it is always in doubt: the last segment, and what else takes memory.
 LEAST_DOUBT = 0.008
-"""Share of the limit by which it is always in doubt: the last segment, and what else takes memory."""
+# The same where reserved bytes have not grown since the onset.
 UNSEEN_DOUBT = 0.02
-"""The same where reserved bytes have not grown since the onset."""
 FALLS_KEPT = 9
 OFTEN_WITHIN = 150
+# Readings within which the cache is given back so often when every step is new to it, and the share of the
+# limit that such steps cannot use beside what they hold.
 OFTEN_LOST = 0.06
-"""Readings within which the cache is given back so often when every step is new to it, and the share of the
-limit that such steps cannot use beside what they hold."""
+# Standard error of how high growing peaks can go, as a share of the limit.
 PEAK_DOUBT = 0.04
-"""Standard error of how high growing peaks can go, as a share of the limit."""
 LEAST_POINTS = 6
 MOST_POINTS = 24
 CLEAR = 3.0
+# Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most.
 MOST_SLOPE = 1.5
-"""Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most."""
+# Standard error of what will be lost more until then, as a share.
 SLOPE_DOUBT = 0.8
-"""Standard error of what will be lost more until then, as a share."""
+# Newest moments whose median counts: what grows in stairs stands now above, now below its line.
 SMOOTHED = 5
-"""Newest moments whose median counts: what grows in stairs stands now above, now below its line."""
 LOST_DOUBT = 0.06
 SPLIT_DOUBT = 0.35
+# Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
+# held above the peak where it has to be guessed.
 GUESSED_DOUBT = 0.45
-"""Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
-held above the peak where it has to be guessed."""
+# The same of what is held above the peak and not counted as lost, where steps differ.
 KEPT_DOUBT = 0.25
-"""The same of what is held above the peak and not counted as lost, where steps differ."""
 
 
 class Usable(NamedTuple):
     """How high live bytes can go under a limit."""
 
     limit_bytes: int
+    # Standard error of that.
     doubt_bytes: float
-    """Standard error of that."""
 
 
 class _Reading(NamedTuple):
     number: int
     time_s: float
+    # What was held; of a moment at which it grew, what was held before and was not enough.
     reserved_bytes: int
-    """What was held; of a moment at which it grew, what was held before and was not enough."""
     split_bytes: int
 
 
@@ -171,17 +171,17 @@ def _slope_of(points: Sequence[tuple[float, float]]) -> float:
     return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.whole_error else 0.0
 
 
+# Rounds that must have been seen before anything is said of the next.
 LEAST_ROUNDS = 8
-"""Rounds that must have been seen before anything is said of the next."""
+# Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd.
 RANK = 2
-"""Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd."""
+# For how long a refusal of the device counts.
 RETRY_S = 60.0
-"""For how long a refusal of the device counts."""
+# Beats between two forecasts of the same subject, unless its end is near.
 EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
-"""Beats between two forecasts of the same subject, unless its end is near."""
 NEAR_S = 300.0
+# Nearer than this, a forecast is renewed when this share of the time left has passed.
 NEAR_SHARE = 0.04
-"""Nearer than this, a forecast is renewed when this share of the time left has passed."""
 
 
 class Watch:
@@ -192,16 +192,16 @@ class Watch:
         self.amplitudes = Amplitudes()
         self.usable = UsableLimit()
         self.forecast: Forecast | None = None
+        # Most that live bytes can really take.
         self.reach: Usable | None = None
-        """Most that live bytes can really take."""
+        # Whether the newest sample brought a forecast.
         self.is_fresh = False
-        """Whether the newest sample brought a forecast."""
         self.has_allocator = False
         self.pressed = Pressed()
         self._beats_ago = 0
         self._renewed_s = 0.0
+        # Onset of the growth that the newest forecast rests on; None where it rests on none.
         self._onset_s: float | None = None
-        """Onset of the growth that the newest forecast rests on; None where it rests on none."""
 
     def observe(self, subject: Subject) -> None:
         """Take one sample."""
@@ -344,12 +344,12 @@ class Watch:
         return grown / max(1.0, limit - floor - self.growth.floors.amplitude_bytes)
 
 
+# For how long a refusal counts.
 WITHIN_S = 600.0
-"""For how long a refusal counts."""
+# Refusals within that time that make an allocator pressed.
 OFTEN = 3
-"""Refusals within that time that make an allocator pressed."""
+# Share of the limit that was reserved before the cache was given back, where refusals are not counted.
 FULL_SHARE = 0.8
-"""Share of the limit that was reserved before the cache was given back, where refusals are not counted."""
 FALLEN_SHARE = 0.98
 
 
@@ -391,23 +391,23 @@ class Pressed:
 
 KEPT = 192
 OLDER_ROUNDS = (8, 64)
+# Of rounds before these the most of so many is kept, and so many of each: what is rare is forgotten late.
 OLDER_KEPT = 24
-"""Of rounds before these the most of so many is kept, and so many of each: what is rare is forgotten late."""
 EXACT = 24
+# Largest amplitudes that are told one by one, and how many of the others are told as one.
 TOGETHER = 8
-"""Largest amplitudes that are told one by one, and how many of the others are told as one."""
 SPANS_KEPT = 64
+# Samples that make a round where steps are not known: of so many, the most is near the peak of a step.
 SAMPLES = 16
-"""Samples that make a round where steps are not known: of so many, the most is near the peak of a step."""
 LEVELS_KEPT = 192
+# From which share of the usual peak on a sample is near it.
 TOP = 0.8
-"""From which share of the usual peak on a sample is near it."""
 FEW_NEAR = 0.06
+# Shares of samples near the top: of steps that differ, and of steps that are alike.
 MANY_NEAR = 0.11
-"""Shares of samples near the top: of steps that differ, and of steps that are alike."""
 ALIKE = 0.04
+# Spread of what steps take, as a share, up to which they are alike, and from which on they are not.
 UNLIKE = 0.12
-"""Spread of what steps take, as a share, up to which they are alike, and from which on they are not."""
 
 
 class Amplitudes:
@@ -528,8 +528,8 @@ class _Maxima:
     """The most of each so many rounds, one after another, the newest of them."""
 
     def __init__(self, rounds: int) -> None:
+        # Rounds that each stands for.
         self.rounds = rounds
-        """Rounds that each stands for."""
         self.kept: deque[tuple[float, int]] = deque(maxlen=OLDER_KEPT)
         self._most: tuple[float, int] | None = None
         self._count = 0

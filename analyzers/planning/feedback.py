@@ -28,24 +28,24 @@ class MeasuredStage(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of a job."""
 
     peak: StagePeak
+    # Most that was in use on a device of its ranks.
     used_bytes: int | None = None
-    """Most that was in use on a device of its ranks."""
 
 
 class MeasuredJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job whose ranks tell their pipeline coordinate."""
 
     job: str | None
+    # In order; those of which no rank was seen are left out.
     stages: tuple[MeasuredStage, ...]
-    """In order; those of which no rank was seen are left out."""
+    # Stages of the job, as far as ranks were seen.
     pipeline: int
-    """Stages of the job, as far as ranks were seen."""
+    # Whether all its ranks were seen.
     is_whole: bool
-    """Whether all its ranks were seen."""
+    # Whether a training step had ended on any of its ranks.
     has_steps: bool
-    """Whether a training step had ended on any of its ranks."""
+    # Ranks that share a layer, as far as they were seen.
     tensor: int
-    """Ranks that share a layer, as far as they were seen."""
 
 
 class JobMeasurement:
@@ -188,8 +188,8 @@ class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Basis = Literal["allocated", "reserved"]
+# A factor beyond this, or below one over this, says more of the plan's premises than of the job.
 FAR_OFF = 2
-"""A factor beyond this, or below one over this, says more of the plan's premises than of the job."""
 
 
 def make_feedback(

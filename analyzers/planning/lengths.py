@@ -22,8 +22,8 @@ from ...engine.units import GIB, KIB, MIB
 # What memory follows from the length of a sequence: a polynomial of few terms, and how well it holds.
 
 LawForm = Literal["constant", "linear", "quadratic"]
+# By number of their terms.
 FORMS: tuple[LawForm, ...] = ("constant", "linear", "quadratic")
-"""By number of their terms."""
 
 
 class LengthLaw(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +53,8 @@ class LengthLaw(msgspec.Struct, frozen=True, kw_only=True):
 # fewest terms. Arithmetic is exact, so that points which follow a law to the byte leave nothing over.
 
 LEAST_POINTS = 3
+# Of the CUDA caching allocator: sizes are rounded up to it, so that no law is truer than that.
 BLOCK_BYTES = 512
-"""Of the CUDA caching allocator: sizes are rounded up to it, so that no law is truer than that."""
 
 
 def fit_law(lengths: Sequence[int], values_bytes: Sequence[int]) -> LengthLaw | None:
@@ -211,6 +211,7 @@ def _fit_peak(sizes: Sequence[int], values: Sequence[int]) -> LengthLaw | None:
 
 # What a study says of each phase: one value a length, and the law of them.
 
+# The six panels, and the phases that are added up for each: the loss belongs to the forward pass.
 PANELS: dict[str, tuple[str, ...]] = {
     "Model Creation": ("Model Creation",),
     "DP Setup": ("DP Setup",),
@@ -219,9 +220,8 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Optimizer Step": ("Optimizer Step",),
     "Zero Gradients": ("Zero Gradients",),
 }
-"""The six panels, and the phases that are added up for each: the loss belongs to the forward pass."""
+# Every phase by itself.
 PHASES: dict[str, tuple[str, ...]] = {name: (name,) for name in (*SETUP_PHASES, *STEP_PHASES)}
-"""Every phase by itself."""
 _KINDS: tuple[PeakKind, ...] = ("allocated", "reserved")
 PEAK_ALLOCATED = "peak allocated"
 PEAK_RESERVED = "peak reserved"
@@ -234,16 +234,16 @@ class LengthSeries(msgspec.Struct, frozen=True, kw_only=True):
     privacy: PrivacyMode
     name: str
     lengths: tuple[int, ...]
+    # By length; None where nothing was measured, or the run did not come so far.
     values_bytes: tuple[int | None, ...]
-    """By length; None where nothing was measured, or the run did not come so far."""
+    # None where points are too few, or the figure follows no single law.
     law: LengthLaw | None = None
-    """None where points are too few, or the figure follows no single law."""
+    # Of a peak: the laws of the phases that are the largest at one length or another.
     largest_of: tuple[PhaseLaw, ...] = ()
-    """Of a peak: the laws of the phases that are the largest at one length or another."""
+    # Root of the mean square of what was measured less what laws say; None without any.
     residual_bytes: float | None = None
-    """Root of the mean square of what was measured less what laws say; None without any."""
+    # What is predicted of lengths without a value.
     predicted_bytes: dict[int, float] = {}
-    """What is predicted of lengths without a value."""
 
     @property
     def points(self) -> int:

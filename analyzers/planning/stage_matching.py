@@ -36,24 +36,24 @@ from .partition.stages import (
 class StageDevice(msgspec.Struct, frozen=True, gc=False):
     """One device, or one group of tensor ranks, that runs one stage."""
 
+    # In any unit that all share, at least 1; of a group: of all its ranks together.
     speed: int
-    """In any unit that all share, at least 1; of a group: of all its ranks together."""
+    # What a stage on it may hold.
     capacity_bytes: int
-    """What a stage on it may hold."""
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
     """Devices in the order of the stages, and the layers of each."""
 
+    # For each stage the position of its device among those that were given.
     order: tuple[int, ...]
-    """For each stage the position of its device among those that were given."""
+    # Layers of each stage, with costs in units of `split_over_devices`: of a layer's cost over the least
+    # common multiple of the speeds.
     split: Split
-    """Layers of each stage, with costs in units of `split_over_devices`: of a layer's cost over the least
-    common multiple of the speeds."""
+    # `exact`: no order and no split has a cheaper dearest stage.
     optimality: Literal["exact", "heuristic"]
-    """`exact`: no order and no split has a cheaper dearest stage."""
+    # How much dearer than any matching can be its dearest stage is at most: 0 where exact, 0.02 for 2 %.
     gap: float
-    """How much dearer than any matching can be its dearest stage is at most: 0 where exact, 0.02 for 2 %."""
 
 
 class Workload:
@@ -84,8 +84,8 @@ class Workload:
         unit = gcd(*(kind.speed for kind in self.kinds))
         common = lcm(*(kind.speed // unit for kind in self.kinds))
         factors = [common * unit // kind.speed for kind in self.kinds]
+        # For each kind what a stage on it pays, without room.
         self.plain = tuple(make_stage([cost * factor for cost in costs]) for factor in factors)
-        """For each kind what a stage on it pays, without room."""
         self._rooms: dict[int, Room] = {}
 
     @cached_property
@@ -108,8 +108,8 @@ class Workload:
         return [self.stage(kind, number) for number, kind in enumerate(order)]
 
 
+# A search that proves nothing ends within a thousandth.
 CLOSE_ENOUGH = 1000
-"""A search that proves nothing ends within a thousandth."""
 
 
 def match_stages(
@@ -253,22 +253,22 @@ def _check(
 # A state is how many devices of each kind the first stages took, and which positions they can end at;
 # orders that took the same devices are one state. Where a level has too many states, those that lost most
 # of what their devices could have worked off are given up, and a search that fails then proves nothing.
+# Stages that one search may try, which is what bounds its time.
 MOST_STEPS = 1 << 16
-"""Stages that one search may try, which is what bounds its time."""
+# Of one level: as many as ten devices that all differ have (252).
 MOST_STATES = 256
-"""Of one level: as many as ten devices that all differ have (252)."""
 
+# How many devices of each kind are taken.
 Used = tuple[int, ...]
-"""How many devices of each kind are taken."""
 
 
 class SearchResult(NamedTuple):
     """What a search found."""
 
+    # Kinds in the order of stages; None where none was found.
     kinds: tuple[int, ...] | None
-    """Kinds in the order of stages; None where none was found."""
+    # Whether nothing was given up.
     is_proven: bool
-    """Whether nothing was given up."""
 
 
 def search_order(workload: Workload, most: int) -> SearchResult:
@@ -355,8 +355,8 @@ def _start(run: range) -> int:
     return run.start
 
 
+# The bound ends within this share of a matching that was found: the search goes on from there.
 PRECISION = 4096
-"""The bound ends within this share of a matching that was found: the search goes on from there."""
 
 
 def find_least_bound(workload: Workload, found: int) -> int:

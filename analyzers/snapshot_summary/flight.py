@@ -35,35 +35,35 @@ class DeviceShares(msgspec.Struct, frozen=True):
     """Who held the device at the failure; what is measured adds up to the total."""
 
     total_bytes: int | None = None
+    # Live tensors of this process.
     allocated_bytes: int | None = None
-    """Live tensors of this process."""
+    # Freed, and another stream may still use it.
     awaiting_bytes: int | None = None
-    """Freed, and another stream may still use it."""
+    # Reserved and free, but in segments that something live holds.
     stranded_bytes: int | None = None
-    """Reserved and free, but in segments that something live holds."""
+    # Reserved, free and not stranded.
     cached_bytes: int | None = None
-    """Reserved, free and not stranded."""
+    # Reserved and not allocated, where it is not told what of it is awaiting, stranded or cached.
     unallocated_bytes: int | None = None
-    """Reserved and not allocated, where it is not told what of it is awaiting, stranded or cached."""
+    # Used on the device beyond what is reserved: context and libraries, other processes.
     other_bytes: int | None = None
-    """Used on the device beyond what is reserved: context and libraries, other processes."""
+    # What the driver had free.
     free_bytes: int | None = None
-    """What the driver had free."""
+    # Allocated, awaiting, stranded and cached together.
     reserved_bytes: int | None = None
-    """Allocated, awaiting, stranded and cached together."""
 
 
 class FloorTrend(msgspec.Struct, frozen=True):
     """How the least allocated bytes of a step went over the steps of the record."""
 
     steps: int
+    # Least of the oldest sixth.
     first_bytes: int
-    """Least of the oldest sixth."""
+    # Least of the newest sixth.
     last_bytes: int
-    """Least of the newest sixth."""
     growth_bytes_per_step: float
+    # No sixth is lower than the one before it, at least three are higher, and the growth does not slow.
     is_rising: bool
-    """No sixth is lower than the one before it, at least three are higher, and the growth does not slow."""
 
 
 class KeptMemory(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class KeptMemory(msgspec.Struct, frozen=True):
 
     size_bytes: int
     growth_bytes_per_step: float
+    # The line that holds most of it; None where no stack of live blocks tells.
     holder: StackGroup | None = None
-    """The line that holds most of it; None where no stack of live blocks tells."""
 
 
 class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,21 +83,21 @@ class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
     written_s: float | None
     process: FlightProcess
     device: FlightDevice
+    # What was asked for.
     size_bytes: int | None
-    """What was asked for."""
     message: str
+    # Where it was asked for.
     request: StackGroup
-    """Where it was asked for."""
     shares: DeviceShares
+    # Live blocks by stack, the largest first; shares are of the allocated bytes.
     stacks: tuple[StackGroup, ...]
-    """Live blocks by stack, the largest first; shares are of the allocated bytes."""
     trend: FloorTrend | None
+    # What is kept from step to step; None where the floors do not grow steadily.
     kept: KeptMemory | None
-    """What is kept from step to step; None where the floors do not grow steadily."""
+    # What happened, the most important first.
     sentences: tuple[str, ...]
-    """What happened, the most important first."""
+    # What follows from the figures, the most promising first.
     advice: tuple[str, ...]
-    """What follows from the figures, the most promising first."""
     truncated: FlightTruncation
     notes: tuple[str, ...]
 
@@ -385,8 +385,8 @@ def _read_settings(record: FlightRecord) -> AllocatorSettings:
         return AllocatorSettings()
 
 
+# Part of the device from which on something is worth naming.
 _NOTABLE = 0.1
-"""Part of the device from which on something is worth naming."""
 _LARGE = 0.25
 
 
@@ -518,10 +518,10 @@ def _find_rest(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | No
     return max(0, shares.allocated_bytes - state - (0 if kept is None else kept.size_bytes))
 
 
+# A line that holds this much more than all that was kept is none that leaked, such as the model's own.
 _SLACK = 1.1
-"""A line that holds this much more than all that was kept is none that leaked, such as the model's own."""
+# Between two moments at which something is kept, at most.
 _FEW_STEPS = 10
-"""Between two moments at which something is kept, at most."""
 
 
 def find_kept(

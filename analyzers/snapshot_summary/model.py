@@ -62,12 +62,12 @@ class StackGroup(msgspec.Struct, frozen=True):
 
     size_bytes: int
     count: int
+    # Part of all live bytes, from 0 to 1.
     share: float
-    """Part of all live bytes, from 0 to 1."""
+    # The innermost frame outside PyTorch's own files; else the innermost; None without recorded history.
     headline: Frame | None
-    """The innermost frame outside PyTorch's own files; else the innermost; None without recorded history."""
+    # The Python frames, innermost first.
     frames: tuple[Frame, ...]
-    """The Python frames, innermost first."""
 
 
 class FullnessBand(msgspec.Struct, frozen=True):
@@ -82,48 +82,48 @@ class FullnessBand(msgspec.Struct, frozen=True):
 class PoolFragmentation(msgspec.Struct, frozen=True):
     """Free memory of one pool and stream; a request is served from its own only."""
 
+    # (0, 0) is the default pool, any other a private one, such as that of a CUDA graph.
     pool_id: tuple[int, int]
-    """(0, 0) is the default pool, any other a private one, such as that of a CUDA graph."""
     stream: int
+    # Blocks above 1 MiB are `large`.
     kind: Literal["large", "small"]
-    """Blocks above 1 MiB are `large`."""
     reserved_bytes: int
     free_bytes: int
     largest_free_bytes: int
     stranded_bytes: int
+    # 1 - largest free block / all free bytes; None without free bytes.
     external_fragmentation: float | None
-    """1 - largest free block / all free bytes; None without free bytes."""
 
 
 class RequestFit(msgspec.Struct, frozen=True):
     """Whether a size that the job asks for often can be served from the free blocks."""
 
+    # Rounded up to 512 B.
     size_bytes: int
-    """Rounded up to 512 B."""
+    # How often it was asked for in the trace; without a trace, how many live blocks have it.
     count: int
-    """How often it was asked for in the trace; without a trace, how many live blocks have it."""
     stream: int
+    # How many more such requests the free blocks of its stream hold; private pools are not counted.
     servable: int
-    """How many more such requests the free blocks of its stream hold; private pools are not counted."""
+    # What the driver would have to give for one more that is not servable (unless expandable).
     new_segment_bytes: int
-    """What the driver would have to give for one more that is not servable (unless expandable)."""
 
 
 class FailedRequest(msgspec.Struct, frozen=True):
     """An out-of-memory event of the trace."""
 
+    # Seconds since the epoch.
     time_s: float | None
-    """Seconds since the epoch."""
+    # What was asked for.
     size_bytes: int
-    """What was asked for."""
+    # What the driver reported free.
     device_free_bytes: int
-    """What the driver reported free."""
     allocated_bytes: int
     reserved_bytes: int
+    # Where it was asked for; its size and count are those of the request.
     stack: StackGroup
-    """Where it was asked for; its size and count are those of the request."""
+    # What was live at that moment, the largest first.
     live: tuple[StackGroup, ...]
-    """What was live at that moment, the largest first."""
 
 
 class TraceSpan(msgspec.Struct, frozen=True):
@@ -131,16 +131,16 @@ class TraceSpan(msgspec.Struct, frozen=True):
 
     events: int
     duration_s: float | None
+    # Whether older events were dropped; None where the file does not tell.
     is_overflowed: bool | None
-    """Whether older events were dropped; None where the file does not tell."""
+    # Allocated before the first event, computed backwards from the final state.
     start_allocated_bytes: int
-    """Allocated before the first event, computed backwards from the final state."""
     peak_allocated_bytes: int
     peak_reserved_bytes: int
+    # When the peak of allocated was, in seconds after the first event.
     peak_after_s: float | None
-    """When the peak of allocated was, in seconds after the first event."""
+    # Most allocated in equal parts of the time, for a small graph.
     allocated_curve: tuple[int, ...]
-    """Most allocated in equal parts of the time, for a small graph."""
 
 
 class DeviceSummary(msgspec.Struct, frozen=True):
@@ -148,17 +148,17 @@ class DeviceSummary(msgspec.Struct, frozen=True):
 
     device: int
     levels: MemoryLevels
+    # What it comes to, for people, the most important first.
     sentences: tuple[str, ...]
-    """What it comes to, for people, the most important first."""
+    # Live blocks by stack, the largest first; as many as were asked for.
     stacks: tuple[StackGroup, ...]
-    """Live blocks by stack, the largest first; as many as were asked for."""
+    # How many groups there are.
     stack_groups: int
-    """How many groups there are."""
     fullness: tuple[FullnessBand, ...]
     pools: tuple[PoolFragmentation, ...]
     requests: tuple[RequestFit, ...] = ()
+    # The newest first.
     failures: tuple[FailedRequest, ...] = ()
-    """The newest first."""
     failures_omitted: int = 0
     trace: TraceSpan | None = None
 
@@ -169,8 +169,8 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["vramscope.snapshot/1"] = "vramscope.snapshot/1"
     file: str
     devices: tuple[DeviceSummary, ...]
+    # The card that was modelled; None for a snapshot of a real one.
     simulated: SimulatedCard | None = None
-    """The card that was modelled; None for a snapshot of a real one."""
     settings: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -185,10 +185,10 @@ class Timeline:
     """Levels of one device after each event of its trace, in columns of equal length."""
 
     device: int
+    # Seconds since the epoch, never going back; None where the file has no times.
     times_s: NDArray[np.float64] | None
-    """Seconds since the epoch, never going back; None where the file has no times."""
+    # Live tensors, as `TraceLevels` counts them.
     allocated_bytes: IntArray
-    """Live tensors, as `TraceLevels` counts them."""
     reserved_bytes: IntArray
     start_allocated_bytes: int
     start_reserved_bytes: int

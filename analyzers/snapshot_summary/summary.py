@@ -159,12 +159,12 @@ def trace_levels(snapshot: MemorySnapshot, device: int) -> Timeline | None:
 
 
 MOST_SIZES = 8
+# Requests up to this are served from segments of the small pool (`kSmallSize`).
 SMALL_BYTES = MIB
-"""Requests up to this are served from segments of the small pool (`kSmallSize`)."""
 _SMALL_SEGMENT_BYTES = 2 * MIB
 _LARGE_SEGMENT_BYTES = 20 * MIB
+# From this on a request gets a segment of its own size, rounded up to 2 MiB (`kMinLargeAlloc`).
 _LEAST_OWN_SEGMENT_BYTES = 10 * MIB
-"""From this on a request gets a segment of its own size, rounded up to 2 MiB (`kMinLargeAlloc`)."""
 
 
 def judge_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[RequestFit, ...]:

@@ -25,8 +25,8 @@ class DeviceView:
     """Segments and blocks of one device; `segment` of a block is a row in the segments of this view."""
 
     device: int
+    # Rows in the snapshot.
     segment_rows: IntArray
-    """Rows in the snapshot."""
     block_rows: IntArray
     total_bytes: IntArray
     stream: IntArray
@@ -40,8 +40,8 @@ class DeviceView:
     state: IntArray
     stack: IntArray
     segment: IntArray
+    # Of every segment.
     stranded_bytes: IntArray
-    """Of every segment."""
 
     @property
     def is_live(self) -> BoolArray:
@@ -122,11 +122,11 @@ class SegmentRow(msgspec.Struct, frozen=True):
     device: int
     pool_id: tuple[int, int]
     active_bytes: int
+    # Its largest single free block.
     largest_free_bytes: int
-    """Its largest single free block."""
     stranded_bytes: int
+    # Blocks before they were joined to runs.
     block_count: int
-    """Blocks before they were joined to runs."""
 
 
 def map_segments(

@@ -24,23 +24,23 @@ from ..widgets.line_page import LinePage
 from ..widgets.title_line import format_time
 
 AlertColumn = Literal["time", "severity", "kind", "device"]
+# Columns by which alerts can be sorted, left to right.
 ALERT_COLUMNS: tuple[AlertColumn, ...] = get_args(AlertColumn)
-"""Columns by which alerts can be sorted, left to right."""
 Stage = Literal["open", "acknowledged", "muted", "closed"]
+# Evidence that is the number of a process.
 PROCESS_NAMES = ("process", "pid")
-"""Evidence that is the number of a process."""
 
 
 class AlertRow(NamedTuple):
     """One finding as the list shows it."""
 
     finding: Finding
+    # What is to be done about it; a closed one is closed, whatever was decided about it.
     stage: Stage
-    """What is to be done about it; a closed one is closed, whatever was decided about it."""
+    # In words.
     kind: str
-    """In words."""
+    # Such as `GPU 5`, `GPU 5 rank 5`, `rank 5`, `node03`.
     where: str
-    """Such as `GPU 5`, `GPU 5 rank 5`, `rank 5`, `node03`."""
     mute: Mute | None = None
 
     @property
@@ -143,8 +143,8 @@ def _natural(text: str) -> SortKey:
 
 
 KIND_FROM_CELLS = 140
+# Widths from which a row has a column of its own for the kind, and says when it closed.
 STATE_FROM_CELLS = 60
-"""Widths from which a row has a column of its own for the kind, and says when it closed."""
 SHORT_STATE_CELLS = 6
 SEVERITY_CELLS = 9
 SHORT_TIME_CELLS = 6

@@ -91,8 +91,8 @@ class AlertHeading(OneLine):
 class HookLine(OneLine):
     """Says who is told of findings besides this screen, and what went wrong with that."""
 
+    # Whether there is anything to say.
     has_news = False
-    """Whether there is anything to say."""
 
     def show(self, hub: HubStatus | None) -> None:
         """Show the hooks of a hub and what the hub could not do, the trouble first."""
@@ -124,12 +124,12 @@ class AlertContent(NamedTuple):
     """What the page is drawn from."""
 
     row: AlertRow | None
+    # What happened to it, oldest first.
     changes: Sequence[FindingChange] = ()
-    """What happened to it, oldest first."""
+    # Time of the newest sample.
     now_s: float = 0.0
-    """Time of the newest sample."""
+    # Clock of the samples.
     clock: str = "wall"
-    """Clock of the samples."""
 
 
 class AlertDetail(LinePage):
@@ -240,12 +240,12 @@ def _wrap(sentence: str, room: int, role: Role = "text") -> list[Line]:
     return [[Span(INDENT), Span(text, role)] for text in wrap_words(sentence, room)] if sentence else []
 
 
+# Seconds beyond this are a moment, not a span.
 LATEST_SPAN_S = 1e9
-"""Seconds beyond this are a moment, not a span."""
+# Spans from here on are said in minutes, hours or days.
 AGE_FROM_S = 120.0
-"""Spans from here on are said in minutes, hours or days."""
+# Evidence that is the number of a process: a name of digits, and no quantity.
 PROCESS_NAMES = ("process", "pid")
-"""Evidence that is the number of a process: a name of digits, and no quantity."""
 
 
 def tell_value(evidence: Evidence, clock: str) -> str:

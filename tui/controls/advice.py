@@ -29,8 +29,8 @@ class AdviceControl:
 
     def __init__(self, app: "VramscopeApp") -> None:
         self._app = app
+        # Whether the feed passes advice on.
         self.is_offered = isinstance(app.feed, AdvisingFeed)
-        """Whether the feed passes advice on."""
         self._told: dict[str, frozenset[int]] = {}
 
     def ask(self) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..fleet.nodes_screen import NodesScreen
     from ..fleet.screen import FleetScreen
 
+# Nodes that tell something within this time are drawn together.
 GATHER_S = 0.25
-"""Nodes that tell something within this time are drawn together."""
+# Share of a core that drawing may take; where it takes more, more is gathered.
 MOST_SHARE = 0.25
-"""Share of a core that drawing may take; where it takes more, more is gathered."""
 
 
 class FleetControl:
@@ -33,8 +33,8 @@ class FleetControl:
         self._fleet = Fleet()
         self._view = FleetView()
         self._choosing = feed if isinstance(feed, ChoosingFeed) else None
+        # What is concluded across nodes.
         self.cluster = ClusterWatch()
-        """What is concluded across nodes."""
         self.screen: FleetScreen | None = None
         self._over: NodesScreen | ClusterScreen | None = None
         self._has_been_shown = False

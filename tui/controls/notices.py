@@ -10,15 +10,15 @@ from ...engine.settings import AlertSettings
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 
+# Crossings that arrive together and are told one by one; more are told as a number.
 MOST_TOASTS = 2
-"""Crossings that arrive together and are told one by one; more are told as a number."""
 ROOMY_CELLS = 60
+# Size of a screen from which a toast has the whole sentence.
 ROOMY_ROWS = 16
-"""Size of a screen from which a toast has the whole sentence."""
 
 
+# Columns and rows.
 Size = tuple[int, int]
-"""Columns and rows."""
 
 
 class Toast(NamedTuple):

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ...engine.jobs.background import RecordingState, ViewerRecording
     from ..app import VramscopeApp
 
+# How often a recording is looked at that is about to begin or to end.
 CHANGE_LOOK_S = 0.2
-"""How often a recording is looked at that is about to begin or to end."""
+# A sentence with a file's name in it takes longer to read.
 NEWS_S = 8.0
-"""A sentence with a file's name in it takes longer to read."""
 READ_ONLY = "This view was started with --read-only: nothing is recorded from here."
 
 

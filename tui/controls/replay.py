@@ -57,10 +57,10 @@ class GoToScreen(ModalScreen[str | None]):
 
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
+# How actions begin whose keys move through the points of a profile over the replay.
 STEP_ACTIONS = "replay('step'"
-"""How actions begin whose keys move through the points of a profile over the replay."""
+# How actions begin whose keys a screen over the replay needs for its lists.
 LIST_ACTIONS = ("go_to", "step_node", "replay('turn'")
-"""How actions begin whose keys a screen over the replay needs for its lists."""
 
 
 class ReplayControl:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ..sweep.screen import ReplayAsked
 
 FoundT = TypeVar("FoundT")
+# Makes the plan that words ask for: a model, then flags of `vramscope plan`. Raises a `VramscopeError`.
 PlanModel = Callable[[str, "JobDefaults"], "Planned"]
-"""Makes the plan that words ask for: a model, then flags of `vramscope plan`. Raises a `VramscopeError`."""
+# A sentence with a path in it takes longer to read.
 NOTE_S = 10.0
-"""A sentence with a path in it takes longer to read."""
 
 
 class Tool(Generic[FoundT]):
@@ -33,10 +33,10 @@ class Tool(Generic[FoundT]):
     QUESTION = ""
     EXAMPLE = ""
     HINT = ""
+    # Reads what words ask for. Raises a `VramscopeError`.
     read: Callable[[str], FoundT] | None = None
-    """Reads what words ask for. Raises a `VramscopeError`."""
+    # What was entered last.
     text = "."
-    """What was entered last."""
 
     def __init__(self, app: "VramscopeApp") -> None:
         self._app = app

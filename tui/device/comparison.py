@@ -70,11 +70,11 @@ def _cut(
     return least, most
 
 
+# Cells of one curve; in less room there are only figures.
 LEAST_GRAPH_CELLS = 24
-"""Cells of one curve; in less room there are only figures."""
 SCALE_CELLS = 10
+# Curves of which one is longer by more have a time scale each.
 MOST_STRETCH = 4.0
-"""Curves of which one is longer by more have a time scale each."""
 
 
 class _Frame(NamedTuple):

@@ -43,10 +43,10 @@ LEAST_GRAPH_SHARE = 0.34
 MOST_GRAPH_SHARE = 0.45
 LEAST_MAP_ROWS = 6
 LEAST_CURVE_ROWS = 4
+# Shortest span of live history: of a shorter one every cell would move at every tick.
 LEAST_LIVE_S = 300.0
-"""Shortest span of live history: of a shorter one every cell would move at every tick."""
+# Height from which a blank line stands between the sections.
 ROOMY_FROM_ROWS = 24
-"""Height from which a blank line stands between the sections."""
 NO_PROBE = (
     "No allocator data: only the training process can tell. Start it with "
     "`vramscope run -- python train.py`, or take in one that runs with `vramscope attach PID`."
@@ -58,15 +58,15 @@ class PageContent(NamedTuple):
 
     snapshot: Snapshot
     history: History
+    # The device.
     uuid: str
-    """The device."""
+    # The training process that was chosen; None where none reports.
     pid: int | None = None
-    """The training process that was chosen; None where none reports."""
     question: SegmentQuestion = SegmentQuestion()
+    # Its last steps, oldest first.
     steps: tuple[StepReading, ...] = ()
-    """Its last steps, oldest first."""
+    # Most seconds of history to show.
     window_s: float = 600.0
-    """Most seconds of history to show."""
 
 
 class DevicePage(LinePage):
@@ -269,8 +269,8 @@ def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
     return lines
 
 
+# Less than this, kept at the end of a step, is losses and counters of every program.
 LEAST_KEPT_BYTES = MIB
-"""Less than this, kept at the end of a step, is losses and counters of every program."""
 
 
 def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
@@ -320,11 +320,11 @@ def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
 
 
 INDENT = "   "
+# Seconds beyond this are a moment, not a span.
 LATEST_SPAN_S = 1e9
-"""Seconds beyond this are a moment, not a span."""
 
+# Evidence that is the number of a process: a name of digits, and no quantity.
 PROCESS_NAMES = ("process", "pid")
-"""Evidence that is the number of a process: a name of digits, and no quantity."""
 
 
 def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
@@ -385,16 +385,16 @@ def _tell(evidence: Evidence, clock: str) -> str:
     return f"{evidence.name} {number}{unit}"
 
 
+# Width from which parts have their full names.
 WORDY_FROM_CELLS = 64
-"""Width from which parts have their full names."""
+# Names of parts that stand by themselves where there is little room.
 NARROW_NAMES: dict[PartKind, str] = {
     **SHORT_NAMES,
     "awaiting_free": "awaiting",
     "stranded": "stranded",
 }
-"""Names of parts that stand by themselves where there is little room."""
+# Less than this lost to rounding matters to nobody.
 LEAST_INTERNAL_BYTES = MIB
-"""Less than this lost to rounding matters to nobody."""
 NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
 
 

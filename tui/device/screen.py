@@ -15,8 +15,8 @@ from ..widgets.device_view import collect_ranks
 from .page import DevicePage, PageContent
 from .sections import SegmentQuestion
 
+# How often a segment map is asked for while it is looked at.
 ASK_INTERVAL_S = 10.0
-"""How often a segment map is asked for while it is looked at."""
 
 
 class DeviceScreen(NodeScreen):

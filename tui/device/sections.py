@@ -153,12 +153,12 @@ NO_BACKEND = "No segment map yet: the process has not used a device so far."
 class SegmentQuestion(NamedTuple):
     """What became of the question for the map of a process."""
 
+    # The newest map, or None.
     segment_map: SegmentMap | None = None
-    """The newest map, or None."""
+    # Why the newest question was not answered, in one sentence.
     refused: str | None = None
-    """Why the newest question was not answered, in one sentence."""
+    # Seconds since it was first asked without an answer; None where nothing was asked.
     asked_s: float | None = None
-    """Seconds since it was first asked without an answer; None where nothing was asked."""
 
 
 class SegmentSection:
@@ -276,14 +276,14 @@ def name_place(stack: LiveStack) -> str:
 
 HEADING_CELLS = 10
 WORDY_HEADING_CELLS = 24
+# Cells of headings that say where a floor is taken, and the width from which they do.
 WORDY_FROM_CELLS = 72
-"""Cells of headings that say where a floor is taken, and the width from which they do."""
 COLUMN_CELLS = 9
 MOST_COLUMNS = 16
+# Below this, figures are told in MiB.
 SMALL_BYTES = 4 * GIB
-"""Below this, figures are told in MiB."""
+# Cells of the names of phases, at least.
 PHASE_LEAST_CELLS = 12
-"""Cells of the names of phases, at least."""
 
 
 def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list[Line]:

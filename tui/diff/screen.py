@@ -26,8 +26,8 @@ from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece
 
 NARROW_CELLS = 60
+# Widths below which both values are left out, and from which the end and the noise are told.
 WIDE_CELLS = 110
-"""Widths below which both values are left out, and from which the end and the noise are told."""
 _WHO_CELLS = 10
 _AT_CELLS = 11
 _FIGURE_CELLS = 15
@@ -173,8 +173,8 @@ class DifferencePicture(LinePage, can_focus=False):
         ]
 
 
+# Takes the share that was read, from 0 to 1 where it is known, and how many samples.
 Progress = Callable[[float | None, int], object]
-"""Takes the share that was read, from 0 to 1 where it is known, and how many samples."""
 Compare = Callable[[Progress], Comparison]
 
 HEAD_ROWS = 2
@@ -198,8 +198,8 @@ class DifferenceScreen(FileScreen[Comparison]):
 
     def __init__(self) -> None:
         super().__init__()
+        # The runs, once they were read.
         self.comparison: Comparison | None = None
-        """The runs, once they were read."""
         self._order: list[int] = []
         self._figure: Figure | None = None
         self.picture = DifferencePicture(id="picture")

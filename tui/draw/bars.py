@@ -101,20 +101,20 @@ def level_glyph(share: float | None, glyphs: Glyphs) -> str:
     return glyphs.levels[min(top, max(0, int(share * (top + 1))))]
 
 
+# Below this, figures are told in MiB.
 SMALL_WHOLE_BYTES = 4 * GIB
-"""Below this, figures are told in MiB."""
 
 
 class Part(NamedTuple):
     """One part of a whole."""
 
     name: str
+    # None where it is not known.
     value_bytes: int | None
-    """None where it is not known."""
     glyph: str
     role: Role
+    # Whether it is the figure; else it is the least that it can be.
     is_exact: bool = True
-    """Whether it is the figure; else it is the least that it can be."""
 
 
 def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs: Glyphs) -> Line:

@@ -12,18 +12,18 @@ from ...engine.units import KIB, MIB
 from .glyphs import Glyphs
 from .spans import Line, Role, Span, clean_text, fit_text, line_width
 
+# Cells from which a block bears its name.
 NAME_FROM_CELLS = 4
-"""Cells from which a block bears its name."""
 
 
 class HitBox(NamedTuple):
     """Where a block lies: who clicks there means it."""
 
     row: int
+    # Its first cell.
     first: int
-    """Its first cell."""
+    # The cell after its last.
     end: int
-    """The cell after its last."""
     cell: IcicleCell
 
 
@@ -31,10 +31,10 @@ class Icicle(NamedTuple):
     """Lines of one width, and what lies where on them."""
 
     lines: tuple[Line, ...]
+    # Row by row, left to right; they do not overlap.
     boxes: tuple[HitBox, ...]
-    """Row by row, left to right; they do not overlap."""
+    # Blocks that are left out because they are narrower than half a cell.
     narrow: int
-    """Blocks that are left out because they are narrower than half a cell."""
 
 
 def draw_icicle(
@@ -112,14 +112,14 @@ def _end_exactly(line: Line, box: HitBox, width: int, glyphs: Glyphs) -> Line:
     return line
 
 
+# Cells at the left that name the pool.
 LABEL_CELLS = 14
-"""Cells at the left that name the pool."""
 LEAST_CELL_BYTES = 256 * KIB
 MOST_CELL_BYTES = 4096 * MIB
 FULL_SHARE = 0.995
 EMPTY_SHARE = 0.005
+# Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full.
 HALF_SHARE = 0.5
-"""Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full."""
 
 
 class SegmentPool(NamedTuple):

@@ -9,69 +9,70 @@ class Glyphs:
     """One complete set of characters; each is one cell wide."""
 
     name: str
+    # Gauge cell that is filled.
     full: str
-    """Gauge cell that is filled."""
+    # Gauge cells that are filled in part, from least to most; none in ASCII.
     partial: str
-    """Gauge cells that are filled in part, from least to most; none in ASCII."""
+    # Gauge cell between the least and the most of the tick.
     band: str
-    """Gauge cell between the least and the most of the tick."""
+    # Gauge cell that is not filled.
     empty: str
-    """Gauge cell that is not filled."""
+    # Gauge cell that the allocator holds and no tensor fills.
     cached: str
-    """Gauge cell that the allocator holds and no tensor fills."""
+    # Gauge cell that is used by something else than the allocator.
     rest: str
-    """Gauge cell that is used by something else than the allocator."""
+    # Cell of a bar for what is stranded, or a part that has no other glyph left.
     hatched: str
-    """Cell of a bar for what is stranded, or a part that has no other glyph left."""
+    # Cell of a bar for what other processes hold.
     others: str
-    """Cell of a bar for what other processes hold."""
+    # Cell of a bar for what nobody can name.
     unattributed: str
-    """Cell of a bar for what nobody can name."""
+    # Before a figure that is a lower bound.
     at_least: str
-    """Before a figure that is a lower bound."""
+    # Cell of a segment: full, mostly full, partly full, free and stranded, free to be given back.
     segment: str
-    """Cell of a segment: full, mostly full, partly full, free and stranded, free to be given back."""
+    # Mark on a horizontal line.
     tick: str
-    """Mark on a horizontal line."""
+    # Whether history is drawn in braille, two columns of four dots a cell.
     is_braille: bool
-    """Whether history is drawn in braille, two columns of four dots a cell."""
+    # History cells from blank to full where there is no braille.
     history: str
-    """History cells from blank to full where there is no braille."""
+    # History cell between the least and the most of a bucket where there is no braille.
     history_band: str
-    """History cell between the least and the most of a bucket where there is no braille."""
+    # One cell for a whole device, from nearly empty to full.
     levels: str
-    """One cell for a whole device, from nearly empty to full."""
+    # One glyph for each level of risk.
     risks: Mapping[str, str]
-    """One glyph for each level of risk."""
+    # What stands for a value nobody measured.
     unmeasured: str
-    """What stands for a value nobody measured."""
     ellipsis: str
+    # What stands between two facts on one line.
     separator: str
-    """What stands between two facts on one line."""
+    # Left edge of what is selected.
     selected: str
-    """Left edge of what is selected."""
+    # Horizontal line.
     rule: str
-    """Horizontal line."""
+    # Unit of temperature.
     degree: str
-    """Unit of temperature."""
+    # One cell for a device that is lost.
     lost: str
-    """One cell for a device that is lost."""
+    # One cell for a device whose figures are old.
     stale: str
-    """One cell for a device whose figures are old."""
+    # Before the word that says that the node is recorded.
     recording: str
-    """Before the word that says that the node is recorded."""
+    # Where the capacity stands on a bar that may go beyond it.
     limit: str
-    """Where the capacity stands on a bar that may go beyond it."""
+    # Where the measured peak of allocated bytes stands on the bar of what was planned.
     measured: str
-    """Where the measured peak of allocated bytes stands on the bar of what was planned."""
+    # Where that of reserved bytes stands.
     measured_reserved: str
-    """Where that of reserved bytes stands."""
 
     def risk(self, level: str) -> str:
         """Return the glyph of a level of risk; an unknown word has the glyph of `unknown`."""
         return self.risks.get(level, self.risks["unknown"])
 
 
+# For terminals with a full font.
 UNICODE = Glyphs(
     name="unicode",
     full="█",
@@ -104,8 +105,8 @@ UNICODE = Glyphs(
     measured="▼",
     measured_reserved="▽",
 )
-"""For terminals with a full font."""
 
+# For everything else: seven bits, no code above 126.
 ASCII = Glyphs(
     name="ascii",
     full="#",
@@ -138,4 +139,3 @@ ASCII = Glyphs(
     measured="v",
     measured_reserved="V",
 )
-"""For everything else: seven bits, no code above 126."""

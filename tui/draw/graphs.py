@@ -8,11 +8,11 @@ from .glyphs import Glyphs
 from .spans import Line, Role, Span
 
 _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
+# Braille dots of a column filled from below with 0 to 4 dots (Unicode, chapter 21.1).
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
-"""Braille dots of a column filled from below with 0 to 4 dots (Unicode, chapter 21.1)."""
 
+# Dots from the bottom of a bucket's least and most; 0 where nothing was measured.
 Levels = tuple[int, int]
-"""Dots from the bottom of a bucket's least and most; 0 where nothing was measured."""
 
 
 def history_levels(
@@ -76,8 +76,8 @@ def _join_points(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
     return line
 
 
+# Each cell once: a few hundred, of which a column that is kept would have its own.
 _KNOWN_CELLS: dict[tuple[str, bool], tuple[str, bool]] = {}
-"""Each cell once: a few hundred, of which a column that is kept would have its own."""
 
 
 @lru_cache(maxsize=2048)

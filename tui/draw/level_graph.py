@@ -9,8 +9,8 @@ from .graphs import Layers, draw_layers
 from .numbers import span_text
 from .spans import Line, Role, Span, right_text
 
+# Cells at the right that say what the top stands for.
 SCALE_CELLS = 10
-"""Cells at the right that say what the top stands for."""
 LEAST_STEP_CELLS = 10
 _PITCHES = tuple(factor * 10**power for power in range(9) for factor in (1, 2, 5))
 

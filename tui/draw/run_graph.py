@@ -15,14 +15,14 @@ from .glyphs import Glyphs
 from .spans import Line, Role, Span, right_text
 
 SCALE_CELLS = 12
+# Share of the highest value: where all values lie within it, the scale begins near the lowest.
 ZOOM_SHARE = 0.5
-"""Share of the highest value: where all values lie within it, the scale begins near the lowest."""
 MARGIN_SHARE = 0.08
 ROLES: dict[str, Role] = {"": "text", "A": "fill", "B": "fill-high", "AB": "strong"}
+# Braille dots of a cell's two columns from the top (Unicode, chapter 21.1).
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Braille dots of a cell's two columns from the top (Unicode, chapter 21.1)."""
+# Times the usual distance of two bins that a line still bridges.
 _FAR = 4
-"""Times the usual distance of two bins that a line still bridges."""
 
 
 class Runs(NamedTuple):
@@ -32,11 +32,11 @@ class Runs(NamedTuple):
     a: Sequence[float | None]
     b: Sequence[float | None]
     parts_at: float | None
+    # What the axis says at its left end.
     start: str
-    """What the axis says at its left end."""
     end: str
+    # What it says where the runs part.
     parting: str
-    """What it says where the runs part."""
 
 
 class Scale(NamedTuple):

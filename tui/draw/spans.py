@@ -12,6 +12,7 @@ from textual.strip import Strip
 from ...engine.text import make_printable
 from ..terminal.line_filters import to_ascii
 
+# What a piece of text is for; `tui/frame/theme.py` says how each role looks.
 Role = Literal[
     "text",
     "strong",
@@ -30,7 +31,6 @@ Role = Literal[
     "critical",
     "unknown",
 ]
-"""What a piece of text is for; `tui/frame/theme.py` says how each role looks."""
 
 
 class Span(NamedTuple):
@@ -40,8 +40,8 @@ class Span(NamedTuple):
     role: Role = "text"
 
 
+# One row, left to right.
 Line = list[Span]
-"""One row, left to right."""
 
 
 def line_width(line: Iterable[Span]) -> int:

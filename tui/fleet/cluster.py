@@ -25,9 +25,9 @@ from ..widgets.one_line import KeyLine
 from ..widgets.verdict_line import VerdictLine
 
 GATHER_S = 2.0
+# What nodes tell within this time is looked at together, but no more than so many snapshots wait for that: of
+# a node of eight devices each holds 20 KiB.
 MOST_GATHERED = 128
-"""What nodes tell within this time is looked at together, but no more than so many snapshots wait for that:
-of a node of eight devices each holds 20 KiB."""
 
 
 class ClusterWatch:
@@ -39,10 +39,10 @@ class ClusterWatch:
 
     def __init__(self, state: ClusterState | None = None) -> None:
         self._state = state or ClusterState()
+        # All nodes as of the newest conclusion.
         self.picture: ClusterPicture = self._state.picture
-        """All nodes as of the newest conclusion."""
+        # What is open across nodes, as of the newest conclusion.
         self.findings: tuple[Finding, ...] = self._state.findings
-        """What is open across nodes, as of the newest conclusion."""
         self._untold: deque[tuple[Snapshot, float]] = deque()
         self._begun_s: float | None = None
         self._thread: threading.Thread | None = None
@@ -96,8 +96,8 @@ _SIZE_CELLS = 10
 _RANKS_CELLS = 6
 _STAGE_CELLS = 6
 PLAN_FROM_CELLS = 56
+# Widths from which the figures of the plan, and a bar, stand beside each stage.
 BAR_FROM_CELLS = 90
-"""Widths from which the figures of the plan, and a bar, stand beside each stage."""
 _BAR_CELLS = 24
 _GAP = "   "
 

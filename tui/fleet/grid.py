@@ -21,8 +21,8 @@ from ..frame import keys
 from ..frame.theme import find_looks
 from ..widgets.line_page import MarkingWidget
 
+# What a cell shows of a device that is in no danger: how full it is, or its level of risk.
 CellFigure = Literal["used", "risk"]
-"""What a cell shows of a device that is in no danger: how full it is, or its level of risk."""
 
 
 @dataclass
@@ -33,13 +33,13 @@ class FleetView:
     sort: FleetSort = "risk"
     filter_text: str = ""
     figure: CellFigure = "used"
+    # Key of the device under the cursor; None lets the cursor follow the gravest.
     selected: tuple[str, str] | None = None
-    """Key of the device under the cursor; None lets the cursor follow the gravest."""
 
 
 MOST_LABEL_CELLS = 20
+# Cells that a group has at least, so that words have room where a node is lost.
 LEAST_BLOCK_CELLS = 10
-"""Cells that a group has at least, so that words have room where a node is lost."""
 GAP_CELLS = 2
 
 
@@ -49,17 +49,17 @@ class FleetBlock(NamedTuple):
     group: int
     start: int
     stop: int
+    # Column of its label, or of what is left out there.
     x: int
-    """Column of its label, or of what is left out there."""
 
 
 class FleetLayout(NamedTuple):
     """Rows of blocks, top to bottom."""
 
+    # Cells of a label with its blank; 0 where there is none.
     label_cells: int
-    """Cells of a label with its blank; 0 where there is none."""
+    # Cells of the devices of a block.
     block_cells: int
-    """Cells of the devices of a block."""
     rows: tuple[tuple[FleetBlock, ...], ...]
 
     def find(self, group: int, offset: int) -> tuple[int, int]:
@@ -241,8 +241,8 @@ def describe_silence(node: FleetNode, waited_s: float, room: int) -> str:
 
 
 _NOTHING = FleetLayout(0, 0, ())
+# Returns what is said of nodes that are lost, for cells of room.
 DescribeLost = Callable[[int], Mapping[str, str]]
-"""Returns what is said of nodes that are lost, for cells of room."""
 
 
 class FleetGrid(ScrollView, MarkingWidget, can_focus=True):

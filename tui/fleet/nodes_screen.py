@@ -27,10 +27,10 @@ MOST_LABEL_CELLS = 24
 class _Column(NamedTuple):
     title: str
     cells: int
+    # Width of the whole line from which it is shown.
     from_width: int
-    """Width of the whole line from which it is shown."""
+    # Empty where it is unmeasured.
     tell: Callable[[NodeSummary], str]
-    """Empty where it is unmeasured."""
 
 
 def _tell_share(share: float | None) -> str:

@@ -43,8 +43,8 @@ from ..widgets.verdict_line import VerdictLine, word_lost
 from .cluster import ClusterWatch, describe_gravest, order_by_gravity
 from .grid import FleetGrid, FleetView, describe_silence
 
+# Height of the screen from which on so many rows are taken; below that it is one.
 ROWS_FROM = ((32, 4), (24, 3), (18, 2))
-"""Height of the screen from which on so many rows are taken; below that it is one."""
 
 
 class LostLines(MarkingWidget):
@@ -189,8 +189,8 @@ TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13
 FACTS_FROM_ROWS = 5
 LOST_FROM_ROWS = 8
+# Heights from which each line is worth its row.
 ACROSS_FROM_ROWS = 9
-"""Heights from which each line is worth its row."""
 AGE_TICK_S = 1.0
 GROUP_TITLES: Mapping[Grouping, str] = {
     "node": "node",

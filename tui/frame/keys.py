@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
+# Groups in the order in which help lists them.
 GROUP_TITLES = {
     "replay": "Replay",
     "bar": "Time bar",
@@ -26,19 +27,18 @@ GROUP_TITLES = {
     "filter": "Filter",
     "app": "Application",
 }
-"""Groups in the order in which help lists them."""
 
+# Actions of a view below, whose keys leave the key line to a screen above it; the help has them all.
 KEYS_OF_THE_VIEW = (
     *("show_device", "show_alerts", "show_sweep", "show_plan", "show_breakdown", "pause", "record"),
     *("replay", "go_to", "step_node"),
 )
-"""Actions of a view below, whose keys leave the key line to a screen above it; the help has them all."""
 
+# Verbs of movements, which nobody looks for in a palette.
 MOVEMENTS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
-"""Verbs of movements, which nobody looks for in a palette."""
 
+# Rows to move to get to the first or the last, wherever the cursor is.
 FAR = 1_000_000
-"""Rows to move to get to the first or the last, wherever the cursor is."""
 
 
 def key(
@@ -184,8 +184,8 @@ _LEAVE_FILE = [
     key("q", "quit", "app-quit", "quit", "Leave.", "q"),
     key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Leave.", first=True),
 ]
+# Of `sweep`, `plan` and `modules`, whose screens have a key of their own for it.
 FILE_WITHOUT_EXPORT = [_THEME, _COMMANDS, *_HELP, *_LEAVE_FILE]
-"""Of `sweep`, `plan` and `modules`, whose screens have a key of their own for it."""
 FILE = [
     *(_THEME, _COMMANDS, *_HELP),
     key("E", "export", "view-export", "export", "Write the picture (SVG) and the report into this folder."),
@@ -214,6 +214,7 @@ PLAYLIST = [
     key("left_curly_bracket", "replay('turn', -1)", "replay-run-before", "config before", "Go to the configuration before, to the nearest that has a trace.", "{", first=True),
     *REPLAY,
 ]
+# Once Tab or a click has given the time bar the focus.
 TIME_BAR = [
     key("left", "app.replay('skip', -10)", "bar-back", "−10s", "Go back 10 s."),
     key("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go on 10 s."),
@@ -222,7 +223,6 @@ TIME_BAR = [
     key("home", "app.replay('go', 0, '0%')", "bar-start", "start", "Go to the start."),
     key("end", "app.replay('go', 0, '100%')", "bar-end", "end", "Go to the end."),
 ]
-"""Once Tab or a click has given the time bar the focus."""
 
 # ── live ──
 _PROCESS_LIST = [
@@ -435,6 +435,7 @@ PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Close the que
 FILTER_BAR = [key("escape", "clear", "filter-clear", "clear filter", "Clear the filter and show everything.")]
 # fmt: on
 
+# Keys that keyboards name otherwise than Textual does.
 KEY_NAMES = {
     "⏎": "Enter",
     "esc": "Esc",
@@ -448,7 +449,6 @@ KEY_NAMES = {
     "f1": "F1",
     "f12": "F12",
 }
-"""Keys that keyboards name otherwise than Textual does."""
 
 
 class OffersKeys(Protocol):

@@ -8,8 +8,8 @@ from ...analyzers.fleet.model import order_naturally
 from ...engine.model import SEVERITIES, Severity
 from ...engine.viewer.snapshot import ReplayState, Snapshot
 
+# What is no graver than this brings no other node to mind.
 _NOT_NAMED = SEVERITIES.index("low")
-"""What is no graver than this brings no other node to mind."""
 
 
 class NodePlace(NamedTuple):
@@ -17,12 +17,12 @@ class NodePlace(NamedTuple):
 
     number: int
     total: int
+    # A node that has something graver than the one that is shown.
     graver: str | None = None
-    """A node that has something graver than the one that is shown."""
+    # How grave that is.
     severity: Severity = "low"
-    """How grave that is."""
+    # Nodes of which there are no live figures; 0 in a replay.
     lost: int = 0
-    """Nodes of which there are no live figures; 0 in a replay."""
 
 
 class KnownNodes:
@@ -32,8 +32,8 @@ class KnownNodes:
         self._newest: dict[str, Snapshot] = {}
         self._names: list[str] | None = None
         self._replay: ReplayState | None = None
+        # Name of the node that is shown.
         self.shown = ""
-        """Name of the node that is shown."""
 
     @property
     def names(self) -> list[str]:

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from ..screens.terminal_app import TerminalApp
 
 
+# Seconds from the wish to end until the process is ended whatever hangs.
 EXIT_PATIENCE_S = 0.9
-"""Seconds from the wish to end until the process is ended whatever hangs."""
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 _MODES_OFF = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1003, 1006, 1015, 1016, 2004, 2048, 1004))
+# Reports of mouse, paste, size and focus off, line wrap on, keyboard as before, main screen, cursor on (xterm
+# control sequences).
 _RESTORE = _MODES_OFF + b"\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
-"""Reports of mouse, paste, size and focus off, line wrap on, keyboard as before, main screen, cursor on
-(xterm control sequences)."""
 
 
 class Shutdown:
@@ -107,18 +107,18 @@ def restore_terminal(attributes: "list[int | list[bytes | int]] | None") -> None
         sys.stderr.write(f"vramscope: the terminal could not be restored: {error}\n")
 
 
+# Objects, and collections of each age, after which the collector of garbage looks at the next.
 COLLECTED_AFTER = (20_000, 20, 20)
-"""Objects, and collections of each age, after which the collector of garbage looks at the next."""
 
 
 class Overlays(NamedTuple):
     """What makes that which can be shown over a view."""
 
     plan_model: "PlanModel"
+    # Reads sweeps by words: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`.
     read_sweeps: "Callable[[str], SweepIndex]"
-    """Reads sweeps by words: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`."""
+    # Reads the profiles below the paths in a line. Raises a `VramscopeError`.
     read_profiles: "Callable[[str], Sequence[Profiled]]"
-    """Reads the profiles below the paths in a line. Raises a `VramscopeError`."""
 
 
 def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:

@@ -9,8 +9,8 @@ import ctypes
 import sys
 from functools import _lru_cache_wrapper, cache
 
+# `mallopt(3)`: the most heaps; each thread gets one of its own up to eight a processor otherwise.
 _M_ARENA_MAX = -8
-"""`mallopt(3)`: the most heaps; each thread gets one of its own up to eight a processor otherwise."""
 _LIBRARIES = ("textual", "rich")
 
 

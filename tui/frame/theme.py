@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 ReturnT = TypeVar("ReturnT")
 
+# Every role, in the order of its definition.
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Every role, in the order of its definition."""
 
+# Name of the theme that is used until another is chosen.
 DEFAULT_THEME = "vramscope-dark"
-"""Name of the theme that is used until another is chosen."""
 
 
+# Roles that borrow the colour of another.
 _COLOR_OF = {
     "cursor": "accent",
     "fill-medium": "medium",
     "fill-high": "high",
     "fill-critical": "critical",
 }
-"""Roles that borrow the colour of another."""
 
 
 def _variables(colors: dict[str, str], styles: dict[str, str]) -> dict[str, str]:
@@ -83,6 +83,7 @@ def _make_theme(name: str, colors: dict[str, str], styles: dict[str, str], *, is
 
 _STYLES = {"strong": "bold", "cursor": "bold reverse", "high": "bold", "critical": "bold"}
 
+# The default: calm blues on near black; only trouble is warm.
 DARK = _make_theme(
     "vramscope-dark",
     {
@@ -105,8 +106,8 @@ DARK = _make_theme(
     _STYLES,
     is_dark=True,
 )
-"""The default: calm blues on near black; only trouble is warm."""
 
+# For light terminals.
 LIGHT = _make_theme(
     "vramscope-light",
     {
@@ -129,8 +130,8 @@ LIGHT = _make_theme(
     _STYLES,
     is_dark=False,
 )
-"""For light terminals."""
 
+# Text at a contrast of 7:1 or more (WCAG 2.2, level AAA).
 HIGH_CONTRAST = _make_theme(
     "vramscope-high-contrast",
     {
@@ -153,7 +154,6 @@ HIGH_CONTRAST = _make_theme(
     {**_STYLES, "critical": "bold reverse"},
     is_dark=True,
 )
-"""Text at a contrast of 7:1 or more (WCAG 2.2, level AAA)."""
 
 _MONO_STYLES = {
     "strong": "bold",
@@ -166,6 +166,7 @@ _MONO_STYLES = {
     "critical": "bold reverse",
 }
 
+# The terminal's own two colours; bold, underline, dim and reverse carry what colour carried.
 MONO = Theme(
     name="vramscope-mono",
     ansi=True,
@@ -200,10 +201,9 @@ MONO = Theme(
         "screen-selection-foreground": "ansi_default",
     },
 )
-"""The terminal's own two colours; bold, underline, dim and reverse carry what colour carried."""
 
+# All themes, in the order in which a person steps through them.
 THEMES = (DARK, LIGHT, HIGH_CONTRAST, MONO)
-"""All themes, in the order in which a person steps through them."""
 
 
 def register_themes(app: "App[ReturnT]") -> None:

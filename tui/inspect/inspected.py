@@ -54,37 +54,37 @@ class InspectedDevice:
     """One device of a file."""
 
     name: str
+    # What it comes to, the most important first.
     sentences: tuple[str, ...]
-    """What it comes to, the most important first."""
     whole: BarPart
     parts: tuple[BarPart, ...]
+    # Where the bar and the history end.
     scale_bytes: int
-    """Where the bar and the history end."""
+    # Live blocks, the largest first.
     stacks: tuple[StackGroup, ...]
-    """Live blocks, the largest first."""
     stack_groups: int
+    # One line for each request that failed, the newest first.
     failures: tuple[str, ...]
-    """One line for each request that failed, the newest first."""
+    # The same at length.
     failure_report: str
-    """The same at length."""
     segment_map: SegmentMap
     history: LevelHistory | None
+    # Moments of the history at which memory was out.
     failed_at: tuple[float, ...] = ()
-    """Moments of the history at which memory was out."""
+    # Moments at which steps began, and their numbers.
     steps: tuple[tuple[float, int], ...] = ()
-    """Moments at which steps began, and their numbers."""
 
 
 @dataclass(frozen=True)
 class InspectedAdvice:
     """What other allocator settings would have done to one device, as simulated."""
 
+    # The most that is saved first; where nothing can be advised, why.
     sentences: tuple[str, ...]
-    """The most that is saved first; where nothing can be advised, why."""
+    # The same as a section of the report; empty where the trace could not be replayed.
     report: str
-    """The same as a section of the report; empty where the trace could not be replayed."""
+    # Whether the sentences say why there is none.
     is_refused: bool = False
-    """Whether the sentences say why there is none."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,16 @@ class Inspected:
     """One file."""
 
     file: str
+    # What it is, in words.
     kind: str
-    """What it is, in words."""
     devices: tuple[InspectedDevice, ...]
+    # Everything as text.
     report: str
-    """Everything as text."""
     settings: str = ""
+    # Whether a device was modelled, so that nothing of it was measured.
     is_simulated: bool = False
-    """Whether a device was modelled, so that nothing of it was measured."""
+    # Replays the trace of the device at a place; takes seconds. None where the file cannot hold a trace.
     advise: Callable[[int], InspectedAdvice] | None = None
-    """Replays the trace of the device at a place; takes seconds. None where the file cannot hold a trace."""
 
 
 def read_inspected(path: Path, device: int | None = None) -> Inspected:
@@ -120,8 +120,8 @@ def read_inspected(path: Path, device: int | None = None) -> Inspected:
     return view_snapshot(content, show_name(path), device)
 
 
+# Stacks that the screen lists.
 MOST_STACKS = 1000
-"""Stacks that the screen lists."""
 MOST_STACKS_OF_REPORT = 20
 
 

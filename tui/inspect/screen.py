@@ -29,8 +29,8 @@ from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .inspected import BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind, read_inspected
 
+# Below this width only the bytes stand before the place.
 NARROW_CELLS = 60
-"""Below this width only the bytes stand before the place."""
 
 
 def draw_heading(width: int) -> str:
@@ -78,13 +78,13 @@ MOST_MAP_ROWS = 12
 LEAST_HEIGHT_TO_WRAP = 20
 LEAST_WIDTH_TO_WRAP = 40
 MARGIN = 2
+# Cells for the mark and the margins.
 VERDICT_MARGIN = 4
-"""Cells for the mark and the margins."""
 MOST_VERDICT_LINES = 3
+# Sentences below the first, which stands in the line of the verdict.
 MOST_SENTENCES = 4
-"""Sentences below the first, which stands in the line of the verdict."""
+# Rows that history and map keep.
 LEAST_ROWS_FOR_SENTENCES = 11
-"""Rows that history and map keep."""
 
 
 class InspectPicture(LinePage, can_focus=False):
@@ -249,8 +249,8 @@ class InspectScreen(FileScreen[Inspected]):
 
     def __init__(self) -> None:
         super().__init__()
+        # The file, once it was read.
         self.inspected: Inspected | None = None
-        """The file, once it was read."""
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
         self.picture = InspectPicture(id="picture")

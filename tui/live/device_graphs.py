@@ -13,10 +13,10 @@ from ..draw.spans import Line, Span
 from ..widgets.device_view import DeviceView, SharedWidths, is_told_by_allocator, read_levels
 from .device_lines import scale_label, scale_width, time_axis
 
+# Buckets that may still change: those of the last two cells.
 TAIL = 4
-"""Buckets that may still change: those of the last two cells."""
+# Shortest time from one shift to the next: all is drawn anew then. Cells up to the next one are empty.
 SHIFT_S = 6.0
-"""Shortest time from one shift to the next: all is drawn anew then. Cells up to the next one are empty."""
 
 
 @dataclass(slots=True)
@@ -24,8 +24,8 @@ class _Graph:
     """The graph of one device as it was last drawn."""
 
     key: tuple[object, ...]
+    # Everything but the last two cells.
     body: list[Line]
-    """Everything but the last two cells."""
     tail: list[Levels]
     lines: list[Line]
 
@@ -40,18 +40,19 @@ def bucket_length(window_s: float, cells: int, interval_s: float) -> float:
 class TimeSpan:
     """The time that graphs show."""
 
+    # Time at the right end.
     now_s: float
-    """Time at the right end."""
+    # Seconds from the left end to the right one.
     window_s: float
-    """Seconds from the left end to the right one."""
+    # Length of a tick.
     interval_s: float
-    """Length of a tick."""
+    # Whether ticks are of now and not of a recording.
     is_live: bool = False
-    """Whether ticks are of now and not of a recording."""
+    # The time at the right end in words; None where that is now.
     moment: str | None = None
-    """The time at the right end in words; None where that is now."""
 
 
+# Windows through which a graph grows with what there is to show.
 WINDOWS_S = (
     5.0,
     10.0,
@@ -68,13 +69,12 @@ WINDOWS_S = (
     43200.0,
     86400.0,
 )
-"""Windows through which a graph grows with what there is to show."""
 
 
+# The same for ticks of now: fewer, since every change draws all anew.
 LIVE_WINDOWS_S = (60.0, 240.0, 900.0, 3600.0, 21600.0, 86400.0)
-"""The same for ticks of now: fewer, since every change draws all anew."""
+# How much of a shorter window must be free before it takes the place of the one that is shown.
 SLACK = 2.0
-"""How much of a shorter window must be free before it takes the place of the one that is shown."""
 
 
 def choose_window(seen_s: float, most_s: float, *, is_live: bool, shown_s: float = 0.0) -> float:
@@ -161,10 +161,10 @@ class _Grid(NamedTuple):
     rows: int
 
 
+# Cells from one mark of a step to the next: its number must stand between them.
 LEAST_MARK_CELLS = 12
-"""Cells from one mark of a step to the next: its number must stand between them."""
+# Rows below the graph: time, and the numbers of steps.
 AXIS_ROWS = 2
-"""Rows below the graph: time, and the numbers of steps."""
 
 
 class DeviceHistory:

@@ -23,8 +23,8 @@ from ..widgets import device_fields as fields
 from ..widgets.device_view import DeviceView, SharedWidths, rank_role, rank_text
 from ..widgets.replay_words import ERROR_CELLS, comparison_column, comparison_fact
 
+# Rows that the selected device takes below the cells: a blank one and two of facts.
 DETAIL_ROWS = 3
-"""Rows that the selected device takes below the cells: a blank one and two of facts."""
 
 
 def cell_width(label_width: int) -> int:
@@ -82,10 +82,10 @@ def fullest(views: Sequence[DeviceView]) -> DeviceView:
 MINIMUM_GAUGE = 8
 MAXIMUM_GAUGE = 40
 MINIMUM_GRAPH = 16
+# Cells that utilisation, figures, the word of the risk, temperature and power take together.
 WHOLE_ROW_CELLS = 44
-"""Cells that utilisation, figures, the word of the risk, temperature and power take together."""
+# Cells in which label, gauge, percentage and risk can be read.
 MINIMUM_WIDTH = 26
-"""Cells in which label, gauge, percentage and risk can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class LineColumns:
     power: int = 0
     name: int = 0
     rank: int = 0
+    # Of the simulation beside the run.
     error: int = 0
-    """Of the simulation beside the run."""
     graph: int = 0
 
 
@@ -237,22 +237,22 @@ def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns,
     return line
 
 
+# From this width on there is a graph.
 ROOM_FOR_HISTORY = 72
-"""From this width on there is a graph."""
 MAXIMUM_ROWS = 4
 LEAST_GAUGE = 16
+# Cells of a gauge that shares its row with facts, and of those facts.
 LEAST_FACT_CELLS = 18
-"""Cells of a gauge that shares its row with facts, and of those facts."""
 STEP_CELLS = 22
+# Most cells of facts where there is a step to tell of, and where there is a leak.
 LEAK_CELLS = 62
-"""Most cells of facts where there is a step to tell of, and where there is a leak."""
 LEAK_EXTRA = 24
+# Cells that a leak takes of the graph beside it, and cells that the graph keeps.
 LEAST_GRAPH = 24
-"""Cells that a leak takes of the graph beside it, and cells that the graph keeps."""
+# Cells in which a leak cannot be told with its beginning and its size.
 BRIEF_BELOW = 46
-"""Cells in which a leak cannot be told with its beginning and its size."""
+# Cells of the glyph and the word of a risk.
 RISK_WIDTH = 10
-"""Cells of the glyph and the word of a risk."""
 
 
 def facts_width(width: int, rows: int, widths: SharedWidths) -> int:
@@ -349,8 +349,8 @@ def _details(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyph
     return lines
 
 
+# From this height on there is a time axis.
 AXIS_ROWS = 9
-"""From this height on there is a time axis."""
 
 
 def large_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:

@@ -38,20 +38,20 @@ from .device_lines import (
     time_axis,
 )
 
+# From a panel with its own graph down to a single character.
 Density = Literal["large", "compact", "line", "cell", "dot"]
-"""From a panel with its own graph down to a single character."""
 
+# Beyond this, devices that do not fit are drawn as cells instead of scrolled.
 MANY_DEVICES = 16
-"""Beyond this, devices that do not fit are drawn as cells instead of scrolled."""
+# Cells by which a MIG instance stands in under its GPU.
 INDENT = 2
-"""Cells by which a MIG instance stands in under its GPU."""
 
 
 class Placement(NamedTuple):
     """The rectangle of one device."""
 
+    # Place of the device in the list.
     number: int
-    """Place of the device in the list."""
     density: Density
     x: int
     y: int
@@ -65,12 +65,12 @@ class Layout:
     """All devices in their places."""
 
     placements: tuple[Placement, ...]
+    # Rows of everything, which may be more than there is room for.
     height: int
-    """Rows of everything, which may be more than there is room for."""
+    # Cells at the left of each row of dots that name the node.
     node_width: int = 0
-    """Cells at the left of each row of dots that name the node."""
+    # Row from which the selected device is shown in words; None where panels do that.
     detail_y: int | None = None
-    """Row from which the selected device is shown in words; None where panels do that."""
 
 
 def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str = "") -> Layout:
@@ -180,8 +180,8 @@ def _cells(
     return Layout(placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None)
 
 
+# Says whether a device is shown.
 DeviceFilter = Callable[[DeviceSample], bool]
-"""Says whether a device is shown."""
 
 EMPTY = Layout((), 0)
 DETAIL = Placement(-1, "compact", 0, 0, 0, 2)
@@ -198,8 +198,8 @@ class DevicePicture:
         self._history: History | None = None
         self._window_s = 0.0
         self.layout = EMPTY
+        # Devices that are shown, in order.
         self.devices: list[DeviceSample] = []
-        """Devices that are shown, in order."""
 
     def draw(
         self,
@@ -422,12 +422,12 @@ class DevicePanels(LinePage):
 
     BINDINGS = [*keys.DEVICE_PANELS]
 
+    # UUID of the device that is selected.
     selected: reactive[str | None] = reactive(None)
-    """UUID of the device that is selected."""
+    # Shows only devices for which it is true; None shows all.
     device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
-    """Shows only devices for which it is true; None shows all."""
+    # Seconds of history that the graphs span.
     history_window_s: reactive[float] = reactive(600.0)
-    """Seconds of history that the graphs span."""
 
     class DeviceSelected(Message):
         """Another device was selected."""

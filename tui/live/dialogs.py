@@ -54,8 +54,8 @@ class SortScreen(ModalScreen[SortOrder | None]):
         self.dismiss(SortOrder(name, not self._order.is_inverted if is_same else False))
 
 
+# Characters of a command line that are shown.
 MAX_COMMAND = 300
-"""Characters of a command line that are shown."""
 
 
 class SignalScreen(ModalScreen[signal.Signals | None]):
@@ -103,8 +103,8 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
         self.dismiss(None if marked is None else SIGNALS[marked][0])
 
 
+# How long a process that was signalled is watched.
 EXIT_PATIENCE_S = 10.0
-"""How long a process that was signalled is watched."""
 
 
 def begin_signal(app: App[object], sample: Sample, row: ProcessRow, policy: SignalPolicy) -> None:

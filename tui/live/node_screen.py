@@ -23,8 +23,8 @@ KEYS_FROM_ROWS = 13
 ALERTS_FROM_ROWS = 15
 PROCESSES_FROM_ROWS = 18
 NOTES_FROM_ROWS = 28
+# Heights from which each part is worth its row; small panes keep the verdict and the devices.
 GAP_FROM_ROWS = 28
-"""Heights from which each part is worth its row; small panes keep the verdict and the devices."""
 
 LEAST_PROCESS_ROWS = 3
 
@@ -38,8 +38,8 @@ class Arrangement(NamedTuple):
     has_alerts: bool = False
     has_notes: bool = False
     has_gap: bool = False
+    # Rows of the process table with its heading; 0 hides it.
     process_rows: int = 0
-    """Rows of the process table with its heading; 0 hides it."""
 
     @property
     def chrome_rows(self) -> int:
@@ -52,18 +52,18 @@ class Needs(NamedTuple):
     """What the parts ask for."""
 
     device_count: int
+    # Rows in which every device is seen.
     devices_least: int
-    """Rows in which every device is seen."""
+    # Rows that the devices make use of when they are given so many.
     devices_height: Callable[[int], int]
-    """Rows that the devices make use of when they are given so many."""
+    # Processes to list; None where there is no list to show.
     processes: int | None
-    """Processes to list; None where there is no list to show."""
+    # The part in use gets the larger share.
     is_table_focused: bool = False
-    """The part in use gets the larger share."""
+    # Whether there is a host to tell of; a recording may have none.
     has_host: bool = True
-    """Whether there is a host to tell of; a recording may have none."""
+    # Whether there are notes that nothing else shows.
     has_notes: bool = False
-    """Whether there are notes that nothing else shows."""
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
@@ -113,8 +113,8 @@ def _count_unused(rows: int, needs: Needs) -> int:
     return unused
 
 
+# Rows that the page of a device keeps before processes are listed below it.
 LEAST_PAGE_ROWS = 8
-"""Rows that the page of a device keeps before processes are listed below it."""
 
 
 def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
@@ -132,8 +132,8 @@ def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) 
     return chosen._replace(process_rows=min(1 + max(1, processes), spare, limit))
 
 
+# Steps that are kept of one process: more than any screen has columns for.
 MOST_STEPS = 64
-"""Steps that are kept of one process: more than any screen has columns for."""
 
 
 class RecentSteps:
@@ -168,15 +168,15 @@ TOO_LOW = "No room for the process list here: make the window taller."
 CHOOSE_FIRST = "Choose the process first: {} goes to the list, K signals the one marked there."
 NO_LIST_RECORDED = "No process list: a recording does not tell which processes held memory."
 NO_LIST_WITHOUT_GPU = "No process list: without a GPU no process holds device memory."
+# Actions that are for the process table.
 PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
-"""Actions that are for the process table."""
 
 
 class NodeScreen(SnapshotScreen):
     """A screen of devices and their processes."""
 
+    # Key that leads to the list of processes.
     LIST_KEY = "Tab"
-    """Key that leads to the list of processes."""
 
     def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
         super().__init__(history, clock)

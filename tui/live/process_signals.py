@@ -10,15 +10,15 @@ import psutil
 from ...engine.model import ProcessReading
 from ...exporters.status.table import is_host_pid
 
+# The signals on offer, mild to grave, and what each does.
 SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
     (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),
     (signal.SIGTERM, "terminate: the job is asked to end"),
     (signal.SIGKILL, "kill: ends at once, nothing is saved"),
 )
-"""The signals on offer, mild to grave, and what each does."""
 
+# Two readings of a start time differ by this much at most: both are derived from a drifting boot time.
 START_TIME_TOLERANCE_S = 2.0
-"""Two readings of a start time differ by this much at most: both are derived from a drifting boot time."""
 
 
 class SignalRefused(Exception):  # noqa: N818 - it is an answer for the user, not a failure of ours
@@ -28,12 +28,12 @@ class SignalRefused(Exception):  # noqa: N818 - it is an answer for the user, no
 class SignalPolicy(msgspec.Struct, frozen=True):
     """Whether this viewer may signal anything at all."""
 
+    # Started with `--read-only`.
     is_read_only: bool = False
-    """Started with `--read-only`."""
+    # Name of the node whose process ids are ours; empty where none that is shown has them.
     local_node: str | None = None
-    """Name of the node whose process ids are ours; empty where none that is shown has them."""
+    # What is shown is recorded: its process ids may be those of others by now.
     is_replay: bool = False
-    """What is shown is recorded: its process ids may be those of others by now."""
 
 
 def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
@@ -132,5 +132,5 @@ class ProcessHandle:
             self._descriptor = -1
 
 
+# How a process is pinned; tests put their own in its place.
 OpenProcess = Callable[[ProcessReading], ProcessHandle]
-"""How a process is pinned; tests put their own in its place."""

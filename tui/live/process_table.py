@@ -25,15 +25,15 @@ from ..frame.theme import find_looks
 from ..widgets.device_view import MODELLED, name_coordinates, spell_label
 from ..widgets.line_page import MarkingWidget
 
+# Device UUID and process id: what a selection stays with.
 ProcessKey = tuple[str, int]
-"""Device UUID and process id: what a selection stays with."""
 
+# Columns that can be sorted by, as the setting `sort` knows them.
 SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
-"""Columns that can be sorted by, as the setting `sort` knows them."""
 
 
+# What a column is sorted by.
 SortKey = tuple[float, ...] | tuple[str, ...]
-"""What a column is sorted by."""
 
 
 class ProcessRow(NamedTuple):
@@ -41,8 +41,8 @@ class ProcessRow(NamedTuple):
 
     device: DeviceSample
     process: ProcessReading
+    # The training process it is, where it reports through the probe.
     rank: RankSample | None = None
-    """The training process it is, where it reports through the probe."""
 
     @property
     def key(self) -> ProcessKey:
@@ -88,13 +88,13 @@ class Column(NamedTuple):
 
     name: SortColumn
     title: str
+    # Cells; 0 takes what is left.
     width: int
-    """Cells; 0 takes what is left."""
+    # Whether it is aligned right and sorted with the largest first.
     is_number: bool
-    """Whether it is aligned right and sorted with the largest first."""
     text: Callable[[ProcessRow], str]
+    # Sort key; None sorts last, whichever the direction.
     order: Callable[[ProcessRow], SortKey | None]
-    """Sort key; None sorts last, whichever the direction."""
 
 
 def _share_text(row: ProcessRow) -> str:
@@ -111,6 +111,7 @@ def _natural_device(row: ProcessRow) -> tuple[int, int]:
     return (row.device.index, -1 if row.device.mig_index is None else row.device.mig_index)
 
 
+# The columns, left to right.
 COLUMNS: tuple[Column, ...] = (
     Column("device", "GPU", 5, False, lambda row: spell_label(row.device), _natural_device),
     Column("pid", "PID", 8, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,)),
@@ -140,7 +141,6 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: _optional(row.process.command),
     ),
 )
-"""The columns, left to right."""
 
 COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
 
@@ -247,10 +247,10 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     BINDINGS = [*keys.PROCESSES]
 
+    # By which column the rows are sorted.
     order: reactive[SortOrder] = reactive(SortOrder())
-    """By which column the rows are sorted."""
+    # Words that every shown row contains.
     filter_text: reactive[str] = reactive("")
-    """Words that every shown row contains."""
 
     class DeviceAsked(Message):
         """The device of the selected process was asked for."""

@@ -32,8 +32,8 @@ from .process_signals import SignalPolicy
 from .process_table import ProcessTable
 
 SEPARATOR = "   "
+# Cells below which a note is not begun.
 LEAST_CELLS = 24
-"""Cells below which a note is not begun."""
 
 
 class NoteLine(OneLine):
@@ -140,8 +140,8 @@ def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: 
     return [Piece(f"{time} "), Piece(f"{mark} {what}, {finding.severity}", finding.severity)]
 
 
+# Use of the host's memory from which the figure is drawn as a warning.
 SCARCE_PERCENT = 95.0
-"""Use of the host's memory from which the figure is drawn as a warning."""
 
 
 class HostLine(OneLine):
@@ -206,11 +206,11 @@ def _ratio(used_bytes: int | None, total_bytes: int | None) -> str:
 
 HISTORY_WINDOW_S = 600.0
 MAX_GRAPH_ROWS = 8
+# How to go on, in one sentence or two.
 GO_ON = (
     "`vramscope doctor` says in full what was found and what to do. To see the screens without a GPU, "
     "play recorded memory traces with `vramscope replay DIR`."
 )
-"""How to go on, in one sentence or two."""
 
 
 NO_DEVICE = "No GPU was found on this node."

@@ -77,10 +77,10 @@ class BreakdownIcicle(LinePage):
         self._tree: BreakdownNode | None = None
         self._basis: Basis = "measured"
         self._drawn = Icicle((), (), 0)
+        # Path of the block that fills the width.
         self.zoom: Path = ()
-        """Path of the block that fills the width."""
+        # Path of the block under the cursor, from the whole tree's root.
         self.chosen: Path = ()
-        """Path of the block under the cursor, from the whole tree's root."""
 
     @property
     def narrow(self) -> int:

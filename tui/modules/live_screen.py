@@ -15,10 +15,10 @@ from ..widgets.one_line import Piece
 from .profiled import Place, Profiled, say_most
 from .screen import BreakdownScreen
 
+# After a refusal, and where a question was lost.
 ASK_AGAIN_S = 10.0
-"""After a refusal, and where a question was lost."""
+# Age from which it is told how old figures are.
 OLD_FROM_S = 5.0
-"""Age from which it is told how old figures are."""
 NOTHING = ModuleMemory(format="module memory", moments=())
 
 
@@ -36,8 +36,8 @@ class LiveProfiles:
         self._ranks = {rank.pid: rank for rank in ranks}
         self._pids = [rank.pid for rank in ranks]
         self._answers: dict[int, RankModules] = {}
+        # Since when an answer is waited for.
         self._asked_s: dict[int, float] = {}
-        """Since when an answer is waited for."""
         self._answered_s: dict[int, float] = {}
         self._first_asked_s: dict[int, float] = {}
 
@@ -116,8 +116,8 @@ class LiveBreakdownScreen(BreakdownScreen):
         super().__init__(leave=leave)
         self._live = live
         self._profiles = live.profiles
+        # Whether the newest point is shown whenever one comes.
         self.is_following = True
-        """Whether the newest point is shown whenever one comes."""
 
     def on_mount(self) -> None:
         """Ask the first process, and say what it costs."""

@@ -21,6 +21,7 @@ from ..draw.spans import clean_text
 from ..widgets.one_line import Piece
 
 ALL_KINDS = "all kinds"
+# What can be shown, by its word.
 KIND_CHOICES: dict[str, tuple[MemoryKind, ...]] = {
     ALL_KINDS: MEMORY_KINDS,
     "parameters": ("params",),
@@ -28,22 +29,21 @@ KIND_CHOICES: dict[str, tuple[MemoryKind, ...]] = {
     "optimizer": ("os_params", "os_state"),
     "activations": ("activation",),
 }
-"""What can be shown, by its word."""
 
 
 class Profiled(NamedTuple):
     """The profile of one rank of one run."""
 
+    # Of its file or folder, short enough for a title.
     name: str
-    """Of its file or folder, short enough for a title."""
     memory: ModuleMemory
 
 
 class Place(NamedTuple):
     """What is looked at, apart from whose it is."""
 
+    # Index of a moment; None for the whole profile.
     point: int | None = None
-    """Index of a moment; None for the whole profile."""
     kind: str = ALL_KINDS
 
     def make_tree(self, memory: ModuleMemory) -> BreakdownNode | None:
@@ -67,8 +67,8 @@ def find_block(tree: BreakdownNode | None, path: tuple[str, ...]) -> BreakdownNo
 
 PATH_MARK = " / "
 NAMES_FROM_CELLS = 70
+# Widths from which every kind is named, and from which each has its figure.
 FIGURES_FROM_CELLS = 110
-"""Widths from which every kind is named, and from which each has its figure."""
 
 
 class Block(NamedTuple):
@@ -77,10 +77,10 @@ class Block(NamedTuple):
     path: tuple[str, ...]
     node: BreakdownNode
     basis: Basis
+    # Of the profile that it is compared with; empty for none.
     other_name: str = ""
-    """Of the profile that it is compared with; empty for none."""
+    # The same block there; None where it has none.
     other: BreakdownNode | None = None
-    """The same block there; None where it has none."""
 
 
 def name_point(memory: ModuleMemory, place: Place) -> str:

@@ -67,15 +67,15 @@ class ExportedTree(NamedTuple):
     """What is written."""
 
     title: str
+    # Whose figures they are, in a sentence.
     origin: str
-    """Whose figures they are, in a sentence."""
     tree: BreakdownNode
     basis: Basis
+    # The picture of the screen.
     svg: str
-    """The picture of the screen."""
     report: str
+    # Against the first profile, where another is shown.
     difference: "ExportedDifference | None" = None
-    """Against the first profile, where another is shown."""
 
 
 class ExportedDifference(NamedTuple):
@@ -169,8 +169,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._leave = leave
         self._profiles: tuple[Profiled, ...] = ()
         self._at = 0
+        # What is looked at of the profile.
         self.place = Place()
-        """What is looked at of the profile."""
         self._wanted: Basis | None = None
         self._every: BreakdownNode | None = None
         self._tree: BreakdownNode | None = None

@@ -8,17 +8,17 @@ from typing import Literal, NamedTuple
 from ...analyzers.sentence import Sentence
 
 MemoryKind = Literal["weights", "gradients", "optimizer", "activations", "other"]
+# What stands out in a candidate: it is recommended, needs more than the capacity, or cannot be.
 Note = Literal["", "best", "over", "refused"]
-"""What stands out in a candidate: it is recommended, needs more than the capacity, or cannot be."""
 
 
 class JobDefaults(NamedTuple):
     """What a plan takes from the job that runs, where nothing else is said."""
 
+    # None where no job tells how many it has.
     stages: int | None = None
-    """None where no job tells how many it has."""
+    # Of the smallest device; None where none is known.
     capacity_bytes: int | None = None
-    """Of the smallest device; None where none is known."""
 
 
 class KindBytes(NamedTuple):
@@ -41,8 +41,8 @@ class PlannedTable:
 
     title: str
     heading: tuple[str, ...]
+    # `l` or `r` for each column.
     alignment: str
-    """`l` or `r` for each column."""
     rows: tuple[tuple[str, ...], ...]
 
 
@@ -50,16 +50,16 @@ class PlannedTable:
 class PlannedStage:
     """One pipeline stage of a candidate."""
 
+    # Which layers, in a few cells: `0-11`.
     layers: str
-    """Which layers, in a few cells: `0-11`."""
+    # What it holds at its peak; without activations where those are not known.
     kinds: tuple[KindBytes, ...]
-    """What it holds at its peak; without activations where those are not known."""
+    # All of it; None where a kind is not known.
     peak_bytes: int | None
-    """All of it; None where a kind is not known."""
+    # What its device has; None where that was not told.
     capacity_bytes: int | None
-    """What its device has; None where that was not told."""
+    # Makes the table of what is in it.
     describe: Callable[[], PlannedTable]
-    """Makes the table of what is in it."""
 
     @property
     def is_over(self) -> bool:
@@ -73,8 +73,8 @@ class PlannedColumn:
     """One column of the table of candidates."""
 
     name: str
+    # Whether its texts stand at its left end.
     is_left: bool = False
-    """Whether its texts stand at its left end."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,17 @@ class Candidate:
 
     name: str
     note: Note
+    # Texts, by column.
     cells: tuple[str, ...]
-    """Texts, by column."""
+    # What rows are sorted by, by column; None for what is not known.
     values: tuple[float | str | None, ...]
-    """What rows are sorted by, by column; None for what is not known."""
     stages: tuple[PlannedStage, ...] = ()
+    # Why it stands where it does, or why it cannot be.
     reason: str = ""
-    """Why it stands where it does, or why it cannot be."""
+    # Tensor ranks that each stage is split over: its figures are of one of them.
     tensor: int = 1
-    """Tensor ranks that each stage is split over: its figures are of one of them."""
+    # Where the time of a step goes, as estimated; empty where that is not known.
     step_parts: tuple[StepPart, ...] = ()
-    """Where the time of a step goes, as estimated; empty where that is not known."""
 
     @property
     def peak_bytes(self) -> int | None:
@@ -111,25 +111,25 @@ class Candidate:
 class Planned:
     """A plan, ready to be shown."""
 
+    # Its name, and what it is made of.
     model: str
-    """Its name, and what it is made of."""
+    # What is recommended.
     verdict: Sentence
-    """What is recommended."""
     columns: tuple[PlannedColumn, ...]
+    # In the order of the plan.
     candidates: tuple[Candidate, ...]
-    """In the order of the plan."""
+    # Place of the candidate that is recommended; None where none fits.
     best: int | None
-    """Place of the candidate that is recommended; None where none fits."""
+    # What stands out in the model or in the search, in one sentence.
     findings: str
-    """What stands out in the model or in the search, in one sentence."""
+    # Makes the table behind that sentence.
     analysis: Callable[[], PlannedTable]
-    """Makes the table behind that sentence."""
+    # What the estimates rest on.
     basis: str
-    """What the estimates rest on."""
+    # Everything as text.
     report: str
-    """Everything as text."""
+    # Writes the plan's files into a folder; raises `OutputFileError`.
     write: Callable[[Path], object] | None = field(default=None, compare=False)
-    """Writes the plan's files into a folder; raises `OutputFileError`."""
 
     @property
     def recommended(self) -> Candidate | None:

@@ -26,15 +26,15 @@ from .planned import (
     StepPart,
 )
 
+# What the column of the step is called here: nothing was measured.
 ESTIMATED_STEP = "est. s"
-"""What the column of the step is called here: nothing was measured."""
+# Kind of each part of the states; all others belong to the optimizer.
 _STATE_KINDS: dict[str, MemoryKind] = {
     "weights": "weights",
     "fp8 copies": "weights",
     "gradients": "gradients",
     "gradient copies": "gradients",
 }
-"""Kind of each part of the states; all others belong to the optimizer."""
 _GROUP_KINDS: dict[str, MemoryKind] = {"activations": "activations", "loss": "activations"}
 
 

@@ -56,8 +56,8 @@ class PlanListing(FileScreen[Planned]):
 
     def __init__(self) -> None:
         super().__init__()
+        # What is shown, once it was made.
         self.plan: Planned | None = None
-        """What is shown, once it was made."""
         self.order = PlanOrder()
         self._filter_text = ""
         self._marked: int | None = None
@@ -159,12 +159,12 @@ Leave = Callable[[], object]
 FACTS_ROWS = 3
 LEAST_ROWS_FOR_FINDINGS = 18
 LEAST_ROWS_FOR_FACTS = 14
+# Rows that must be left for what is in a stage to be seen below the stages.
 LEAST_ROWS_BELOW = 6
-"""Rows that must be left for what is in a stage to be seen below the stages."""
+# Title, verdict, the heading of the table, and the keys.
 CHROME_ROWS = 4
-"""Title, verdict, the heading of the table, and the keys."""
+# What makes no sense while another table stands where the candidates are listed.
 LISTING_ACTIONS = ("filter", "switch_part", "mark", "choose_sort", "shift_sort", "invert_sort", "analysis")
-"""What makes no sense while another table stands where the candidates are listed."""
 
 
 class PlanScreen(PlanListing):

@@ -22,16 +22,16 @@ class MeasuredStage(NamedTuple):
     stage: int
     allocated_bytes: int
     reserved_bytes: int | None
+    # `measured`, or `modelled` on a simulated card.
     word: str
-    """`measured`, or `modelled` on a simulated card."""
 
 
 class MatchedJob(NamedTuple):
     """What a job says of a candidate."""
 
     stages: tuple[MeasuredStage, ...] = ()
+    # What was measured, or why it cannot be held against the candidate; empty without a job.
     sentence: str = ""
-    """What was measured, or why it cannot be held against the candidate; empty without a job."""
 
 
 def match_job(candidate: Candidate, job: JobStages) -> MatchedJob:
@@ -162,8 +162,8 @@ def _put(line: Line, cell: int, mark: Mark) -> Line:
 SIZE_CELLS = 9
 DIFFERENCE_CELLS = 9
 NARROW_CELLS = 56
+# Widths below which a stage is told by its number alone, and from which measuring is told at length.
 WIDE_CELLS = 110
-"""Widths below which a stage is told by its number alone, and from which measuring is told at length."""
 MOST_LAYERS_CELLS = 12
 
 
@@ -172,12 +172,12 @@ class StagesView:
     """What is drawn."""
 
     candidate: Candidate
+    # Bytes at the right end of every bar.
     scale_bytes: int
-    """Bytes at the right end of every bar."""
+    # What it is held against.
     other: Candidate | None = None
-    """What it is held against."""
+    # The stages of a running job that is cut into as many.
     measured: tuple[MeasuredStage, ...] = ()
-    """The stages of a running job that is cut into as many."""
 
 
 class PlanStages(RowTable[int]):
@@ -320,8 +320,8 @@ def find_scale(
 
 
 LEAST_BAR_CELLS = 8
+# Parts of a step that are named even where the bar then has no room.
 MOST_CRAMPED = 3
-"""Parts of a step that are named even where the bar then has no room."""
 NANOSECONDS = 1_000_000_000
 
 

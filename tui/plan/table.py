@@ -10,8 +10,8 @@ from ..frame import keys
 from ..widgets.line_page import RowTable
 from .planned import Candidate, PlannedColumn, PlannedTable
 
+# Blank cells between two columns.
 GAP = 1
-"""Blank cells between two columns."""
 
 
 def measure_columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
@@ -45,15 +45,15 @@ def lay_out(texts: Sequence[str], widths: Sequence[int], alignment: str, room: i
     return (" " * GAP).join(pieces)
 
 
+# Cells before the first column: the cursor and the mark.
 LEAD = 3
-"""Cells before the first column: the cursor and the mark."""
 
 
 class PlanOrder(NamedTuple):
     """What candidates are sorted by."""
 
+    # None for the order of the plan.
     column: int | None = None
-    """None for the order of the plan."""
     is_inverted: bool = False
 
     def sort(self, candidates: Sequence[Candidate]) -> list[int]:
@@ -126,8 +126,8 @@ class PlanTable(RowTable[int]):
         ]
 
 
+# Cells before the first column: the cursor.
 DETAIL_LEAD = 2
-"""Cells before the first column: the cursor."""
 
 
 class PlanDetails(RowTable[tuple[str, ...]]):

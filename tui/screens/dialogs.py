@@ -81,13 +81,13 @@ class ChoiceScreen(ModalScreen[str | None]):
         self.dismiss(event.option_id)
 
 
+# Cells of the dialog where there is room.
 WIDTH = 92
-"""Cells of the dialog where there is room."""
+# Cells of its border, its padding and its scroll bar.
 FRAME_CELLS = 5
-"""Cells of its border, its padding and its scroll bar."""
 MIN_SENTENCE_WIDTH = 16
+# Cells below which a meaning stands under its key.
 STACKED_BELOW = 55
-"""Cells below which a meaning stands under its key."""
 INDENT = 4
 
 
@@ -269,8 +269,8 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         self.query_one("#prompt-hint", Label).update(text)
 
 
+# Cells of a line of the texts that stand in it.
 REPORT_WIDTH = 86
-"""Cells of a line of the texts that stand in it."""
 
 
 class TextScreen(ModalScreen[None]):

@@ -25,8 +25,8 @@ FoundT = TypeVar("FoundT")
 class FileScreen(ThriftyScreen[None], Generic[FoundT]):
     """A screen that shows what was read from files; those below say what and how."""
 
+    # What stands in the title while there is nothing.
     NAME: ClassVar[str] = ""
-    """What stands in the title while there is nothing."""
     DEFAULT_CSS = """
     FileScreen {
         layout: vertical;
@@ -90,8 +90,8 @@ class FileView(Generic[ScreenT, FoundT]):
         self.own_keys = own_keys
         self._then = then
         self._told = ""
+        # Why nothing can be shown.
         self.refusal: Exception | None = None
-        """Why nothing can be shown."""
 
     def make_screen(self, app: "TerminalApp") -> ScreenT:
         """Make the screen of an application that shows this."""

@@ -48,22 +48,22 @@ class RecentCount:
 AGE_TICK_S = 1.0
 TIME_BAR_FROM_ROWS = 8
 OVERVIEW_FROM_ROWS = 24
+# Length of a replay from which the graphs show a part of it only.
 OVERVIEW_FROM_S = 1800.0
-"""Length of a replay from which the graphs show a part of it only."""
 WORKING_OUT = Verdict("unknown", Sentence((("Working out the verdict of this moment…", "Working it out…"),)))
 
 
 class SnapshotScreen(ThriftyScreen[None]):
     """A screen that draws the snapshots of a node; those below say what and how."""
 
+    # What is drawn.
     snapshot: reactive[Snapshot] = reactive(Snapshot, repaint=False)
-    """What is drawn."""
+    # Snapshots that a newer one replaced before they were drawn.
     frames_skipped: reactive[int] = reactive(0, repaint=False)
-    """Snapshots that a newer one replaced before they were drawn."""
+    # Where the node stands among others; None where there is one.
     place: reactive[NodePlace | None] = reactive(None, repaint=False)
-    """Where the node stands among others; None where there is one."""
+    # Time of the sample at which the figures were frozen, or None.
     paused_since_s: reactive[float | None] = reactive(None, repaint=False)
-    """Time of the sample at which the figures were frozen, or None."""
 
     def __init__(self, history: History, clock: Clock) -> None:
         super().__init__()

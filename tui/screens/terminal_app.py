@@ -82,8 +82,8 @@ class PaletteCommands(Provider):
 _COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
 _THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
 
+# Seconds from a screen that is closed to the collection that frees it, and all others closed meanwhile.
 COLLECTED_WITHIN_S = 20.0
-"""Seconds from a screen that is closed to the collection that frees it, and all others closed meanwhile."""
 
 
 class TerminalApp(App[None], inherit_bindings=False):
@@ -132,8 +132,8 @@ class TerminalApp(App[None], inherit_bindings=False):
         self._printable_filter = PrintableFilter()
         self._ascii_filter = AsciiFilter()
         self._color_filter = NoColor()
+        # Whether what closed screens held is to be freed in a moment.
         self.is_collection_due = False
-        """Whether what closed screens held is to be freed in a moment."""
         register_themes(cast("App[object]", self))
         self.theme = f"vramscope-{self._first_theme(theme)}"
 

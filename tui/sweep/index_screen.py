@@ -86,8 +86,8 @@ def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list
     return lines
 
 
+# Takes how many layouts were read, and of how many.
 Progress = Callable[[int, int], object]
-"""Takes how many layouts were read, and of how many."""
 ReadSweeps = Callable[[Progress], SweepIndex]
 
 FACTS_FROM_ROWS = 16
@@ -124,8 +124,8 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._replay = replay
         self._leave = leave
         self._begin = begin
+        # All sweeps, once they were read.
         self.index: SweepIndex | None = None
-        """All sweeps, once they were read."""
         self._column: IndexColumn = "sweep"
         self._is_inverted = False
         self._filter_text = ""

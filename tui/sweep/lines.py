@@ -26,10 +26,10 @@ CellLook = Literal[
     "under-3",
 ]
 CELL_LOOKS: tuple[CellLook, ...] = get_args(CellLook)
+# Of the capacity, from which on the next look is taken.
 SHARES = (0.25, 0.5, 0.75, 0.9)
-"""Of the capacity, from which on the next look is taken."""
+# Of the prediction's error, either way, from which on the next look is taken.
 ERRORS_PERCENT = (5.0, 20.0, 50.0)
-"""Of the prediction's error, either way, from which on the next look is taken."""
 
 
 class CellColours(NamedTuple):
@@ -121,8 +121,8 @@ STATE_ROLES: dict[CellState, Role] = {
     "invalid": "muted",
     "running": "accent",
 }
+# The glyphs of these levels of risk stand for what did not run.
 _STATE_RISKS: dict[CellState, str] = {"oom": "critical", "failed": "medium"}
-"""The glyphs of these levels of risk stand for what did not run."""
 
 
 class Tile(NamedTuple):
@@ -203,17 +203,17 @@ def _sign(value: float, places: int) -> str:
     return f"{text} " if len(text) < TILE_CELLS else f"{text[0]}>999 "
 
 
+# Row and column of the cell below, or to the right of, an edge.
 Edge = tuple[int, int]
-"""Row and column of the cell below, or to the right of, an edge."""
 
 
 class Borders(NamedTuple):
     """Edges, and of each whether it is known that memory ended there."""
 
+    # Along the upper side of a cell.
     above: dict[Edge, bool]
-    """Along the upper side of a cell."""
+    # Along the left side of a cell.
     before: dict[Edge, bool]
-    """Along the left side of a cell."""
 
 
 def trace_borders(drawn: DrawnGrid) -> Borders:
@@ -268,8 +268,8 @@ _JOINTS = {
 }
 
 
+# A cell with the edge before it and the bracket behind it.
 COLUMN_CELLS = TILE_CELLS + 2
-"""A cell with the edge before it and the bracket behind it."""
 Look = CellLook | Role
 
 
@@ -289,8 +289,8 @@ class ShownGrid(NamedTuple):
     drawn: DrawnGrid
     borders: Borders
     best: SweepCell | None
+    # Of the names of rows.
     label_cells: int
-    """Of the names of rows."""
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -308,18 +308,18 @@ class Window(NamedTuple):
 
     top: int
     left: int
+    # Rows.
     down: int
-    """Rows."""
+    # Columns.
     across: int
-    """Columns."""
+    # Two where the staircase has a line of its own.
     lines_a_row: int
-    """Two where the staircase has a line of its own."""
+    # Of the mark.
     row: int
-    """Of the mark."""
     column: int
     mode: SweepMode = "memory"
+    # Of `difference`: the cells that it is taken from.
     first: Mapping[Place, SweepCell] | None = None
-    """Of `difference`: the cells that it is taken from."""
 
 
 def prepare_grid(grid: SweepGrid) -> ShownGrid:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from ..screens.terminal_app import TerminalApp
 
 
+# A sentence with names of files takes longer to read.
 NOTE_S = 8.0
-"""A sentence with names of files takes longer to read."""
 
 
 def export_one(screen: Screen[None], sweep: IndexedSweep) -> None:
@@ -291,15 +291,15 @@ LEGEND_FROM_ROWS = 12
 ROOMY_FACTS = 8
 LEAST_GRID_ROWS = 3
 LEAST_FACTS_ROWS = 2
+# Width from which two grids stand beside, and not above, each other.
 SIDE_BY_SIDE_FROM_CELLS = 100
-"""Width from which two grids stand beside, and not above, each other."""
 
 
 class SweepView(NamedTuple):
     """What is looked at: to come back to it."""
 
+    # Of the sweep.
     name: str
-    """Of the sweep."""
     place: Place | None = None
     mode: SweepMode = "memory"
 
@@ -307,12 +307,12 @@ class SweepView(NamedTuple):
 class ReplayAsked(NamedTuple):
     """A layout that is to be replayed, and others with it."""
 
+    # What is looked at.
     view: SweepView
-    """What is looked at."""
+    # All layouts of the grid, in the order of TP and PP.
     cells: Sequence[SweepCell]
-    """All layouts of the grid, in the order of TP and PP."""
+    # Place of the marked one among them.
     at: int
-    """Place of the marked one among them."""
 
 
 class SweepScreen(ThriftyScreen[None]):

@@ -14,8 +14,8 @@ from ..widgets.line_page import LinePage
 from .lines import STATE_ROLES
 
 GAP = "   "
+# Cells of a sweep's name before its title.
 _LONGEST_NAME = 24
-"""Cells of a sweep's name before its title."""
 
 
 def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[list[Span]]:

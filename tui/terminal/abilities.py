@@ -8,14 +8,14 @@ import msgspec
 from ...engine.errors import UsageError
 from ...engine.text import name_locale, names_utf8
 
+# Colours a terminal shows; `none` leaves bold, dim and reverse.
 ColorDepth = Literal["none", "16", "256", "truecolor"]
-"""Colours a terminal shows; `none` leaves bold, dim and reverse."""
 
 HEADLESS_ADVICE = "use `vramscope --once` for a table or `vramscope --json` for scripts"
 RECORDED_ADVICE = "use `vramscope export FILE --jsonl` for its figures or `vramscope profile --input FILE`"
 
+# Terminal families whose fonts have neither braille nor eighth blocks.
 _ASCII_TERMINALS = ("linux", "vt", "ansi", "cons25", "sun", "wyse")
-"""Terminal families whose fonts have neither braille nor eighth blocks."""
 _COLORLESS_TERMINALS = ("vt", "sun", "wyse")
 _SIXTEEN_COLOR_TERMINALS = ("linux", "ansi", "cons25")
 
@@ -23,15 +23,15 @@ _SIXTEEN_COLOR_TERMINALS = ("linux", "ansi", "cons25")
 class TerminalAbilities(msgspec.Struct, frozen=True):
     """What may be written to a terminal."""
 
+    # Only ASCII characters may be written.
     is_ascii: bool = False
-    """Only ASCII characters may be written."""
     color_depth: ColorDepth = "truecolor"
+    # Whether the terminal says that its background is light.
     has_light_background: bool = False
-    """Whether the terminal says that its background is light."""
+    # Whether the mouse can be listened to without harm: GNU screen 4.9 then holds the Escape key back.
     has_mouse: bool = True
-    """Whether the mouse can be listened to without harm: GNU screen 4.9 then holds the Escape key back."""
+    # Why only ASCII may be written, in one sentence; empty where that is not so.
     reason: str = ""
-    """Why only ASCII may be written, in one sentence; empty where that is not so."""
 
 
 def read_abilities(

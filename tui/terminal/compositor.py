@@ -36,14 +36,14 @@ _OFF = ("22", "22", "23", "24", "25", "25", "27", "28", "29", "24", "54", "54", 
 class Pen(NamedTuple):
     """How cells are written; equal pens are one and the same object."""
 
+    # Indexes into the table of attributes, in Rich's order.
     attributes: tuple[int, ...] = ()
-    """Indexes into the table of attributes, in Rich's order."""
     foreground: str = ""
     background: str = ""
 
 
+# The terminal's own colours, no attribute.
 PLAIN = Pen()
-"""The terminal's own colours, no attribute."""
 
 _known: dict[Pen, Pen] = {PLAIN: PLAIN}
 
@@ -84,17 +84,17 @@ def _difference(old: Pen, new: Pen) -> str:
     return ";".join(parts)
 
 
+# Characters that every terminal draws one cell wide: after any other the cursor may be elsewhere.
 _PLAIN_CELLS = frozenset(
     map(chr, (*range(0x20, 0x7F), *range(0xA0, 0xAD), *range(0xAE, 0x300), *range(0x2500, 0x25FD)))
 ) | frozenset(map(chr, range(0x2800, 0x2900)))
-"""Characters that every terminal draws one cell wide: after any other the cursor may be elsewhere."""
 
 
+# Cells that are compared together.
 _BLOCK = 16
-"""Cells that are compared together."""
 _BAND_BITS = 4
+# Bytes of the shortest step to the right.
 _BRIDGE = 3
-"""Bytes of the shortest step to the right."""
 
 
 class CellRow:
@@ -103,8 +103,8 @@ class CellRow:
     __slots__ = ("pens", "texts")
 
     def __init__(self, width: int) -> None:
+        # None where it is not known what the terminal shows.
         self.texts: list[str | None] = [None] * width
-        """None where it is not known what the terminal shows."""
         self.pens: list[Pen] = [PLAIN] * width
 
     def copy(self) -> "CellRow":
@@ -168,8 +168,8 @@ class _Run:
         self.pen = pen
         self.texts: list[str] = []
         self.end = x
+        # Whether the cursor is surely at `end` once the run is written.
         self.is_plain = True
-        """Whether the cursor is surely at `end` once the run is written."""
 
 
 class CellWriter:
@@ -283,8 +283,8 @@ def _place(run: _Run) -> tuple[int, int]:
 
 
 ResultT = TypeVar("ResultT")
+# A column and what is drawn from there on.
 Layer = tuple[int, Strip]
-"""A column and what is drawn from there on."""
 
 # Textual 8.2.8 caches this by `self`, though it calls it `cls`: the cache keeps the strips of a thousand
 # widgets that were closed long ago.
@@ -466,8 +466,8 @@ class ThriftyScreen(Screen[ResultT]):
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
+        # Whether widgets are painted together, at the end of `drawn_at_once`.
         self.is_drawing = False
-        """Whether widgets are painted together, at the end of `drawn_at_once`."""
         self._thrifty_compositor = ThriftyCompositor()
         self._compositor = self._thrifty_compositor
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from textual.app import App
 
 
+# Output that waits for a terminal which does not read; past it frames are dropped.
 MAX_PENDING_BYTES = 1 << 20
-"""Output that waits for a terminal which does not read; past it frames are dropped."""
+# Output that waits when the terminal counts as not reading.
 BLOCKED_BYTES = 1 << 16
-"""Output that waits when the terminal counts as not reading."""
 DRAIN_PATIENCE_S = 0.3
 
 
@@ -186,10 +186,10 @@ class TerminalGone(Message):
 
 
 READ_BYTES = 4096
+# How soon a lone escape is taken for the key and not for the beginning of a sequence.
 TICK_MS = 100
-"""How soon a lone escape is taken for the key and not for the beginning of a sequence."""
+# After so many ticks without input nothing that was read is still waiting for the rest of it.
 QUIET_TICKS = 5
-"""After so many ticks without input nothing that was read is still waiting for the rest of it."""
 
 
 class WakingEvent(threading.Event):

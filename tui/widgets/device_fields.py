@@ -23,10 +23,10 @@ from ..draw.spans import Line, Role, Span, fit_text, line_width
 from .device_view import DeviceView, SharedWidths, explain_state, rank_role, rank_text
 from .replay_words import comparison_fact
 
+# Device used below which parts are told in MiB.
 SMALL_BYTES = 4 * GIB
-"""Device used below which parts are told in MiB."""
+# Kinds of what the allocators hold beyond live tensors.
 CACHED: frozenset[PartKind] = frozenset({"awaiting_free", "stranded", "cached"})
-"""Kinds of what the allocators hold beyond live tensors."""
 SHORT_NAMES: dict[PartKind, str] = {
     "allocated": "alloc",
     "awaiting_free": "cache",
@@ -141,8 +141,8 @@ def step_facts(view: DeviceView, glyphs: Glyphs) -> list[Line]:
 
 
 LEAST_SENTENCE_CELLS = 16
+# Between two facts.
 GAP = Span("   ")
-"""Between two facts."""
 
 
 def figure_role(view: DeviceView, role: Role = "text") -> Role:

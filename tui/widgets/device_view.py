@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ...engine.replay.trace_comparison import RankComparison
 
 
+# Kinds of parallelism, in the order in which a rank's place in them is told.
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
-"""Kinds of parallelism, in the order in which a rank's place in them is told."""
+# Ranks of one device that are named one by one; more of them are counted.
 MOST_NAMED = 4
-"""Ranks of one device that are named one by one; more of them are counted."""
 
 
 def spell_label(device: DeviceSample) -> str:
@@ -131,8 +131,8 @@ def _still_running(ranks: list[RankSample]) -> list[RankSample]:
     return sorted(running or ranks, key=order_of)
 
 
+# One bucket for all of a history: twelve years, whose limits are far from now.
 _WHOLE_S = 4e8
-"""One bucket for all of a history: twelve years, whose limits are far from now."""
 _ALLOCATOR: tuple[Field, ...] = ("reserved", "allocated")
 _Levels = tuple[list[float | None], list[float | None]]
 
@@ -178,10 +178,10 @@ def find_most(history: History, uuid: str, end_s: float) -> int:
 
 
 _FILLS: dict[str, Role] = {"medium": "fill-medium", "high": "fill-high", "critical": "fill-critical"}
+# Kinds of devices that have no utilisation, temperature or power of their own.
 MODELLED = ("trace", "simulated", "cpu")
-"""Kinds of devices that have no utilisation, temperature or power of their own."""
+# Longest name of a device that is drawn in full.
 NAME_WIDTH = 24
-"""Longest name of a device that is drawn in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,26 +190,26 @@ class DeviceView:
 
     device: DeviceSample
     risk: Risk
+    # The device's own state; `stale` also where the whole node is silent.
     state: DeviceState
-    """The device's own state; `stale` also where the whole node is silent."""
+    # Age of the figures in whole seconds; None where they are fresh.
     age_s: float | None
-    """Age of the figures in whole seconds; None where they are fresh."""
+    # Most device-used bytes seen, and when.
     peak: tuple[int, float] | None
-    """Most device-used bytes seen, and when."""
+    # Value at the end of the gauge and at the top of the graph.
     scale_bytes: int | None
-    """Value at the end of the gauge and at the top of the graph."""
     clock: str
     is_selected: bool
+    # Training processes on it that report through the probe, in the order of their ranks.
     ranks: tuple[RankSample, ...] = ()
-    """Training processes on it that report through the probe, in the order of their ranks."""
+    # What fills it, part by part; None where no training process tells, or not of now.
     gap: MemoryGap | None = None
-    """What fills it, part by part; None where no training process tells, or not of now."""
+    # Whole seconds until memory is expected to run out; None where that is not foreseen.
     time_left_s: float | None = None
-    """Whole seconds until memory is expected to run out; None where that is not foreseen."""
+    # The gravest leak on it.
     leak: LeakWords | None = None
-    """The gravest leak on it."""
+    # Its simulation, where one stands beside the run.
     comparison: "RankComparison | None" = None
-    """Its simulation, where one stands beside the run."""
 
     @property
     def allocator(self) -> AllocatorReading | None:
@@ -270,19 +270,19 @@ class SharedWidths:
     label: int
     name: int
     rank: int
+    # Cells of a rank without where it stands.
     short_rank: int
-    """Cells of a rank without where it stands."""
+    # Cells of a number of GiB.
     figures: int
-    """Cells of a number of GiB."""
+    # Whether utilisation, temperature or power can be measured anywhere.
     has_metrics: bool
-    """Whether utilisation, temperature or power can be measured anywhere."""
     has_processes: bool
     has_step: bool
+    # Whether any training process reports through the probe.
     has_ranks: bool = False
-    """Whether any training process reports through the probe."""
     has_leak: bool = False
+    # Whether a simulation stands beside the run.
     has_comparison: bool = False
-    """Whether a simulation stands beside the run."""
 
 
 def build_views(

@@ -10,8 +10,8 @@ from textual.widgets import Input, Label
 from ..frame import keys
 
 HINT = "in user, PID, command, note, GPU; Enter keeps, Esc clears"
+# Cells for the label and the words.
 LEAST_WORDS_CELLS = 22
-"""Cells for the label and the words."""
 
 
 class FilterBar(Horizontal):

@@ -152,10 +152,10 @@ class RowTable(LinePage, Generic[RowT]):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[RowT] = ()
+        # Place of the cursor.
         self.chosen = 0
-        """Place of the cursor."""
+        # What is said where there are no rows; empty for nothing.
         self.absence = ""
-        """What is said where there are no rows; empty for nothing."""
 
     @property
     def current(self) -> RowT | None:

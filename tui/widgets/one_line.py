@@ -111,8 +111,8 @@ def join_pieces(groups: Sequence[Sequence[Piece]], separator: str = " · ") -> l
     return joined
 
 
+# Bindings that stay when room is short.
 ALWAYS = ("app-help", "app-quit")
-"""Bindings that stay when room is short."""
 
 
 class KeyLine(OneLine):

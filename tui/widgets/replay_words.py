@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 NO_PARTNER = "no simulated trace of this rank"
+# Of the error in a column: `sim +0.023 %`.
 ERROR_CELLS = 12
-"""Of the error in a column: `sim +0.023 %`."""
 
 
 def judge_comparison(verdict: Verdict, comparison: "TraceComparison | None") -> Verdict:

@@ -32,8 +32,8 @@ class SpanLine(OneLine):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._replay: ReplayState | None = None
+        # The first cell of the bar, from the left of the text.
         self._bar_start = 0
-        """The first cell of the bar, from the left of the text."""
         self._bar_cells = 0
 
     def on_click(self, event: events.Click) -> None:
@@ -160,8 +160,8 @@ def _format(time_s: float, replay: ReplayState) -> str:
     return f"{moment:%d %b %H:%M}" if is_long else f"{moment:%d %b %H:%M:%S}"
 
 
+# Share of the capacity from which a cell stands out.
 FULL_SHARE = 0.95
-"""Share of the capacity from which a cell stands out."""
 
 
 class OverviewLine(SpanLine):

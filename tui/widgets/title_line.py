@@ -17,20 +17,20 @@ from .device_view import name_degrees
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .replay_words import name_part
 
+# Updates skipped within a minute from which the screen is said to be behind.
 MANY_FRAMES = 5
-"""Updates skipped within a minute from which the screen is said to be behind."""
+# What the kinds of devices are called that are no GPU of their own.
 _NOUNS = {"trace": "rank", "mig": "MIG", "simulated": "simulated GPU", "cpu": "CPU"}
-"""What the kinds of devices are called that are no GPU of their own."""
+# States of a worker that must be told, the gravest first.
 WORKER_TROUBLE = {"failed": 0, "restarting": 1}
-"""States of a worker that must be told, the gravest first."""
 
 
 class Fact(NamedTuple):
     """One thing the title says."""
 
     text: str
+    # The same in fewer words; empty where there are none.
     short: str = ""
-    """The same in fewer words; empty where there are none."""
     role: Role = "text"
 
 

@@ -11,13 +11,13 @@ from ...engine.units import format_age
 from ..draw.numbers import brief_span_text
 from .one_line import OneLine, Piece
 
+# Nodes of one reason that are named where room is short; of more, two are, and the others are counted.
 NAMED = 3
-"""Nodes of one reason that are named where room is short; of more, two are, and the others are counted."""
 MOST_NAMED = 40
+# Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room.
 MOST_REASONS = 8
-"""Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room."""
+# What words that do not fit leave empty at the end of a row.
 SLACK_CELLS = 12
-"""What words that do not fit leave empty at the end of a row."""
 _LAST_PART = re.compile(r"^(.+)(?:; |: |, ).+$")
 
 

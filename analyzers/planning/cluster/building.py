@@ -395,10 +395,10 @@ def _find_link(
 
 # The cluster that one node is, from what its driver tells.
 
+# Of a lane one way after encoding, by generation (PCI-SIG).
 _PCIE_LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""Of a lane one way after encoding, by generation (PCI-SIG)."""
+# Of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets).
 _NVLINK_LANE_GB_PER_S = {1: 20.0, 7: 50.0}
-"""Of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets)."""
 
 
 def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
@@ -461,8 +461,8 @@ def _rate_pcie(device: TopologyDevice) -> float | None:
 
 # A cluster as a graph of NetworkX, which is imported where one is made.
 
+# Vertex that stands for the network between all nodes.
 NETWORK = "network"
-"""Vertex that stands for the network between all nodes."""
 
 Vertex = int | tuple[str, str]
 

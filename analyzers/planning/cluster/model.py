@@ -16,28 +16,28 @@ from ....engine.units import MIB
 class Link(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one device gets on its way to another."""
 
+    # One way, of one device.
     bytes_per_s: float
-    """One way, of one device."""
+    # Before the first byte arrives.
     latency_s: float = 0.0
-    """Before the first byte arrives."""
+    # For example `NVLink`, `PCIe`, `InfiniBand`; None where nobody tells.
     kind: str | None = None
-    """For example `NVLink`, `PCIe`, `InfiniBand`; None where nobody tells."""
 
 
 class ClusterDevice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One device."""
 
+    # Name of the node that it is in.
     node: str
-    """Name of the node that it is in."""
+    # Among the devices of its node.
     local_index: int
-    """Among the devices of its node."""
+    # For example `H100 80GB`; None where nobody tells.
     kind: str | None = None
-    """For example `H100 80GB`; None where nobody tells."""
     memory_bytes: int
+    # Dense matrix products in 16 bits, at most.
     flops_per_s: float
-    """Dense matrix products in 16 bits, at most."""
+    # Of its own memory, at most; None where nobody tells.
     memory_bytes_per_s: float | None = None
-    """Of its own memory, at most; None where nobody tells."""
 
 
 class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,26 +45,26 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     devices: tuple[ClusterDevice, ...]
+    # Between two devices of the node that have no link of their own in `Cluster.links`.
     link: Link
-    """Between two devices of the node that have no link of their own in `Cluster.links`."""
 
 
 class CollectiveTable(msgspec.Struct, frozen=True, kw_only=True):
     """Bandwidths that were measured with groups of devices, as Galvatron's profiler has them."""
 
+    # By number of ranks n, and whether they are consecutive: bus bandwidth as nccl-tests tells it, which is 2
+    # (n - 1) / n of the tensor's bytes over the seconds that it took.
     allreduce_bytes_per_s: Mapping[tuple[int, bool], float]
-    """By number of ranks n, and whether they are consecutive: bus bandwidth as nccl-tests tells it, which is
-    2 (n - 1) / n of the tensor's bytes over the seconds that it took."""
+    # By number of pipeline stages.
     point_to_point_bytes_per_s: Mapping[int, float]
-    """By number of pipeline stages."""
+    # How much longer computing takes while something is sent (1.1: a tenth longer).
     overlap_slowdown: float | None = None
-    """How much longer computing takes while something is sent (1.1: a tenth longer)."""
+    # By number of consecutive ranks: bytes of the tensor and seconds, the smaller tensors first.
     allreduce_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
-    """By number of consecutive ranks: bytes of the tensor and seconds, the smaller tensors first."""
+    # The same of an all-to-all.
     all_to_all_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
-    """The same of an all-to-all."""
+    # Cluster that it is of, for example `2 nodes of 8 devices`.
     measured_on: str | None = None
-    """Cluster that it is of, for example `2 nodes of 8 devices`."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -180,17 +180,17 @@ class DeviceModel(msgspec.Struct, frozen=True, gc=False):
 
     kind: str
     memory_mib: int
+    # Dense, 16 bits, at most: 10^12 FLOP/s.
     tflops: float
-    """Dense, 16 bits, at most: 10^12 FLOP/s."""
     memory_gb_per_s: float
+    # Between two of them in one node, by its name in `LINKS`.
     link: str
-    """Between two of them in one node, by its name in `LINKS`."""
+    # To another node, by its name in `LINKS`; None where its vendor builds no system of several.
     network: str | None = None
-    """To another node, by its name in `LINKS`; None where its vendor builds no system of several."""
+    # Compute capability of CUDA; None for what is not NVIDIA's.
     capability: tuple[int, int] | None = None
-    """Compute capability of CUDA; None for what is not NVIDIA's."""
+    # How many tiles of a product run at once; None where nobody tells.
     multiprocessors: int | None = None
-    """How many tiles of a product run at once; None where nobody tells."""
 
     @property
     def memory_bytes(self) -> int:
@@ -207,6 +207,7 @@ class DeviceModel(msgspec.Struct, frozen=True, gc=False):
         return self.memory_gb_per_s * 1e9
 
 
+# By the name that is written in a cluster file; SXM and OAM modules where the name says nothing.
 DEVICES: Mapping[str, DeviceModel] = {
     "v100-16gb": DeviceModel("V100 16GB", 16384, 125, 900, "nvlink2", "dgx-1", (7, 0), 80),
     "v100-32gb": DeviceModel("V100 32GB", 32768, 125, 900, "nvlink2", "dgx-1", (7, 0), 80),
@@ -254,7 +255,6 @@ DEVICES: Mapping[str, DeviceModel] = {
     "mi300x": DeviceModel("MI300X 192GB", 196592, 1307.4, 5300, "xgmi3", "roce-400", None, 304),
     "mi325x": DeviceModel("MI325X 256GB", 262128, 1307.4, 6000, "xgmi3", "roce-400", None, 304),
 }
-"""By the name that is written in a cluster file; SXM and OAM modules where the name says nothing."""
 _DRIVER_NAMES: tuple[tuple[str, str], ...] = (
     (r"\bGB300$", "gb300"),
     (r"\bB300\b", "b300"),
@@ -350,8 +350,8 @@ def _squash(name: str) -> str:
 NVLINK_LATENCY_S = 3.4e-6
 PCIE_LATENCY_S = 5.7e-6
 NETWORK_LATENCY_S = 14e-6
+# A hundred times the fastest link there is: beyond, a unit was mistaken.
 MOST_BYTES_PER_S = 1e14
-"""A hundred times the fastest link there is: beyond, a unit was mistaken."""
 
 _BANDWIDTH = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bit)\s*(?:/\s*s|ps)\s*$", re.IGNORECASE)
 _LATENCY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|μs|ms|s)\s*$", re.IGNORECASE)
@@ -363,6 +363,7 @@ def _make_link(kind: str, gb_per_s: float, latency_s: float = NETWORK_LATENCY_S)
     return Link(bytes_per_s=gb_per_s * 1e9, latency_s=latency_s, kind=kind)
 
 
+# By the name that is written in a cluster file.
 LINKS: Mapping[str, Link] = {
     "nvlink2": _make_link("NVLink 2", 150, NVLINK_LATENCY_S),
     "nvlink3": _make_link("NVLink 3", 300, NVLINK_LATENCY_S),
@@ -386,7 +387,6 @@ LINKS: Mapping[str, Link] = {
     "ethernet-25": _make_link("Ethernet 25 Gb/s", 3.125),
     "ethernet-100": _make_link("Ethernet 100 Gb/s", 12.5),
 }
-"""By the name that is written in a cluster file."""
 
 
 def find_link(name: str) -> Link:

@@ -116,6 +116,7 @@ def _check_experts(experts: ExpertShape, what: str) -> None:
 #
 # Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
 
+# Tokens of a sequence that decoders are planned for; their other sizes are among the presets.
 _LONGEST = {
     "gpt-0.3b": 1024,
     "gpt-1.5b": 1024,
@@ -152,7 +153,6 @@ _LONGEST = {
     "deepseek-v2": 163840,
     "deepseek-v3": 163840,
 }
-"""Tokens of a sequence that decoders are planned for; their other sizes are among the presets."""
 
 
 def take_shape(shape: ModelShape, positions: int) -> Architecture:
@@ -248,10 +248,10 @@ def find_model(name: str) -> Architecture:
 # that keeps no matrix of scores: for a GPT that is 34 bytes for each of sequence · batch · hidden. A gated
 # MLP is taken as one fused kernel that keeps gate, up and their product.
 
+# Distances that T5 tells apart in its attention bias.
 RELATIVE_BUCKETS = 32
-"""Distances that T5 tells apart in its attention bias."""
+# Segments whose embeddings BERT adds.
 TOKEN_TYPES = 2
-"""Segments whose embeddings BERT adds."""
 
 
 class Size(NamedTuple):

@@ -13,13 +13,13 @@ from ..theory.configs.megatron import read_shape
 from .catalog import Architecture, Family, check_architecture, take_shape
 from .graph import EdgeInfo, LayerNode
 
+# Sizes that every configuration has, by the names they go by.
 _KEYS: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
     "layers": ("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
     "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
 }
-"""Sizes that every configuration has, by the names they go by."""
 _OPTIONAL: dict[str, tuple[str, ...]] = {
     "positions": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
     "kv_heads": ("num_key_value_heads", "num_query_groups", "n_kv_heads"),
@@ -29,6 +29,7 @@ _OPTIONAL: dict[str, tuple[str, ...]] = {
     "experts": ("num_local_experts", "num_experts"),
     "experts_per_token": ("num_experts_per_tok", "moe_router_topk"),
 }
+# By `model_type`; further decoders are read by the memory theory.
 _FAMILIES: dict[str, Family] = {
     "gpt2": "gpt",
     "llama": "llama",
@@ -38,9 +39,8 @@ _FAMILIES: dict[str, Family] = {
     "t5": "t5",
     "bert": "bert",
 }
-"""By `model_type`; further decoders are read by the memory theory."""
+# Where a configuration names no longest sequence.
 POSITIONS = 2048
-"""Where a configuration names no longest sequence."""
 
 
 def read_architecture(config: Mapping[str, object], what: str) -> Architecture:

@@ -24,17 +24,17 @@ from .catalog import (
     size_norm,
 )
 
+# `module` is ours: what a traced model has besides.
 LayerType = Literal[
     "embedding", "transformer_block", "layer_norm", "output_head", "attention", "mlp", "module"
 ]
-"""`module` is ours: what a traced model has besides."""
 DataType = Literal["float32", "bfloat16", "float16"]
 MIB = 1 << 20
 BYTES_OF: dict[DataType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
+# Fields that the shape of the original lacks.
 _ADDED = ("shared_parameter_count", "forward_flops", "backward_flops", "activation_bytes")
-"""Fields that the shape of the original lacks."""
 
 
 class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,19 +110,19 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights + self.gradients + self.optimizer
 
 
+# By recipe. `mixed-adam` is Megatron-LM's without distributed optimizer: bfloat16 weights, float32 gradients,
+# float32 master weights and both moments, 18 bytes a parameter.
 STATE_BYTES = {
     "weights": StateBytes(weights=4, gradients=0, optimizer=0),
     "mixed-adam": StateBytes(weights=2, gradients=4, optimizer=12),
     "fp32-adam": StateBytes(weights=4, gradients=4, optimizer=8),
 }
-"""By recipe. `mixed-adam` is Megatron-LM's without distributed optimizer: bfloat16 weights, float32
-gradients, float32 master weights and both moments, 18 bytes a parameter."""
 
 
 # The layers of a model in the order in which they run, and what each hands on.
 
+# Whose `compute_flops`: of the matrix products, or the original's.
 Figures = Literal["counted", "legacy"]
-"""Whose `compute_flops`: of the matrix products, or the original's."""
 
 
 class _Part(NamedTuple):

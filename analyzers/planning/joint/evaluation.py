@@ -32,9 +32,9 @@ from .space import Candidate, Degrees
 
 # What candidates cost in time: rings and layers are priced once for all that share them.
 
+# For each stage the position of its devices, where these are cut into as many runs as there are stages; the
+# empty order is the natural one.
 Order = tuple[int, ...]
-"""For each stage the position of its devices, where these are cut into as many runs as there are stages;
-the empty order is the natural one."""
 
 
 class Pricing:
@@ -213,14 +213,14 @@ class Evaluation(NamedTuple):
     """A candidate that fits."""
 
     candidate: Candidate
+    # With the layers of each stage.
     layout: ParallelLayout
-    """With the layers of each stage."""
     order: Order
     time: StepTime
+    # Of one micro-batch, forward and backward.
     stage_s: tuple[float, ...]
-    """Of one micro-batch, forward and backward."""
+    # How much slower than in the best order of devices its slowest stage is at most; None: nobody knows.
     gap: float | None = 0.0
-    """How much slower than in the best order of devices its slowest stage is at most; None: nobody knows."""
 
 
 def _get_seconds(found: Evaluation) -> float:
@@ -364,8 +364,8 @@ def _measure_layers(rooms: StageRooms, stages: int, micro_batches: int) -> tuple
     return kept, live, max(0, rooms.find_peak(0, 1) - kept - in_flight * live)
 
 
+# Unequal layers are split by whole picoseconds, so that ties are ties.
 TICKS_PER_S = 1e12
-"""Unequal layers are split by whole picoseconds, so that ties are ties."""
 
 
 def balance_layers(prices: Sequence[LayerPrices], rooms: Sequence[int] | None) -> tuple[int, ...]:

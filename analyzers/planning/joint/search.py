@@ -244,8 +244,8 @@ PARTS = {
     "data_s": "collectives of data ranks",
     "optimizer_s": "optimizer",
 }
+# Of the difference: parts below it are not named.
 LEAST_SHARE = 0.1
-"""Of the difference: parts below it are not named."""
 
 
 def explain(configurations: Sequence[JointConfiguration]) -> Iterator[JointConfiguration]:
@@ -272,8 +272,8 @@ def compare_times(own: StepTime, other: StepTime, name: str) -> str:
     return f"{share:.1%} {word} than the {name}" + (f": {what}" if what else "")
 
 
+# As many times the devices are tried.
 MOST_TIMES = 64
-"""As many times the devices are tried."""
 
 
 def refuse_limits(

@@ -20,16 +20,16 @@ class JointStage(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline stage of a configuration."""
 
     stage: int
+    # Transformer layers, from 0; embedding and head belong to the first and last stage besides.
     layers: tuple[int, ...]
-    """Transformer layers, from 0; embedding and head belong to the first and last stage besides."""
+    # Positions in the cluster of all ranks of the stage: all its tensor and data ranks.
     devices: tuple[int, ...]
-    """Positions in the cluster of all ranks of the stage: all its tensor and data ranks."""
+    # Of the smallest of these devices, as far as a plan may fill it.
     capacity_bytes: int
-    """Of the smallest of these devices, as far as a plan may fill it."""
     memory: RankMemory
+    # Seconds of one micro-batch, forward and backward, its tensor ranks' collectives included, on the slowest
+    # of these devices.
     compute_s: float
-    """Seconds of one micro-batch, forward and backward, its tensor ranks' collectives included, on the
-    slowest of these devices."""
 
 
 class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     setup: TrainingSetup
     stages: tuple[JointStage, ...]
     time: StepTime
+    # Why it stands where it stands, beside the one before it.
     reasons: tuple[str, ...] = ()
-    """Why it stands where it stands, beside the one before it."""
 
     @property
     def peak_bytes(self) -> int:
@@ -96,9 +96,9 @@ class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 ZERO_STAGES = (0, 1, 2, 3)
+# Of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation, which the
+# memory theory does not count.
 MEMORY_SHARE = 0.9
-"""Of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation, which
-the memory theory does not count."""
 
 MOST_MICRO_BATCH = 1024
 
@@ -204,10 +204,10 @@ class SearchSpace:
         self._options = options
         self._gpu = gpu
         self._most_tensor = options.max_tensor or node_devices
+        # How many configurations were looked at, whatever became of them.
         self.considered = 0
-        """How many configurations were looked at, whatever became of them."""
+        # How many of them are none, by reason.
         self.pruned: Counter[str] = Counter()
-        """How many of them are none, by reason."""
 
     def list_candidates(self) -> list[Candidate]:
         """Return the configurations that can be, and count all."""

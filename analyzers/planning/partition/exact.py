@@ -33,10 +33,10 @@ from .stages import (
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """A row of layers cut into contiguous stages."""
 
+    # First layer of each stage, and the number of layers: one entry more than stages.
     bounds: tuple[int, ...]
-    """First layer of each stage, and the number of layers: one entry more than stages."""
+    # Cost of each stage, in the unit of the layers' costs.
     costs: tuple[int, ...]
-    """Cost of each stage, in the unit of the layers' costs."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -195,10 +195,10 @@ def _check_capacities(stages: Sequence[Stage], memory: Sequence[int], capacities
 # inequalities", STOC 1980), also with a limit: as the start moves back, an end once overtaken by an earlier
 # one never wins again. So the ends worth keeping form a queue, and a state costs a few steps however wide
 # the window is. Integers have any size in Python: squares of bytes are exact.
+# Least sum of squares from each start of a window on; None where no split exists.
 _Values = Sequence[int | None]
-"""Least sum of squares from each start of a window on; None where no split exists."""
+# Starts times ends up to which trying all is quicker than keeping a queue.
 _FEW = 64
-"""Starts times ends up to which trying all is quicker than keeping a queue."""
 
 
 def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> tuple[int, ...]:
@@ -320,12 +320,12 @@ class _Queue:
         self._low = starts.start
         self._high = starts.stop
         self.ends: list[int] = []
+        # Largest start at which each end is as good as the one ahead of it.
         self.since: list[int] = []
-        """Largest start at which each end is as good as the one ahead of it."""
+        # Least sum of squares behind each end, and the square of the sum before it.
         self._totals: list[int] = []
-        """Least sum of squares behind each end, and the square of the sum before it."""
+        # Largest start from which each end is too far.
         self._lost: list[int] = []
-        """Largest start from which each end is too far."""
 
     def add(self, end: int, value: int, lost: int, head: int) -> None:
         """Add an end that lies before all others.

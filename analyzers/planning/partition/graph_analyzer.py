@@ -38,8 +38,8 @@ from .stages import add_up, find_least_maximum
 # use p devices for it; the devices that fewer stages leave free can run copies of the model. So device time
 # decides, not the time alone, and not how even memory is.
 
+# Of a device: a plan that leaves less is said to have a thin margin.
 THIN_SHARE = 0.1
-"""Of a device: a plan that leaves less is said to have a thin margin."""
 
 
 class Device(NamedTuple):

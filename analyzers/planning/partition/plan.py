@@ -12,13 +12,13 @@ from .graph_analyzer import Device, GraphAnalyzer, Rule, recommend
 from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
 
 PLAN_SCHEMA = "vramscope.plan/1"
+# Why a strategy is the one to use, by what counts.
 _LEAST: Mapping[Metric, str] = {
     "training": "its fullest stage holds least",
     "memory": "its fullest stage has least weights",
     "compute": "its slowest stage computes least",
     "parameters": "its fullest stage has fewest parameters",
 }
-"""Why a strategy is the one to use, by what counts."""
 
 
 class Assumptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from ....engine.errors import UsageError
 from ..graph import STATE_BYTES, LayerNode, ModelGraph, StateBytes
 
 Metric = Literal["training", "memory", "compute", "parameters"]
+# What training holds at its peak under 1F1B, weights alone, FLOPs, parameters.
 METRICS: tuple[Metric, ...] = ("training", "memory", "compute", "parameters")
-"""What training holds at its peak under 1F1B, weights alone, FLOPs, parameters."""
 Strategy = Literal[
     "uniform", "balanced_memory", "balanced_compute", "balanced_parameters", "exact", "exact-1f1b"
 ]
@@ -297,10 +297,10 @@ class StageMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
+    # Of all micro-batches in flight; None where a layer does not tell its own.
     activations_bytes: int | None
-    """Of all micro-batches in flight; None where a layer does not tell its own."""
+    # Micro-batches whose activations are held at once.
     in_flight: int
-    """Micro-batches whose activations are held at once."""
 
     @property
     def total_bytes(self) -> int | None:

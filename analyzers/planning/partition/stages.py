@@ -14,23 +14,23 @@ from ....engine.errors import UsageError
 class Room(NamedTuple):
     """A second figure that a stage may not exceed, whatever it is balanced by."""
 
+    # Sum of the figure over the layers before each position; one entry more than layers.
     before: list[int]
-    """Sum of the figure over the layers before each position; one entry more than layers."""
     most: int
+    # The figure of each layer.
     costs: Sequence[int]
-    """The figure of each layer."""
     most_of_one: int
 
 
 class Stage(NamedTuple):
     """One stage: its cost of the layers from position a up to position b is `before[b] - before[a]`."""
 
+    # Sum of the stage's cost over the layers before each position; one entry more than layers.
     before: list[int]
-    """Sum of the stage's cost over the layers before each position; one entry more than layers."""
+    # Of each layer.
     costs: Sequence[int]
-    """Of each layer."""
+    # Cost of the dearest layer.
     most_of_one: int
-    """Cost of the dearest layer."""
     room: Room | None = None
 
     def reach(self, start: int, most: int) -> int:
@@ -103,8 +103,8 @@ def check_stages(layers: int, stages: int, least: int = 0) -> None:
 # stage takes a run of starts to a run of ends, unless a layer that it cannot hold alone stands between:
 # there the run breaks.
 
+# Disjoint runs of positions, in order.
 Runs = list[range]
-"""Disjoint runs of positions, in order."""
 
 
 def reach_forward(stages: Sequence[Stage], most: int) -> list[Runs]:

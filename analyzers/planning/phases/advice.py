@@ -10,8 +10,8 @@ from .model import PartName, Parts, PeakPart, PhaseAdvice, PhaseChange, find_nee
 
 # A peak is the larger of both levels and what comes on top in between: temporary tensors, of which a run by
 # phase tells no more than their sum. Phases that a run did not reach are computed from those that it did.
+# Of the gradients: held so much longer than the forward pass began with, they were not set to None.
 _KEPT_SHARE = 0.9
-"""Of the gradients: held so much longer than the forward pass began with, they were not set to None."""
 
 
 class PhaseLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +22,8 @@ class PhaseLevel(msgspec.Struct, frozen=True, kw_only=True):
     before_bytes: int
     after_bytes: int
     peak_bytes: int
+    # Parts that are held when it begins.
     before: frozenset[PartName]
-    """Parts that are held when it begins."""
     after: frozenset[PartName]
     is_predicted: bool = False
 
@@ -184,8 +184,8 @@ def add_up(names: Collection[PartName], parts: Parts) -> int:
 # BatchMemoryManager). Checkpointing keeps the inputs of blocks and computes one block at a time anew (Chen
 # et al. 2016).
 _RUNNING = ("Forward", "Loss", "Backward")
+# Of an element of an activation.
 _BYTES = {"fp32": 4, "amp": 2, "bf16": 2}
-"""Of an element of an activation."""
 _LEAST_LENGTH = 16
 
 
@@ -194,23 +194,23 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     flags: tuple[str, ...]
+    # The one that it is about.
     part: PartName
-    """The one that it is about."""
+    # What is left of each part; 1 where it is not named.
     shares: Mapping[PartName, float] = {}
-    """What is left of each part; 1 where it is not named."""
     cost: str
+    # What comes on top in a phase, from its beginning to its end.
     added_bytes: Mapping[str, int] = {}
-    """What comes on top in a phase, from its beginning to its end."""
+    # What the backward pass computes anew at once, after what was on top of its parts before.
     recomputed_bytes: int = 0
-    """What the backward pass computes anew at once, after what was on top of its parts before."""
+    # Parts that are not held any more while the model runs forward.
     dropped: frozenset[PartName] = frozenset()
-    """Parts that are not held any more while the model runs forward."""
+    # Phases in which temporary tensors shrink as activations do, where those are what it holds most of.
     shrunk: frozenset[str] = frozenset()
-    """Phases in which temporary tensors shrink as activations do, where those are what it holds most of."""
+    # Parts that are held together at some time of the backward pass, and were not before.
     overlap: frozenset[PartName] = frozenset()
-    """Parts that are held together at some time of the backward pass, and were not before."""
+    # Whether the sizes that it depends on are known.
     is_sized: bool = True
-    """Whether the sizes that it depends on are known."""
 
 
 def list_effects(run: PhaseRun, parts: Parts) -> Iterator[Effect]:
@@ -405,10 +405,10 @@ def _size_checkpoints(run: PhaseRun, activation_bytes: int) -> tuple[int | None,
     return min(activation_bytes, layers * hidden_bytes + outside), round(blocks / layers)
 
 
+# Of the peak: what saves less is not advised.
 LEAST_SHARE = 0.01
-"""Of the peak: what saves less is not advised."""
+# Of what the device had for this run: an estimate below it fits, one above all of it does not.
 FIT_SHARE = 0.95
-"""Of what the device had for this run: an estimate below it fits, one above all of it does not."""
 
 
 def advise_phases(runs: Sequence[PhaseRun]) -> PhaseAdvice | None:

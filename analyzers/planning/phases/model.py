@@ -10,8 +10,8 @@ from ....engine.model.phase_memory import OptimizerName, PhaseMemory, PhaseRun, 
 PartName = Literal[
     "parameters", "gradients", "per-sample gradients", "optimizer state", "activations", "everything else"
 ]
+# Tensor by tensor; a difference of two levels; from sizes, because it was not reached; what is left over.
 PartBasis = Literal["counted", "measured", "computed", "remainder"]
-"""Tensor by tensor; a difference of two levels; from sizes, because it was not reached; what is left over."""
 
 
 class PeakPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +89,8 @@ class PhaseAdvice(msgspec.Struct, frozen=True, kw_only=True):
 # How large each part is that a training step holds: counted, else measured, else computed from sizes.
 
 Parts = Mapping[PartName, PeakPart]
+# Tensors as large as a parameter that the optimizer keeps: momenta of first and second order.
 STATES_A_PARAMETER: dict[OptimizerName, int] = {"sgd": 0, "adam": 2, "adamw": 2}
-"""Tensors as large as a parameter that the optimizer keeps: momenta of first and second order."""
 _WHOLE_GRADIENTS = ("hooks", "functorch")
 
 

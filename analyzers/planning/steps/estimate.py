@@ -27,20 +27,20 @@ from .model import (
 
 # The moments of a traced step at which most is live, and what is live then.
 
+# A phase and the label of the module that runs, with the end of its list at which it stands.
 Place = tuple[Phase, str]
-"""A phase and the label of the module that runs, with the end of its list at which it stands."""
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
     """The moment with the most live bytes of a place, or of a step."""
 
+    # The event that brings it about.
     event: int
-    """The event that brings it about."""
+    # Of live blocks, each rounded up to 512.
     live_bytes: int
-    """Of live blocks, each rounded up to 512."""
     phase: Phase
+    # Empty where none was running.
     module: str
-    """Empty where none was running."""
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,12 +113,12 @@ def _list_live(events: Sequence[int]) -> set[int]:
     return live
 
 
+# Kinds that the tracer tells, by their numbers there.
 MARKED = ("parameter", "buffer", "gradient", "per-sample gradient", "optimizer state", "input")
-"""Kinds that the tracer tells, by their numbers there."""
 ACTIVATION = "activation"
 TEMPORARY = "temporary"
+# What lived before the step, and nobody told what for.
 OTHER = "other"
-"""What lived before the step, and nobody told what for."""
 KINDS = (*MARKED, ACTIVATION, TEMPORARY, OTHER)
 
 
@@ -441,8 +441,8 @@ class ModuleLabels:
             if last.isdigit():
                 self._lists[before][int(last)] = kind
         self.labels = [self._label(name) if name else OUTSIDE for name in names]
+        # Labels that tell the first and the last of a list from those between.
         self.places = [self._label(name, with_end=True) for name in names]
-        """Labels that tell the first and the last of a list from those between."""
 
     def _label(self, name: str, *, with_end: bool = False) -> str:
         words: list[str] = []

@@ -15,21 +15,21 @@ from ...allocator_model.replay import UNLIMITED_BYTES
 
 # What tracing a training step told: its blocks, their events, and where each was made.
 
+# File, line and function.
 Frame = tuple[str, int, str]
-"""File, line and function."""
 
 
 class Phase(IntEnum):
     """What a training step is doing."""
 
+    # The user's function makes model and data; before the first step.
     MAKING = 0
-    """The user's function makes model and data; before the first step."""
     FORWARD = 1
     BACKWARD = 2
+    # Everything after the backward pass: clipping, the optimizer, zeroing.
     OPTIMIZER = 3
-    """Everything after the backward pass: clipping, the optimizer, zeroing."""
+    # A forward pass inside the backward pass, as checkpointing has it.
     RECOMPUTE = 4
-    """A forward pass inside the backward pass, as checkpointing has it."""
 
 
 class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,29 +39,29 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     0 where it goes, and 0 where the script gave cached memory back.
     """
 
+    # Depth of the model that was asked for; None where the function chose it.
     layers: int | None
-    """Depth of the model that was asked for; None where the function chose it."""
+    # Bytes that were asked for, of each block.
     sizes: tuple[int, ...]
-    """Bytes that were asked for, of each block."""
     phases: tuple[int, ...]
     modules: tuple[int, ...]
     stacks: tuple[int, ...]
     events: tuple[int, ...]
+    # Block, its kind as `MARKED` in `kinds.py` names it, and the module it belongs to.
     marks: tuple[tuple[int, int, int], ...]
-    """Block, its kind as `MARKED` in `kinds.py` names it, and the module it belongs to."""
+    # The first is that of no module: empty.
     module_names: tuple[str, ...]
-    """The first is that of no module: empty."""
     module_types: tuple[str, ...]
+    # Innermost first, of the user's own code.
     stack_frames: tuple[tuple[Frame, ...], ...]
-    """Innermost first, of the user's own code."""
+    # Events before the first step, before the second, and of all.
     step_begins: tuple[int, ...]
-    """Events before the first step, before the second, and of all."""
+    # Events before the first allocation of each backward pass.
     backward_begins: tuple[int, ...]
-    """Events before the first allocation of each backward pass."""
+    # Events before each end of a recomputed forward pass.
     recompute_ends: tuple[int, ...]
-    """Events before each end of a recomputed forward pass."""
+    # What the card's own allocator said of the second step.
     allocated_peak_bytes: int
-    """What the card's own allocator said of the second step."""
 
     @property
     def measured_from(self) -> int:
@@ -190,14 +190,14 @@ _MOST_ENTRIES = 1_000_000
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     """What a step does to an allocator on a card of some size."""
 
+    # Of the last step.
     allocated_peak_bytes: int
-    """Of the last step."""
+    # Of everything, the making of the model included: what the card must have.
     reserved_peak_bytes: int
-    """Of everything, the making of the model included: what the card must have."""
+    # How often the cache was given back and the card asked again.
     retries: int
-    """How often the cache was given back and the card asked again."""
+    # The block that found no room, where it ended.
     failed_block: int | None = None
-    """The block that found no room, where it ended."""
 
 
 def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int | None = None) -> Rehearsal:
@@ -240,8 +240,8 @@ class _Player:
     def __init__(self, trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int) -> None:
         self._trace = trace
         self.allocator = CachingAllocator(PrivateDeviceMemory(capacity_bytes), settings)
+        # The block that is asked for.
         self.asking = 0
-        """The block that is asked for."""
         self._addresses: dict[int, int] = {}
 
     def play(self, begin: int, end: int) -> int | None:

@@ -28,19 +28,19 @@ from .model import (
 # schedule).
 
 LEAST_CELLS = 3
+# A theory that two parts describe less well than this is no sum of them.
 _WORST_SHARE = 0.05
-"""A theory that two parts describe less well than this is no sum of them."""
 
 
 class TwoParts(NamedTuple):
     """Bytes of a whole model that memory is made of, neither below zero."""
 
+    # Divided by TP × PP.
     states_bytes: float
-    """Divided by TP × PP."""
+    # Divided by TP.
     activations_bytes: float
-    """Divided by TP."""
+    # Largest error, as a share of the value it was fitted to.
     worst_share: float
-    """Largest error, as a share of the value it was fitted to."""
 
     def predict(self, tp: int, pp: int) -> float:
         """Return the bytes of a layout."""
@@ -122,15 +122,15 @@ def find_all(grid: SweepGrid) -> tuple[SweepFinding, ...]:
     return tuple(chain.from_iterable(describe(grid) for describe in described))
 
 
+# A factor that is nearer to one than this is no change.
 _FLAT = 0.05
-"""A factor that is nearer to one than this is no change."""
 
 
 class Trend(NamedTuple):
     """What doubling one degree does while the other stays."""
 
+    # Of each pair of neighbours, one doubling's worth.
     factors: tuple[float, ...]
-    """Of each pair of neighbours, one doubling's worth."""
 
     @property
     def typical(self) -> float:
@@ -188,11 +188,11 @@ def describe_trends(grid: SweepGrid) -> Iterator[SweepFinding]:
         yield SweepFinding("trend", text + span, list_places(cells))
 
 
+# Of the device's memory, that a recommended layout is to need at most.
 MOST_SHARE = 0.9
-"""Of the device's memory, that a recommended layout is to need at most."""
 _MOST_LAYOUTS = 3
+# TP beyond the GPUs of one node is slow (Narayanan et al., SC 2021, takeaway 1): not unless it was tried.
 _LARGEST_TP = 8
-"""TP beyond the GPUs of one node is slow (Narayanan et al., SC 2021, takeaway 1): not unless it was tried."""
 
 
 def describe_recommendations(grid: SweepGrid) -> Iterator[SweepFinding]:
@@ -334,8 +334,8 @@ def _find_causes(failed: list[SweepCell]) -> Iterator[SweepFinding]:
 # How good the theory is: its signed errors, what it ruled out wrongly, which of its parts is to blame.
 
 _LEAST_ERROR_PERCENT = 2.0
+# One part is blamed where correcting it leaves this many times less error than correcting the other.
 _LEAST_GAIN = 1.5
-"""One part is blamed where correcting it leaves this many times less error than correcting the other."""
 _LEAST_CELLS = 3
 
 
@@ -343,11 +343,11 @@ class PredictionErrors(NamedTuple):
     """How much more the theory said than was measured, in percent of that."""
 
     least: float
+    # The median.
     typical: float
-    """The median."""
     most: float
+    # Of how many.
     layouts: int
-    """Of how many."""
 
 
 def measure_errors(cells: Iterable[SweepCell]) -> PredictionErrors | None:

@@ -13,8 +13,8 @@ from ...sentence import count
 
 CellState = Literal["ok", "oom", "failed", "not_run", "invalid", "running"]
 STATES: tuple[CellState, ...] = ("ok", "oom", "failed", "not_run", "invalid", "running")
+# TP and PP.
 Place = tuple[int, int]
-"""TP and PP."""
 
 
 class StateWords(NamedTuple):
@@ -47,31 +47,31 @@ class SweepCell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pp: int
     dp: int | None = None
     state: CellState
+    # Peak of allocated memory on the rank that held most.
     actual_bytes: int | None = None
-    """Peak of allocated memory on the rank that held most."""
     theory_bytes: int | None = None
+    # What stays from step to step, as the tracker logged it.
     static_bytes: int | None = None
-    """What stays from step to step, as the tracker logged it."""
+    # Weights and optimizer, as the theory has them.
     states_bytes: int | None = None
-    """Weights and optimizer, as the theory has them."""
+    # As the theory has them.
     activations_bytes: int | None = None
-    """As the theory has them."""
+    # It ran, and the theory had said that it would not fit.
     is_mispredicted: bool = False
-    """It ran, and the theory had said that it would not fit."""
+    # Why it failed, or why it cannot be.
     cause: str | None = None
-    """Why it failed, or why it cannot be."""
     tflops_per_gpu: float | None = None
     iteration_s: float | None = None
+    # Its trace.
     path: Path | None = None
-    """Its trace."""
+    # In which the peak was; None without a trace that has one.
     iteration: int | None = None
-    """In which the peak was; None without a trace that has one."""
+    # How many iterations of the trace have a peak.
     iterations: int | None = None
-    """How many iterations of the trace have a peak."""
+    # Whether one GPU played each rank; None without a trace.
     is_simulated: bool | None = None
-    """Whether one GPU played each rank; None without a trace."""
+    # Whether the same layout has a simulated run and a real one, which is the other one.
     has_twin: bool = False
-    """Whether the same layout has a simulated run and a real one, which is the other one."""
 
     @property
     def kind_word(self) -> str | None:
@@ -150,8 +150,8 @@ class SweepFinding(msgspec.Struct, frozen=True):
 
 # What became of a layout: by its trace first, then by its log, then by the lists of the sweep.
 
+# In what frameworks say of degrees that cannot be.
 _OF_DEGREES = "divisible"
-"""In what frameworks say of degrees that cannot be."""
 
 
 class Limits(Protocol):

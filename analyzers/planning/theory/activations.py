@@ -16,8 +16,8 @@ from typing import NamedTuple
 from .shape import ExpertShape, ModelShape, ParallelLayout, TrainingSetup
 from .weights import StateBytes, WeightTensor, count_elements, count_states, list_layer_weights
 
+# Means, deviations and sums of exponentials stay in fp32.
 STATISTIC_BYTES = 4
-"""Means, deviations and sums of exponentials stay in fp32."""
 
 
 def count_tokens(layout: ParallelLayout, setup: TrainingSetup) -> int:
@@ -140,6 +140,7 @@ def _input_bytes(setup: TrainingSetup) -> int:
     return 1 if setup.is_fp8 else setup.numbers.compute_bytes
 
 
+# What each recomputed module no longer saves; names of modules as in Megatron-LM's --recompute-modules.
 RECOMPUTED = {
     "core_attn": (
         "attention scores",
@@ -168,7 +169,6 @@ RECOMPUTED = {
     "shared_experts": ("shared expert input of activation", "shared expert output of activation"),
     "mla_up_proj": ("query, key, value",),
 }
-"""What each recomputed module no longer saves; names of modules as in Megatron-LM's --recompute-modules."""
 
 
 def _name_dropped(shape: ModelShape, setup: TrainingSetup) -> set[str]:
@@ -279,11 +279,11 @@ class LayerFigures(NamedTuple):
     weights: list[WeightTensor]
     parameters: int
     states: StateBytes
+    # Bytes that it saves for backward, by operation; as if it were not fully recomputed.
     saved: dict[str, int]
-    """Bytes that it saves for backward, by operation; as if it were not fully recomputed."""
     saved_bytes: int
+    # What its backward pass adds for a moment.
     backward_bytes: int
-    """What its backward pass adds for a moment."""
 
 
 class RunFigures:

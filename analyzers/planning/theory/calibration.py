@@ -13,8 +13,8 @@ import msgspec
 from ....engine.errors import UsageError
 
 SCHEMA = "vramscope.calibration/1"
+# Fewer measured runs say nothing about the next one.
 LEAST_RUNS = 4
-"""Fewer measured runs say nothing about the next one."""
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -43,8 +43,8 @@ class MemoryPart(msgspec.Struct, frozen=True, gc=False):
 class Moment(msgspec.Struct, frozen=True):
     """One moment of a training step."""
 
+    # `between steps`, `backward`, `loss`, or `reduction`: of a layer's gradients to their shards.
     name: str
-    """`between steps`, `backward`, `loss`, or `reduction`: of a layer's gradients to their shards."""
     parts: tuple[MemoryPart, ...]
 
     @property
@@ -59,14 +59,14 @@ class Moment(msgspec.Struct, frozen=True):
 class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of all ranks of one pipeline stage: they hold the same."""
 
+    # Pipeline rank, from 0.
     stage: int
-    """Pipeline rank, from 0."""
+    # Which layers it holds, from 0.
     layers: tuple[int, ...]
-    """Which layers it holds, from 0."""
+    # Parameters on one rank, sharding over data ranks aside.
     parameters: int
-    """Parameters on one rank, sharding over data ranks aside."""
+    # Most pieces of forward work held at once: a micro-batch in one piece of the rank's layers.
     in_flight: int
-    """Most pieces of forward work held at once: a micro-batch in one piece of the rank's layers."""
     moments: tuple[Moment, ...]
 
     @property
@@ -286,8 +286,8 @@ def _name_states(states: StateBytes) -> list[MemoryPart]:
 # A unit is a layer; embedding and head are units of their own (torchtitan, models/llama3/parallelize.py;
 # Megatron-FSDP). DeepSpeed reduces buckets of 5e8 elements unless told otherwise (`reduce_bucket_size`),
 # which may be more than a layer.
+# Layers whose whole weights are there at once: the one that runs, and the next, which is being fetched.
 GATHERED_UNITS = 2
-"""Layers whose whole weights are there at once: the one that runs, and the next, which is being fetched."""
 
 
 def count_gathered(

@@ -145,6 +145,7 @@ def _deepseek(
     )
 
 
+# Shapes by name.
 PRESETS = {
     "gpt-0.3b": _galvatron_gpt(24, 1024, 16),
     "gpt-1.5b": _galvatron_gpt(48, 1600, 32),
@@ -217,7 +218,6 @@ PRESETS = {
         shared=1,
     ),
 }
-"""Shapes by name."""
 
 
 def find_preset(name: str) -> ModelShape:
@@ -239,8 +239,8 @@ def find_preset(name: str) -> ModelShape:
 # Megatron-LM: megatron/training/theoretical_memory_usage.py. The fork: the same with the number of
 # parameters of the older form, without the case that sequence parallelism is off.
 
+# What Megatron-LM adds where sequence parallelism or selective recompute is off.
 _OVERHEAD = 1.05
-"""What Megatron-LM adds where sequence parallelism or selective recompute is off."""
 
 
 def estimate_as_published(

@@ -7,8 +7,8 @@ import msgspec
 
 from ....engine.errors import UsageError
 
+# More layers than any model has; each is worked out by itself.
 MOST_LAYERS = 10_000
-"""More layers than any model has; each is worked out by itself."""
 
 
 class ExpertShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,8 +327,8 @@ BF16 = NumberFormat(weight_bytes=2, gradient_bytes=4, master_bytes=4, moment_byt
 BF16_GRADIENTS = NumberFormat(weight_bytes=2, gradient_bytes=2, master_bytes=4, moment_bytes=8)
 FP16 = NumberFormat(weight_bytes=2, gradient_bytes=2, master_bytes=4, moment_bytes=8, gradient_copy_bytes=4)
 FP32 = NumberFormat(weight_bytes=4, gradient_bytes=4, master_bytes=0, moment_bytes=8, compute_bytes=4)
+# PyTorch's fully_shard with mixed precision: the sharded weight is the master, computing is in bf16.
 FP32_SHARDED = NumberFormat(weight_bytes=4, gradient_bytes=4, master_bytes=0, moment_bytes=8)
-"""PyTorch's fully_shard with mixed precision: the sharded weight is the master, computing is in bf16."""
 
 
 class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,14 +11,14 @@ from .shape import ExpertShape, LatentAttention, ModelShape, NumberFormat, Paral
 class WeightTensor(NamedTuple):
     """Tensors of one size on one rank."""
 
+    # `attention`, `mlp`, `experts`, `norm`, `embedding` or `head`.
     part: str
-    """`attention`, `mlp`, `experts`, `norm`, `embedding` or `head`."""
     elements: int
     copies: int = 1
+    # Whether the copies of it are the expert-data ranks.
     is_expert: bool = False
-    """Whether the copies of it are the expert-data ranks."""
+    # Whether a linear layer multiplies by it (fp8 keeps copies of those).
     is_matrix: bool = False
-    """Whether a linear layer multiplies by it (fp8 keeps copies of those)."""
 
 
 def list_layer_weights(shape: ModelShape, layout: ParallelLayout, layer: int) -> list[WeightTensor]:
@@ -174,12 +174,12 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
     gradients: int = 0
     master_weights: int = 0
     optimizer: int = 0
+    # fp32 gradients between the optimizer's step and the next step.
     gradient_copies: int = 0
-    """fp32 gradients between the optimizer's step and the next step."""
+    # Weights once more in fp8, as they are and transposed.
     fp8_copies: int = 0
-    """Weights once more in fp8, as they are and transposed."""
+    # What the allocator adds: every tensor is a multiple of 512 bytes.
     rounding: int = 0
-    """What the allocator adds: every tensor is a multiple of 512 bytes."""
 
     @property
     def total(self) -> int:
@@ -259,19 +259,19 @@ class _Sum:
 # Memory that no tensor of the model needs: workspaces of libraries, retained buffers, rounding.
 
 MIB = 1024**2
+# PyTorch's caching allocator hands out multiples of this (c10/core/AllocatorConfig.h, kMinBlockSize).
 BLOCK_BYTES = 512
-"""PyTorch's caching allocator hands out multiples of this (c10/core/AllocatorConfig.h, kMinBlockSize)."""
+# cuBLAS gets a workspace for each thread that calls it: the one that runs forward, and autograd's.
 GEMM_THREADS = 2
-"""cuBLAS gets a workspace for each thread that calls it: the one that runs forward, and autograd's."""
+# PyTorch's default before compute capability 9, :4096:2:16:8 (aten/src/ATen/cuda/CublasHandlePool.cpp).
 AMPERE_WORKSPACE_BYTES = 2 * 4 * MIB + 8 * 16 * 1024
-"""PyTorch's default before compute capability 9, :4096:2:16:8 (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+# PyTorch's default from compute capability 9 on; CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for as much.
 HOPPER_WORKSPACE_BYTES = 32 * MIB
-"""PyTorch's default from compute capability 9 on; CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for as much."""
+# Workspace of Transformer Engine's GEMM before compute capability 9 (get_cublas_workspace_size_bytes).
 ENGINE_AMPERE_BYTES = 4 * MIB
-"""Workspace of Transformer Engine's GEMM before compute capability 9 (get_cublas_workspace_size_bytes)."""
 ENGINE_HOPPER_BYTES = 32 * MIB
+# Hidden states that a pipeline rank holds beside those saved for backward: received, its gradient, sent.
 RETAINED_TENSORS = 3
-"""Hidden states that a pipeline rank holds beside those saved for backward: received, its gradient, sent."""
 
 
 def round_up(size_bytes: int) -> int:

@@ -45,8 +45,8 @@ class StageTime(NamedTuple):
     """What one stage does with one micro-batch, and once a step."""
 
     work: LayerTime
+    # One way, to the next stage.
     handover_s: float
-    """One way, to the next stage."""
     data_s: float
     optimizer_s: float
 
@@ -139,16 +139,16 @@ def find_slowest(cluster: Cluster, positions: Sequence[int]) -> DeviceSpeed:
 
 # What layers cost a rank of some stage: each kind of layer is timed once, a stage is counts of kinds.
 
+# Of a weight that is gathered: ranks compute in 16 bits.
 GATHERED_BYTES = 2
-"""Of a weight that is gathered: ranks compute in 16 bits."""
 
 
 class Parameters(NamedTuple):
     """Parameters of a rank."""
 
     dense: int = 0
+    # Of routed experts, which have data ranks of their own where experts are spread.
     expert: int = 0
-    """Of routed experts, which have data ranks of their own where experts are spread."""
 
     def plus(self, other: "Parameters") -> "Parameters":
         """Return both together."""
@@ -251,8 +251,8 @@ class LayerPrices:
         self._shape = shape
         self._layout = layout
         self._clock = StageClock(shape, layout, setup, device, groups, assumptions)
+        # Of the device's memory, as far as kernels reach it.
         self.bytes_per_s = device.memory_bytes_per_s * assumptions.bandwidth_share
-        """Of the device's memory, as far as kernels reach it."""
         order = [shape.is_expert_layer(layer) for layer in range(shape.layers)]
         kinds = {kind: order.index(kind) for kind in (False, True) if kind in order}
         self._times = {kind: self._clock.time_layer(layer) for kind, layer in kinds.items()}
@@ -261,14 +261,14 @@ class LayerPrices:
             for kind, layer in kinds.items()
         }
         self._experts_before = list(accumulate(order, initial=0))
+        # Of each layer of the model, both passes of one micro-batch.
         self.layer_s = [self._times[kind].both.total_s for kind in order]
-        """Of each layer of the model, both passes of one micro-batch."""
+        # Of all layers.
         self.model_s = sum(self.layer_s)
-        """Of all layers."""
         self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()
         self.embedding_s = self._embedding.both.total_s
+        # Both passes of one micro-batch.
         self.head_s = self._head.both.total_s
-        """Both passes of one micro-batch."""
 
     def time_work(self, layers: Sequence[range], *, is_first: bool, is_last: bool) -> LayerTime:
         """Return the seconds of one micro-batch on a stage that holds some runs of layers."""
@@ -332,10 +332,10 @@ def _add_up(parts: Iterable[tuple[PassTime, int]]) -> PassTime:
 
 # What measured times teach: how efficient products are, and one factor on everything.
 
+# Efficiencies that are tried where several runs were measured.
 EFFICIENCIES = tuple(step / 100 for step in range(20, 100, 5))
-"""Efficiencies that are tried where several runs were measured."""
+# Seconds of one operation on the host that are tried where runs are many.
 LAUNCHES_S = (5e-6, 10e-6, 20e-6, 40e-6, 60e-6, 80e-6)
-"""Seconds of one operation on the host that are tried where runs are many."""
 MANY_RUNS = 10
 
 _replace = msgspec.structs.replace

@@ -11,29 +11,27 @@ from ..theory import ParallelLayout
 
 # What a time model rests on, where nobody measured it: shares of peaks, latencies, what hides behind what.
 
+# Of a device's peak, by large matrix products in 16 bits: what one layer of llama2-7b leads to with which
+# Galvatron profiled an A100 (`computation_profiling_bf16_llama2-7b_all.json`): 0.70 with one sequence of
+# 2,048 tokens (4.40 ms forward), 0.77 with twelve (3.92 ms each).
 PRODUCT_EFFICIENCY = 0.75
-"""Of a device's peak, by large matrix products in 16 bits: what one layer of llama2-7b leads to with which
-Galvatron profiled an A100 (`computation_profiling_bf16_llama2-7b_all.json`): 0.70 with one sequence of
-2,048 tokens (4.40 ms forward), 0.77 with twelve (3.92 ms each)."""
+# Of the peak, by fused attention: 50 to 73 % forward on A100 (FlashAttention-2, arXiv 2307.08691, section 4).
 ATTENTION_EFFICIENCY = 0.5
-"""Of the peak, by fused attention: 50 to 73 % forward on A100 (FlashAttention-2, arXiv 2307.08691, section
-4)."""
+# Of a memory's bandwidth, by kernels that do little but read and write.
 BANDWIDTH_SHARE = 0.8
-"""Of a memory's bandwidth, by kernels that do little but read and write."""
+# Of a link's bandwidth, by collectives: rings of 8 A100 reach 231 of 300 GB/s in Galvatron's `sp_time` files
+# (1 GiB all-reduced in 8.14 ms).
 LINK_SHARE = 0.77
-"""Of a link's bandwidth, by collectives: rings of 8 A100 reach 231 of 300 GB/s in Galvatron's `sp_time`
-files (1 GiB all-reduced in 8.14 ms)."""
+# Of a device whose memory's bandwidth nobody told: A100 has 153 FLOP a byte, H100 295.
 FLOPS_PER_BYTE = 200.0
-"""Of a device whose memory's bandwidth nobody told: A100 has 153 FLOP a byte, H100 295."""
+# Of an all-gather or a reduce-scatter, beside the links' own latency at each hop; an all-reduce is both. 1
+# MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven hops of
+# NVLink.
 PHASE_LATENCY_S = 10e-6
-"""Of an all-gather or a reduce-scatter, beside the links' own latency at each hop; an all-reduce is both. 1
-MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven hops of
-NVLink."""
+# Of one operation on the host that launches it, without CUDA graphs.
 LAUNCH_S = 10e-6
-"""Of one operation on the host that launches it, without CUDA graphs."""
+# How much longer computing takes while something is sent: `overlap_coefficient.json` of Galvatron, on A100.
 OVERLAP_SLOWDOWN = 1.13
-"""How much longer computing takes while something is sent: `overlap_coefficient.json` of Galvatron, on
-A100."""
 
 
 class TimeAssumptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +62,11 @@ class TimeAssumptions(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Peaks of one device."""
 
+    # Dense matrix products in 16 bits, at most.
     flops_per_s: float
-    """Dense matrix products in 16 bits, at most."""
     memory_bytes_per_s: float
+    # How many tiles of a product run at once; None where nobody tells.
     multiprocessors: int | None = None
-    """How many tiles of a product run at once; None where nobody tells."""
 
 
 def describe_speed(device: ClusterDevice) -> DeviceSpeed:
@@ -92,8 +90,8 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A group of ranks that communicate."""
 
     ranks: int
+    # Bus bandwidth.
     bytes_per_s: float
-    """Bus bandwidth."""
     phase_latency_s: float
 
     def time_phase(self, size_bytes: float, parts: int = 1) -> float:
@@ -191,14 +189,14 @@ class StageGroups(msgspec.Struct, frozen=True, kw_only=True):
 
     tensor: Ring = ALONE
     context: Ring = ALONE
+    # Data and context ranks, which hold the same weights.
     data: Ring = ALONE
-    """Data and context ranks, which hold the same weights."""
+    # Ranks that the experts are spread over.
     expert: Ring = ALONE
-    """Ranks that the experts are spread over."""
+    # Ranks that hold the same experts.
     expert_data: Ring = ALONE
-    """Ranks that hold the same experts."""
+    # To the next stage; ALONE of the last.
     following: Ring = ALONE
-    """To the next stage; ALONE of the last."""
 
 
 def place_stages(layout: ParallelLayout) -> list[tuple[int, ...]]:

@@ -130,18 +130,18 @@ def _list_experts(
     return products
 
 
+# Kernels of one layer, forward; as many backward. A host launches them one by one.
 HOST_OPERATIONS = 20
-"""Kernels of one layer, forward; as many backward. A host launches them one by one."""
+# Products backward for each forward: of the input's gradient and of the weight's.
 BACKWARD = 2
-"""Products backward for each forward: of the input's gradient and of the weight's."""
 
 
 class PassTime(NamedTuple):
     """Seconds of some part of a micro-batch's work."""
 
     kernels_s: float = 0.0
+    # Collectives between tensor, context and expert ranks that nothing hides.
     sent_s: float = 0.0
-    """Collectives between tensor, context and expert ranks that nothing hides."""
 
     def plus(self, other: "PassTime") -> "PassTime":
         """Return both together."""
@@ -274,19 +274,17 @@ class StageClock:
         return (ring.ranks - 1) * ring.time_send(sent)
 
 
+# Rows and columns of the tile of a result that one multiprocessor makes.
 TILE = 128
-"""Rows and columns of the tile of a result that one multiprocessor makes."""
+# Products of fused attention backward for each forward: five for two (FlashAttention-2, arXiv 2307.08691).
 FLASH_BACKWARD = 2.5
-"""Products of fused attention backward for each forward: five for two (FlashAttention-2, arXiv
-2307.08691)."""
+# Of a score in 16 bits, forward and backward: read and written; its own and its gradient's read, one written.
 SOFTMAX_BYTES = (4, 6)
-"""Of a score in 16 bits, forward and backward: read and written; its own and its gradient's read, one
-written."""
+# Of a score: the same, and a mask of a byte.
 DROPOUT_BYTES = (5, 5)
-"""Of a score: the same, and a mask of a byte."""
+# Of a logit, forward and backward: turned to fp32, its maximum found, subtracted, exponentiated, summed and
+# divided; and the gradient, turned back (Megatron-LM, core/tensor_parallel/cross_entropy.py).
 LOSS_BYTES = (38, 14)
-"""Of a logit, forward and backward: turned to fp32, its maximum found, subtracted, exponentiated, summed
-and divided; and the gradient, turned back (Megatron-LM, core/tensor_parallel/cross_entropy.py)."""
 
 
 class KernelTimes:

@@ -14,6 +14,7 @@ from ..shape import GPUS, Gpu, Recompute
 from .flags import BERT, Flags, TrainingRun
 from .megatron import read_megatron_run
 
+# Columns that stand for a flag.
 COLUMNS = {
     "num_layers": "num-layers",
     "hidden": "hidden-size",
@@ -33,11 +34,10 @@ COLUMNS = {
     "transformer_impl": "transformer-impl",
     "vocab_size": "vocab-size",
 }
-"""Columns that stand for a flag."""
+# Beginnings of families that are no plain stack of layers.
 NOT_MODELLED = ("t5", "multimodal", "vlm", "hybrid", "mamba", "retro")
-"""Beginnings of families that are no plain stack of layers."""
+# Ranks of a case that does not say, where its degrees allow it: one node.
 DEFAULT_WORLD_SIZE = 8
-"""Ranks of a case that does not say, where its degrees allow it: one node."""
 DEGREES = (
     "tensor-model-parallel-size",
     "pipeline-model-parallel-size",
@@ -138,8 +138,8 @@ def _is_deterministic(row: Mapping[str, str]) -> bool:
 # What to change in a run that does not fit, found by trying: one change first, then two and three.
 
 MOST_CHANGES = 3
+# As many times the ranks of the run are tried at most, where its own do not do.
 MOST_RANKS = 8
-"""As many times the ranks of the run are tried at most, where its own do not do."""
 
 
 class FittingChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +169,7 @@ _FLAGS = {
     "tensor": "--tp",
     "pipeline": "--pp",
 }
+# Order of equals only: what costs less time is tried first.
 _COSTS = {
     "zero": 1.0,
     "is_sequence_parallel": 0.5,
@@ -177,7 +178,6 @@ _COSTS = {
     "tensor": 4.0,
     "pipeline": 4.0,
 }
-"""Order of equals only: what costs less time is tried first."""
 
 
 def find_fitting_changes(

@@ -47,6 +47,7 @@ def describe_config(config: RunConfig) -> Described:
     return Described(read_shape(Flags(flags)), flags)
 
 
+# Names that both programs give a size.
 _SAME = (
     "hidden-size",
     "num-layers",
@@ -63,7 +64,6 @@ _SAME = (
     "moe-router-topk",
     "moe-ffn-hidden-size",
 )
-"""Names that both programs give a size."""
 
 
 def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
@@ -214,18 +214,19 @@ class Family(NamedTuple):
     has_bias: bool = False
     has_qkv_bias: bool = False
     is_tied: bool = False
+    # LayerNorm, with a bias, in place of RMSNorm.
     has_layer_norm: bool = False
-    """LayerNorm, with a bias, in place of RMSNorm."""
     has_query_key_norm: bool = False
     has_learned_positions: bool = False
+    # Channels of a head where the configuration does not tell; None: hidden / heads.
     head_channels: int | None = None
-    """Channels of a head where the configuration does not tell; None: hidden / heads."""
 
 
 _LLAMA = Family()
 _GPT = Family(is_gated=False, has_bias=True, is_tied=True, has_layer_norm=True, has_learned_positions=True)
 _OTHER_GPT = _GPT._replace(has_learned_positions=False)
 _QWEN3 = Family(has_query_key_norm=True, head_channels=128)
+# Stacks of decoder layers that differ in nothing else that costs memory worth telling.
 FAMILIES = {
     "llama": _LLAMA,
     "mistral": _LLAMA,
@@ -244,8 +245,8 @@ FAMILIES = {
     "starcoder2": _OTHER_GPT,
     "gpt_neox": _OTHER_GPT._replace(is_tied=False),
 }
-"""Stacks of decoder layers that differ in nothing else that costs memory worth telling."""
 _REQUIRED = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
+# Flag, and the names that configurations give it.
 _SIZES = {
     "num-layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "hidden-size": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -265,7 +266,6 @@ _SIZES = {
     "v-head-dim": ("v_head_dim",),
     "mtp-num-layers": ("num_nextn_predict_layers",),
 }
-"""Flag, and the names that configurations give it."""
 
 
 def flag_hugging_face(config: Mapping[str, object]) -> dict[str, object]:

@@ -8,18 +8,18 @@ import msgspec
 from .....engine.errors import UsageError
 from ..shape import ModelShape, ParallelLayout, TrainingSetup
 
+# Greater numbers than any size of a model or batch.
 MOST = 10**12
-"""Greater numbers than any size of a model or batch."""
+# PyTorch's own layers, whose attention is fused: a `transformer-impl` that Megatron-LM does not have.
 PYTORCH = "pytorch"
-"""PyTorch's own layers, whose attention is fused: a `transformer-impl` that Megatron-LM does not have."""
 
 
+# One of so many layers is recomputed: an option of torchtitan, not of Megatron-LM.
 RECOMPUTE_EVERY = "recompute-every"
-"""One of so many layers is recomputed: an option of torchtitan, not of Megatron-LM."""
+# Micro-batches of one data rank, where no global batch tells; no flag of Megatron-LM.
 MICRO_BATCHES = "micro-batches"
-"""Micro-batches of one data rank, where no global batch tells; no flag of Megatron-LM."""
+# No flag of Megatron-LM either: its script for BERT decides that the model is BERT.
 BERT = "is-bert"
-"""No flag of Megatron-LM either: its script for BERT decides that the model is BERT."""
 
 
 class Flags:

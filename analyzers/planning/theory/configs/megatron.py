@@ -24,6 +24,7 @@ from ..shape import (
 )
 from .flags import BERT, MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags, TrainingRun
 
+# Flags of models that are not a plain stack of decoder layers.
 NOT_MODELLED = (
     "hybrid-override-pattern",
     "is-hybrid-model",
@@ -32,7 +33,6 @@ NOT_MODELLED = (
     "experimental-attention-variant",
     "linear-attention-freq",
 )
-"""Flags of models that are not a plain stack of decoder layers."""
 
 
 def read_megatron_run(
@@ -391,6 +391,7 @@ def _count_deferred(flags: Flags, micro_batches: int) -> int:
 
 # The model in Megatron-LM's flags.
 
+# Words of tokenizers that need no file to tell, by the names of `--tokenizer-type` in lower case.
 VOCABS = {
     "gpt2bpetokenizer": 50257,
     "bertwordpiececase": 28996,
@@ -398,7 +399,6 @@ VOCABS = {
     "llama2tokenizer": 32000,
     "tiktokenizer": 131072,
 }
-"""Words of tokenizers that need no file to tell, by the names of `--tokenizer-type` in lower case."""
 DEFAULT_VOCAB = VOCABS["gpt2bpetokenizer"]
 _LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d+))?")
 
