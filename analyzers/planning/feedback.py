@@ -1,7 +1,7 @@
-"""A plan held against what was measured: differences, factors, and the exact split under the factors.
+"""Compares a plan with what was measured: differences, factors, and the exact split under the factors.
 
-A stage's factor is what was measured over what was planned there: it holds all that the plan does not know of
-the stage, such as workspaces, a recipe that keeps less, or layers that are not as they were described.
+A stage's factor is measured over planned bytes: it covers everything that the plan does not know about the
+stage, such as workspaces, a recipe that keeps less, or layers that differ from their description.
 """
 
 from collections.abc import Sequence
@@ -14,31 +14,28 @@ import msgspec
 from msgspec.structs import replace
 
 from ...engine.errors import UsageError
-from ...engine.model import MemoryReading, RankSample, Sample
+from ...engine.model import RankSample, Sample
 from ..stage_peaks import StagePeak, StagePeaks, list_ranks
 from .graph import ModelGraph
 from .partition.exact import split_over
 from .partition.result import InFlight, list_activations, list_states
 from .partition.stages import make_stage
 
-# What the stages of a job were measured to need, from samples: the job of which most ranks were seen.
+# What the stages of a job needed, measured from samples: the job with the most ranks seen.
 
 
 class MeasuredStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of a job."""
-
     peak: StagePeak
     # Most that was in use on a device of its ranks.
     used_bytes: int | None = None
 
 
 class MeasuredJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job whose ranks tell their pipeline coordinate."""
+    """A job whose ranks report their pipeline coordinate."""
 
     job: str | None
-    # In order; those of which no rank was seen are left out.
+    # In order; stages with no rank seen are left out.
     stages: tuple[MeasuredStage, ...]
-    # Stages of the job, as far as ranks were seen.
     pipeline: int
     # Whether all its ranks were seen.
     is_whole: bool
@@ -55,7 +52,7 @@ class JobMeasurement:
         self._jobs: dict[str | None, _Job] = {}
 
     def observe(self, sample: Sample) -> None:
-        """Take a sample. Recorded ranks of a trace, which are devices in it, count as ranks."""
+        """Add a sample. Recorded ranks of a trace, which are devices in it, count as ranks."""
         by_job: dict[str | None, list[RankSample]] = {}
         for rank in list_ranks(sample):
             if rank.coordinates is not None and rank.coordinates.pp is not None:
@@ -64,7 +61,7 @@ class JobMeasurement:
             self._jobs.setdefault(name, _Job()).observe(sample, ranks)
 
     def tell(self) -> MeasuredJob | None:
-        """Return what was measured; None where no rank tells its pipeline coordinate."""
+        """Return what was measured; None where no rank reports its pipeline coordinate."""
         if not self._jobs:
             return None
         name = max(self._jobs, key=lambda each: self._jobs[each].count_ranks())
@@ -87,7 +84,10 @@ class _Job:
             device = devices.get(rank.device_uuid or "")
             if rank.step is not None or (device is not None and device.step):
                 self._has_steps = True
-            size = None if device is None else _find_used(device.memory)
+            if device is None:
+                continue
+            memory = device.memory
+            size = memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes
             if size is not None:
                 self._used[where.pp] = max(self._used.get(where.pp, 0), size)
 
@@ -106,10 +106,6 @@ class _Job:
             has_steps=self._has_steps,
             tensor=max(peak.tensor_ranks for peak in told.stages),
         )
-
-
-def _find_used(memory: MemoryReading) -> int | None:
-    return memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes
 
 
 # What `vramscope plan --measured --json` prints.
@@ -154,7 +150,6 @@ class FeedbackSplit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_bytes(self) -> int:
-        """What the fullest stage is expected to need."""
         return max(self.expected_bytes)
 
 
@@ -183,12 +178,11 @@ class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def would_change(self) -> bool:
-        """Whether another split is expected to need less."""
         return self.saving_bytes > 0
 
 
 Basis = Literal["allocated", "reserved"]
-# A factor beyond this, or below one over this, says more of the plan's premises than of the job.
+# A factor beyond this, or below one over this, means that the plan's premises are not those of the job.
 FAR_OFF = 2
 
 
@@ -201,12 +195,12 @@ def make_feedback(
     source: str,
     capacity_bytes: int | None = None,
 ) -> PlanFeedback:
-    """Return how the plan of a model differs from a measured job, and the plan that follows.
+    """Compare the plan of a model with a measured job, and plan again from what was measured.
 
     Args:
         bounds: First layer of each stage, and the number of layers.
-        training: What is held for a parameter, and micro-batches.
-        source: What it was measured from, for whoever reads.
+        training: Bytes for each parameter, and micro-batches.
+        source: Name of what was measured, to print.
 
     Raises:
         UsageError: The numbers of stages differ, activations are not known, or nothing was measured.
@@ -232,7 +226,7 @@ def make_feedback(
 
 
 def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], measured: MeasuredJob) -> list[int]:
-    """Return the bytes that the plan has for a rank of each stage; refuse a plan of other stages."""
+    """Return the planned bytes of one rank of each stage; refuse a plan of another number of stages."""
     stages = len(bounds) - 1
     if stages != measured.pipeline:
         raise UsageError(
@@ -249,7 +243,7 @@ class _Factor(NamedTuple):
 
 
 def _choose_basis(stages: Sequence[MeasuredStage]) -> Basis:
-    """Return the figure that every measured stage tells; live tensors if they can, as a plan counts those."""
+    """Return what every measured stage reports; live tensors if they can, as a plan counts those."""
     known = [stage.peak for stage in stages if stage.peak.allocated_bytes or stage.peak.reserved_bytes]
     if not known:
         raise UsageError(
@@ -331,10 +325,10 @@ def _list_notes(measured: MeasuredJob, basis: Basis, factors: Sequence[_Factor])
     return notes
 
 
-# A layer that moves to another stage is expected to cost what the plan says of it there, times the factor
-# of the stage that it moves to.
+# A layer that moves to another stage is expected to cost what the plan says for it there, times the factor of
+# the stage that it moves to.
 def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[int]]:
-    """Return what each layer holds in each stage, under 1F1B: states, and activations in flight there.
+    """Return what each layer needs in each stage, under 1F1B: states, and activations in flight there.
 
     Raises:
         UsageError: The activations of a layer are not known.
@@ -358,12 +352,12 @@ def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[
 def replan(
     graph: ModelGraph, bounds: Sequence[int], costs: list[list[int]], factors: Sequence[Fraction]
 ) -> tuple[FeedbackSplit, FeedbackSplit]:
-    """Return the present split and the exact optimum; the present one twice where it is that.
+    """Return the present split and the exact optimum; the present one twice where it is the optimum.
 
     Args:
         bounds: First layer of each stage at present, and the number of layers.
         costs: Planned bytes of each layer in each stage.
-        factors: Of each stage, expected over planned bytes.
+        factors: For each stage, expected over planned bytes.
     """
     expected = [[round(cost * factor) for cost in row] for row, factor in zip(costs, factors, strict=True)]
     present = _describe_split(graph, bounds, expected)

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from statistics import fmean, stdev
 from typing import Literal
@@ -19,7 +19,7 @@ from ...engine.model.phase_memory import (
 )
 from ...engine.units import GIB, KIB, MIB
 
-# What memory follows from the length of a sequence: a polynomial of few terms, and how well it holds.
+# How memory depends on the length of a sequence: a polynomial of few terms, and how well it fits.
 
 LawForm = Literal["constant", "linear", "quadratic"]
 # By number of their terms.
@@ -46,19 +46,19 @@ class LengthLaw(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# Which law points follow: least squares, and the form by how well it tells points that it was not given.
-#
-# Method: leave-one-out cross-validation (Stone, 1974) with the rule of one standard error (Breiman,
-# Friedman, Olshen and Stone, 1984): of the forms that predict about as well as the best one, the one of
-# fewest terms. Arithmetic is exact, so that points which follow a law to the byte leave nothing over.
+# Which law points follow: least squares; the form is chosen by how well it predicts points left out.
+
+# Method: leave-one-out cross-validation (Stone, 1974) with the rule of one standard error (Breiman, Friedman,
+# Olshen and Stone, 1984): among the forms that predict about as well as the best one, the one with the fewest
+# terms. Arithmetic is exact, so that points which follow a law to the byte leave no residual.
 
 LEAST_POINTS = 3
-# Of the CUDA caching allocator: sizes are rounded up to it, so that no law is truer than that.
+# The CUDA caching allocator rounds sizes up to it, so that no law is more exact than that.
 BLOCK_BYTES = 512
 
 
 def fit_law(lengths: Sequence[int], values_bytes: Sequence[int]) -> LengthLaw | None:
-    """Return the law of some points; None where they are too few for any.
+    """Fit a law to some points; None where they are too few for any.
 
     Args:
         lengths: Tokens, each different.
@@ -95,7 +95,7 @@ def _choose_terms(errors: dict[int, list[Fraction]]) -> int:
 
 
 def _leave_each_out(lengths: Sequence[int], values: Sequence[int], terms: int) -> list[Fraction]:
-    """Return by how much each point is missed by the law of the others."""
+    """Return by how much the law of the others misses each point."""
     missed = []
     for at, (length, value) in enumerate(zip(lengths, values, strict=True)):
         others = [*lengths[:at], *lengths[at + 1 :]], [*values[:at], *values[at + 1 :]]
@@ -134,9 +134,9 @@ def _find_root_mean_square(values: Sequence[Fraction]) -> float:
 
 
 # What a run of another size would need at most: the largest of the laws of its phases.
-#
-# The peak of a run is the largest of several phases, and which one that is changes with the size: a law of
-# the peaks alone breaks there, laws of the phases do not.
+
+# The peak of a run is the largest of several phases, and which one that is changes with the size: a law
+# fitted to the peaks alone breaks there, laws of the phases do not.
 
 PeakKind = Literal["allocated", "reserved"]
 
@@ -151,7 +151,7 @@ class PhaseLaw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeakLaws(msgspec.Struct, frozen=True):
-    """The laws of the peaks of all phases; none where one of them was seen at a single size."""
+    """The laws of the peaks of all phases; empty where one of them was seen at a single size."""
 
     laws: tuple[PhaseLaw, ...]
 
@@ -160,7 +160,7 @@ class PeakLaws(msgspec.Struct, frozen=True):
         return max((each.law.predict(size) for each in self.laws), default=None)
 
     def find_largest(self, sizes: Sequence[int]) -> tuple[PhaseLaw, ...]:
-        """Return the laws that are the largest of all at one of some sizes, in the order of these."""
+        """Return the laws that are the largest of all at any of some sizes, in the order of the sizes."""
         if not self.laws:
             return ()
         largest = (max(self.laws, key=lambda each: each.law.predict(size)) for size in sizes)
@@ -168,12 +168,13 @@ class PeakLaws(msgspec.Struct, frozen=True):
 
 
 def fit_peaks(runs: Mapping[int, PhaseRun], kind: PeakKind) -> PeakLaws:
-    """Return the laws of the peaks; through two sizes goes a line.
+    """Fit the laws of the peaks; two sizes give a line.
 
     Args:
-        runs: By their size: tokens of a sequence, or sequences of a batch. What ran out of memory tells the
+        runs: By their size: tokens of a sequence, or sequences of a batch. A run out of memory contributes
+            the
             phases before.
-        kind: Of which memory.
+        kind: Allocated or reserved memory.
     """
     peaks: dict[tuple[str, int | None], dict[int, int]] = defaultdict(dict)
     for size, run in runs.items():
@@ -191,7 +192,7 @@ def fit_peaks(runs: Mapping[int, PhaseRun], kind: PeakKind) -> PeakLaws:
 
 
 def read_peak(levels: MemoryLevels, kind: PeakKind) -> int | None:
-    """Return the one or the other figure; None is unmeasured."""
+    """Return the peak of one kind; None is unmeasured."""
     return levels.allocated_bytes if kind == "allocated" else levels.reserved_bytes
 
 
@@ -212,6 +213,7 @@ def _fit_peak(sizes: Sequence[int], values: Sequence[int]) -> LengthLaw | None:
 # What a study says of each phase: one value a length, and the law of them.
 
 # The six panels, and the phases that are added up for each: the loss belongs to the forward pass.
+
 PANELS: dict[str, tuple[str, ...]] = {
     "Model Creation": ("Model Creation",),
     "DP Setup": ("DP Setup",),
@@ -229,30 +231,28 @@ MORE_THAN_NONE = "more than none"
 
 
 class LengthSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of one algorithm over the lengths of a study."""
+    """One number of one algorithm over the lengths of a study."""
 
     privacy: PrivacyMode
     name: str
     lengths: tuple[int, ...]
     # By length; None where nothing was measured, or the run did not come so far.
     values_bytes: tuple[int | None, ...]
-    # None where points are too few, or the figure follows no single law.
+    # None where points are too few, or the values follow no single law.
     law: LengthLaw | None = None
-    # Of a peak: the laws of the phases that are the largest at one length or another.
+    # For a peak: the laws of the phases that are the largest at some length.
     largest_of: tuple[PhaseLaw, ...] = ()
-    # Root of the mean square of what was measured less what laws say; None without any.
+    # Root mean square of measured less predicted; None without a law.
     residual_bytes: float | None = None
-    # What is predicted of lengths without a value.
+    # Predictions for the lengths without a value.
     predicted_bytes: dict[int, float] = {}
 
     @property
     def points(self) -> int:
-        """How many lengths have a value."""
         return sum(value is not None for value in self.values_bytes)
 
     @property
     def is_measured(self) -> bool:
-        """Whether any length has a value."""
         return self.points > 0
 
 
@@ -262,7 +262,6 @@ def make_series(
     """Return the difference of allocated memory over phases, by length.
 
     Args:
-        privacy: Of which algorithm.
         sums: Names, and the phases whose differences are added up for each: `PANELS` or `PHASES`.
     """
     runs = _list_runs(study, privacy)
@@ -280,10 +279,10 @@ def make_series(
 def make_peak_series(study: LengthStudy, privacy: PrivacyMode) -> tuple[LengthSeries, LengthSeries]:
     """Return the peaks of allocated and of reserved memory by length, of runs that finished.
 
-    A peak is the largest of several phases, and so is what is said of it and predicted, see `fit_peaks`.
+    A peak is the largest of several phases, and so is its prediction, see `fit_peaks`.
     """
     allocated, reserved = (_make_peaks(study, privacy, kind) for kind in _KINDS)
-    # What is allocated is reserved too, also where the law of what is reserved was found among small sizes.
+    # What is allocated is reserved too, also where the law of reserved memory was found among small sizes.
     predicted = {
         length: max(by, allocated.predicted_bytes.get(length, by))
         for length, by in reserved.predicted_bytes.items()
@@ -302,7 +301,7 @@ def _make_peaks(study: LengthStudy, privacy: PrivacyMode, kind: PeakKind) -> Len
     told = {length: laws.predict(length) for length in study.lengths}
     pairs = list(zip(study.lengths, values, strict=True))
     missed = [value - by for length, value in pairs if value is not None and (by := told[length]) is not None]
-    # Through two points goes a line, which is enough to predict by, and no law.
+    # Through two points goes a line, which is enough to predict by, but proves no law.
     has_law = all(each.law.points >= LEAST_POINTS for each in laws.laws)
     return LengthSeries(
         privacy=privacy,
@@ -318,7 +317,7 @@ def _make_peaks(study: LengthStudy, privacy: PrivacyMode, kind: PeakKind) -> Len
 
 
 def make_cost_series(study: LengthStudy) -> tuple[LengthSeries, ...]:
-    """Return by how much the peak of allocated memory of each algorithm is above that of plain training.
+    """Return how far the peak of allocated memory of each algorithm is above plain training.
 
     Empty where plain training was not among what was compared.
     """
@@ -330,7 +329,12 @@ def make_cost_series(study: LengthStudy) -> tuple[LengthSeries, ...]:
             privacy=mode,
             name=MORE_THAN_NONE,
             lengths=study.lengths,
-            values_bytes=tuple(_subtract(make_peak_series(study, mode)[0], plain)),
+            values_bytes=tuple(
+                None if one is None or less is None else one - less
+                for one, less in zip(
+                    make_peak_series(study, mode)[0].values_bytes, plain.values_bytes, strict=True
+                )
+            ),
         )
         for mode in study.privacy_modes
         if mode != "none"
@@ -340,7 +344,7 @@ def make_cost_series(study: LengthStudy) -> tuple[LengthSeries, ...]:
 def find_difference(run: PhaseRun, phases: Sequence[str]) -> int | None:
     """Return what phases added to allocated memory in the last step; None where the run did not come so far.
 
-    Earlier steps do not stand for it: the first makes what later ones find, such as the optimizer's state.
+    Earlier steps are no substitute: the first makes what later ones find, such as the optimizer's state.
     """
     told = (each for each in run.phases if each.step in (None, run.training.num_steps))
     last = {each.phase: each.allocated_difference_bytes for each in told}
@@ -352,11 +356,6 @@ def find_difference(run: PhaseRun, phases: Sequence[str]) -> int | None:
 def _list_runs(study: LengthStudy, privacy: PrivacyMode) -> list[PhaseRun | None]:
     points = [study.find_point(privacy, length) for length in study.lengths]
     return [None if point is None else point.run for point in points]
-
-
-def _subtract(series: LengthSeries, other: LengthSeries) -> Iterator[int | None]:
-    for one, less in zip(series.values_bytes, other.values_bytes, strict=True):
-        yield None if one is None or less is None else one - less
 
 
 def _fit(
@@ -382,10 +381,10 @@ _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
 
 
 def say_law(law: LengthLaw | None, points: int) -> str:
-    """Return a law in words, or that there is none.
+    """Describe a law in words, or say that there is none.
 
     Args:
-        points: How many there were to find it from.
+        points: How many points it was fitted to.
     """
     if law is None:
         return "1 point, no law" if points == 1 else f"{points} points, no law"
@@ -399,32 +398,31 @@ def say_law(law: LengthLaw | None, points: int) -> str:
 
 
 def say_series(series: LengthSeries) -> str:
-    """Return the law of a series in words, or those that a peak is the largest of, or that there is none."""
+    """Describe the law of a series, or the laws that a peak is the largest of, or say that there is none."""
     if not series.largest_of:
         return say_law(series.law, series.points)
-    told = [f"{say_law(each.law, each.law.points)} ({_say_phase(each)})" for each in series.largest_of]
+    told = []
+    for each in series.largest_of:
+        phase = each.phase if each.step is None else f"{each.phase} of step {each.step}"
+        told.append(f"{say_law(each.law, each.law.points)} ({phase})")
     return told[0] if len(told) == 1 else f"the largest of {', '.join(told)}"
 
 
 def say_residual(residual_bytes: float | None) -> str:
-    """Return what laws leave over, as `residual 0 B`; nothing without laws."""
+    """Return the residual as `residual 0 B`; empty without a law."""
     return "" if residual_bytes is None else f"residual {say_size(residual_bytes)}"
 
 
 def say_size(value_bytes: float) -> str:
-    """Return bytes to three figures in a binary unit: `1.25 GiB`, `829 KiB`, a third of a byte `0.333 B`."""
+    """Format bytes to three digits in a binary unit: `1.25 GiB`, `829 KiB`, a third of a byte `0.333 B`."""
     size, unit = next(((size, unit) for size, unit in _UNITS if abs(value_bytes) >= size), _UNITS[-1])
     value = value_bytes / size
     if abs(value) < 0.0005:
         return "0 B"
-    # Three figures, without turning 1,023 KiB into an exponent.
+    # Three digits, without turning 1,023 KiB into an exponent.
     places = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2 if abs(value) >= 0.9995 else 3
     told = f"{value:.{places}f}"
     return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
-
-
-def _say_phase(law: PhaseLaw) -> str:
-    return law.phase if law.step is None else f"{law.phase} of step {law.step}"
 
 
 def _join(terms: Sequence[tuple[bool, str]]) -> str:

@@ -1,10 +1,10 @@
-"""Devices of different speed and memory, in the order of stages that makes the dearest stage cheapest.
+"""Puts devices of different speed and memory in the order of stages that makes the dearest stage cheapest.
 
 With devices in free order the problem is NP-complete (A. Pinar, E. Tabak and C. Aykanat, "One-dimensional
 partitioning for heterogeneous systems", JPDC 68, 2008). Devices that are alike are one kind, so that orders
-count by kinds: the search over them (`search.py`) is exact for two kinds of a hundred each, three of twenty,
-or ten devices that all differ. Beyond it is a beam search, and the gap says how far from the best it is at
-most.
+count by kinds: the search over them (`search_order`) is exact for two kinds of a hundred each, three of
+twenty, or ten devices that all differ. Beyond that it is a beam search, and the gap bounds the distance from
+the best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,23 +36,22 @@ from .partition.stages import (
 class StageDevice(msgspec.Struct, frozen=True, gc=False):
     """One device, or one group of tensor ranks, that runs one stage."""
 
-    # In any unit that all share, at least 1; of a group: of all its ranks together.
+    # In any unit that all share, at least 1; for a group: all its ranks together.
     speed: int
-    # What a stage on it may hold.
+    # Most bytes that a stage on it may hold.
     capacity_bytes: int
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices in the order of the stages, and the layers of each."""
-
-    # For each stage the position of its device among those that were given.
+    # For each stage the position of its device among those given.
     order: tuple[int, ...]
-    # Layers of each stage, with costs in units of `split_over_devices`: of a layer's cost over the least
-    # common multiple of the speeds.
+    # Layers of each stage, with costs in units of `split_over_devices`: a layer's cost over the least common
+    # multiple of the speeds.
     split: Split
     # `exact`: no order and no split has a cheaper dearest stage.
     optimality: Literal["exact", "heuristic"]
-    # How much dearer than any matching can be its dearest stage is at most: 0 where exact, 0.02 for 2 %.
+    # At most how much dearer its dearest stage is than that of the best matching: 0 where exact, 0.02 for
+    # 2 %.
     gap: float
 
 
@@ -60,7 +59,6 @@ class Workload:
     """Layers, and kinds of devices that run them.
 
     Args:
-        costs: Of each layer, at least 0.
         memory: Bytes of each layer, whatever stage it is in.
         activations: Bytes of each layer for one micro-batch in flight.
         micro_batches: In one step.
@@ -84,18 +82,18 @@ class Workload:
         unit = gcd(*(kind.speed for kind in self.kinds))
         common = lcm(*(kind.speed // unit for kind in self.kinds))
         factors = [common * unit // kind.speed for kind in self.kinds]
-        # For each kind what a stage on it pays, without room.
+        # For each kind what a stage on it costs, without room.
         self.plain = tuple(make_stage([cost * factor for cost in costs]) for factor in factors)
         self._rooms: dict[int, Room] = {}
 
     @cached_property
     def shares(self) -> tuple[int, ...]:
-        """Speeds of the kinds as least integers: what a stage costs, times this, is alike for all kinds."""
+        """Speeds of the kinds as least integers: the cost of a stage times this compares across kinds."""
         unit = gcd(*(kind.speed for kind in self.kinds))
         return tuple(kind.speed // unit for kind in self.kinds)
 
     def stage(self, kind: int, number: int) -> Stage:
-        """Return what the stage of a number, from 0, pays on a kind of device, and the room it has there."""
+        """Return what stage `number`, from 0, costs on a kind of device, and the room it has there."""
         in_flight = min(self.stages - number, self.micro_batches) if self._activations is not None else 0
         if in_flight not in self._rooms:
             live = self._activations or (0,) * self.layers
@@ -122,7 +120,7 @@ def match_stages(
 ) -> Matching:
     """Match a row of layers, cut into as many stages as there are groups, to the groups.
 
-    The order that the groups are given in is kept where no other is better, so give neighbours in a row.
+    The given order of groups is kept where no other is better, so pass neighbours in a row.
 
     Args:
         costs: Of each layer, for example its FLOPs; at least 0.
@@ -141,7 +139,15 @@ def match_stages(
     best = _find_first(workload, groups) or _find_any(workload)
     if best is None:
         raise UsageError(_explain_capacities(memory, groups, activations, micro_batches))
-    return _report(workload, groups, *_improve(workload, best))
+    best, bound = _improve(workload, best)
+    # Each stage gets the first group of its kind that is left.
+    left = [[at for at, group in enumerate(groups) if group == kind] for kind in workload.kinds]
+    return Matching(
+        order=tuple(left[kind].pop(0) for kind in best.kinds),
+        split=best.split,
+        optimality="exact" if bound >= best.split.maximum else "heuristic",
+        gap=max(0.0, best.split.maximum / bound - 1) if bound else 0.0,
+    )
 
 
 class _Candidate(NamedTuple):
@@ -149,17 +155,8 @@ class _Candidate(NamedTuple):
     split: Split
 
 
-def _report(workload: Workload, groups: Sequence[StageDevice], best: _Candidate, bound: int) -> Matching:
-    return Matching(
-        order=_name_groups(workload, groups, best.kinds),
-        split=best.split,
-        optimality="exact" if bound >= best.split.maximum else "heuristic",
-        gap=max(0.0, best.split.maximum / bound - 1) if bound else 0.0,
-    )
-
-
 def _improve(workload: Workload, best: _Candidate) -> tuple[_Candidate, int]:
-    """Return the best matching that is found, and a cost that none can be cheaper than."""
+    # Bisects the limit on the dearest stage; `bound` is a cost that no matching can be cheaper than.
     low = bound = find_least_bound(workload, best.split.maximum)
     is_proven = True
     while low < best.split.maximum - (0 if is_proven else best.split.maximum // CLOSE_ENOUGH):
@@ -176,13 +173,16 @@ def _improve(workload: Workload, best: _Candidate) -> tuple[_Candidate, int]:
 
 
 def _find_first(workload: Workload, groups: Sequence[StageDevice]) -> _Candidate | None:
-    """Return the best of a few orders that keep to the capacities; of equals the given one."""
+    """Return the best of a few orders within the capacities; of equals the given one."""
     given = [workload.kinds.index(group) for group in groups]
     fastest = sorted(given, key=lambda kind: -workload.kinds[kind].speed)
     largest = sorted(given, key=lambda kind: -workload.kinds[kind].capacity_bytes)
     orders = dict.fromkeys(tuple(order) for order in (given, fastest, fastest[::-1], largest))
-    fitting = [order for order in orders if _fits(workload.order_stages(order))]
-    found = [_Candidate(order, split_over(workload.order_stages(order))) for order in fitting]
+    found = []
+    for order in orders:
+        stages = workload.order_stages(order)
+        if ends_at(reach_forward(stages, _sum_slowest(stages))[-1], workload.layers):
+            found.append(_Candidate(order, split_over(stages)))
     return min(found, key=lambda candidate: candidate.split.maximum, default=None)
 
 
@@ -190,10 +190,6 @@ def _find_any(workload: Workload) -> _Candidate | None:
     """Return a matching within the capacities, however slow."""
     order = search_order(workload, _sum_slowest(workload.order_stages(range(len(workload.kinds))))).kinds
     return None if order is None else _Candidate(order, split_over(workload.order_stages(order)))
-
-
-def _fits(stages: Sequence[Stage]) -> bool:
-    return ends_at(reach_forward(stages, _sum_slowest(stages))[-1], len(stages[0].costs))
 
 
 def _sum_slowest(stages: Sequence[Stage]) -> int:
@@ -208,12 +204,6 @@ def _find_nearest_cost(workload: Workload, most: int) -> int:
         for start in range(workload.layers):
             nearest = max(nearest, before[stage.reach(start, most)] - before[start])
     return nearest
-
-
-def _name_groups(workload: Workload, groups: Sequence[StageDevice], kinds: Sequence[int]) -> tuple[int, ...]:
-    """Return a group for each stage: of its kind the first that is left."""
-    left = [[at for at, group in enumerate(groups) if group == kind] for kind in workload.kinds]
-    return tuple(left[kind].pop(0) for kind in kinds)
 
 
 def _explain_capacities(
@@ -250,12 +240,13 @@ def _check(
         raise UsageError(f"a speed of {slowest}: expected an integer of at least 1")
 
 
-# A state is how many devices of each kind the first stages took, and which positions they can end at;
-# orders that took the same devices are one state. Where a level has too many states, those that lost most
-# of what their devices could have worked off are given up, and a search that fails then proves nothing.
-# Stages that one search may try, which is what bounds its time.
+# A state is how many devices of each kind the first stages took, and which positions they can end at; orders
+# that took the same devices are one state. Where a level has too many states, those that lost most of what
+# their devices could have worked off are given up, and a search that fails then proves nothing.
+
+# Stages that one search may try, which bounds its time.
 MOST_STEPS = 1 << 16
-# Of one level: as many as ten devices that all differ have (252).
+# States of one level: as many as ten devices that all differ have (252).
 MOST_STATES = 256
 
 # How many devices of each kind are taken.
@@ -263,8 +254,6 @@ Used = tuple[int, ...]
 
 
 class SearchResult(NamedTuple):
-    """What a search found."""
-
     # Kinds in the order of stages; None where none was found.
     kinds: tuple[int, ...] | None
     # Whether nothing was given up.
@@ -275,7 +264,6 @@ def search_order(workload: Workload, most: int) -> SearchResult:
     """Return an order of kinds in which some split keeps every stage within a limit and within its room.
 
     Args:
-        workload: The layers and kinds.
         most: Limit on the cost of a stage.
     """
     each = count_most(workload, most)
@@ -284,7 +272,7 @@ def search_order(workload: Workload, most: int) -> SearchResult:
     is_proven = True
     width = min(MOST_STATES, max(1, MOST_STEPS // (workload.stages * len(workload.kinds))))
     for number in range(workload.stages):
-        states = _take_step(workload, levels[-1], number, most)
+        states = _add_stage(workload, levels[-1], number, most)
         ranked = sorted(_score(workload, states, each, total), reverse=True)
         is_proven = is_proven and len(ranked) <= width
         levels.append({used: states[used] for _, used in ranked[:width]})
@@ -295,8 +283,7 @@ def search_order(workload: Workload, most: int) -> SearchResult:
     return SearchResult(_trace_back(workload, levels, most), is_proven)
 
 
-def _take_step(workload: Workload, states: dict[Used, Runs], number: int, most: int) -> dict[Used, Runs]:
-    """Return the states after one more stage."""
+def _add_stage(workload: Workload, states: dict[Used, Runs], number: int, most: int) -> dict[Used, Runs]:
     stages = [workload.stage(kind, number) for kind in range(len(workload.kinds))]
     found: dict[Used, list[range]] = {}
     for used, runs in states.items():
@@ -304,15 +291,15 @@ def _take_step(workload: Workload, states: dict[Used, Runs], number: int, most: 
             if used[kind] < workload.counts[kind]:
                 ends = reach_on(stage, runs, most)
                 found.setdefault(_add(used, kind, 1), []).extend(ends)
-    return {used: join_runs(sorted(runs, key=_start)) for used, runs in found.items() if runs}
+    return {used: join_runs(sorted(runs, key=lambda run: run.start)) for used, runs in found.items() if runs}
 
 
 def _score(
     workload: Workload, states: dict[Used, Runs], each: tuple[int, ...], total: int
 ) -> Iterator[tuple[int, Used]]:
-    """Yield what each state and the devices that are left could cover beyond all layers.
+    """Yield how much cost each state and the devices that are left could cover beyond all layers.
 
-    Those that cannot cover them are left out: no order is lost with them.
+    States that cannot cover all layers are left out: no order is lost with them.
     """
     before = workload.stage(0, 0).before
     for used, runs in states.items():
@@ -351,10 +338,6 @@ def _add(used: Used, kind: int, difference: int) -> Used:
     return (*used[:kind], used[kind] + difference, *used[kind + 1 :])
 
 
-def _start(run: range) -> int:
-    return run.start
-
-
 # The bound ends within this share of a matching that was found: the search goes on from there.
 PRECISION = 4096
 
@@ -366,7 +349,6 @@ def find_least_bound(workload: Workload, found: int) -> int:
     layers that it works off most of, some device each layer, and each device a layer: runs may overlap.
 
     Args:
-        workload: The layers and kinds.
         found: Cost of the dearest stage of some matching.
     """
     together = sum(count * share for count, share in zip(workload.counts, workload.shares, strict=True))
@@ -387,14 +369,13 @@ def count_most(workload: Workload, most: int) -> tuple[int, ...]:
     """Return the most cost that each kind works off in one run of layers, in a unit that all kinds share.
 
     Args:
-        workload: The layers and kinds.
         most: Limit on the cost of a stage.
     """
     return tuple(_find_largest(workload, kind, most) * share for kind, share in enumerate(workload.shares))
 
 
 def count_total(workload: Workload) -> int:
-    """Return the cost of all layers in that unit."""
+    """Return the cost of all layers in the unit of `count_most`."""
     return workload.stage(0, 0).before[-1] * workload.shares[0]
 
 
@@ -413,12 +394,9 @@ def _could_cover(workload: Workload, most: int) -> bool:
     if sum(count * cost for count, cost in zip(workload.counts, each, strict=True)) < count_total(workload):
         return False
     last = [workload.stage(kind, workload.stages - 1) for kind in range(len(workload.kinds))]
-    held = (any(stage.reach(layer, most) > layer for stage in last) for layer in range(workload.layers))
-    return all(held) and _can_all_work(workload, most)
-
-
-def _can_all_work(workload: Workload, most: int) -> bool:
-    """Tell whether each kind can hold some layer: no device stays idle."""
-    stages = [workload.stage(kind, workload.stages - 1) for kind in range(len(workload.kinds))]
-    layers: Sequence[int] = range(workload.layers)
-    return all(any(stage.reach(layer, most) > layer for layer in layers) for stage in stages)
+    layers = range(workload.layers)
+    is_each_layer_held = all(any(stage.reach(layer, most) > layer for stage in last) for layer in layers)
+    # No device stays idle.
+    return is_each_layer_held and all(
+        any(stage.reach(layer, most) > layer for layer in layers) for stage in last
+    )

@@ -1,4 +1,4 @@
-"""A cluster of what a cluster file says: names looked up, nodes counted out, every two devices linked."""
+"""Builds a cluster from a cluster file: names looked up, nodes counted out, every two devices linked."""
 
 import re
 from collections import Counter
@@ -39,13 +39,14 @@ LONGEST_NAME = 100
 
 
 def build_cluster(entry: ClusterEntry, source: KeyLines) -> Cluster:
-    """Return the cluster that a file describes.
+    """Build the cluster that a file describes.
 
     Args:
-        source: The file, as errors name it, and where its keys stand.
+        source: The file, as errors name it, and the lines of its keys.
 
     Raises:
-        InputFileError: A name is not known, a figure cannot be, two devices have no link, or there are too
+        InputFileError: A name is not known, a number is impossible, two devices have no link, or there are
+            too
             many devices; the text has the file and the key.
     """
     nodes = _make_nodes(entry, source)
@@ -64,10 +65,10 @@ def build_cluster(entry: ClusterEntry, source: KeyLines) -> Cluster:
 
 
 def read_link(entry: str | LinkEntry) -> Link:
-    """Return a link by its name, its bandwidth, or its figures.
+    """Read a link from its name, its bandwidth, or its numbers.
 
     Raises:
-        UsageError: The name is not known, or a figure cannot be.
+        UsageError: The name is not known, or a number is impossible.
     """
     if isinstance(entry, str):
         return find_link(entry)
@@ -134,7 +135,7 @@ def _read_own_links(
     positions: dict[str, int] = {}
     if entries:
         devices = [device for node in nodes for device in node.devices]
-        positions = {_name_device(device): at for at, device in enumerate(devices)}
+        positions = {f"{device.node}:{device.local_index}": at for at, device in enumerate(devices)}
     links: dict[tuple[int, int], Link] = {}
     node_links: dict[tuple[str, str], Link] = {}
     for number, entry in enumerate(entries):
@@ -154,10 +155,6 @@ def _read_own_links(
     return links, node_links
 
 
-def _name_device(device: ClusterDevice) -> str:
-    return f"{device.node}:{device.local_index}"
-
-
 def _explain_ends(ends: tuple[str, str], nodes: dict[str, int], devices: dict[str, int]) -> str:
     lost = [end for end in ends if end not in nodes and end not in devices]
     if not lost:
@@ -167,7 +164,7 @@ def _explain_ends(ends: tuple[str, str], nodes: dict[str, int], devices: dict[st
 
 
 def _check_linked(cluster: Cluster, source: KeyLines) -> None:
-    """Refuse two nodes that nothing links; a network links all."""
+    """Refuse two nodes without a link; a network links all."""
     if cluster.network is not None:
         return
     for first, second in combinations(cluster.nodes, 2):
@@ -192,12 +189,12 @@ MOST_MEMORY_BYTES = 1 << 50
 
 
 def make_devices(group: NodeEntry, node: str) -> tuple[tuple[ClusterDevice, ...], str | None]:
-    """Return the devices of a node, and the name of the link that they usually have.
+    """Return the devices of a node, and the name of their usual link.
 
     The link is None where devices have none in common, or no name.
 
     Raises:
-        UsageError: A name is not known, or a figure is missing or cannot be.
+        UsageError: A name is not known, or a number is missing or impossible.
     """
     devices: list[ClusterDevice] = []
     links: set[str | None] = set()
@@ -270,19 +267,19 @@ _SHORT = re.compile(r"^(?:(\d{1,9})x)?(\d{1,9})x([a-z][\w.-]*)(?::(.+))?$", re.I
 
 
 def is_short_form(text: str) -> bool:
-    """Tell whether a text is `NODESxDEVICESxNAME`, or `DEVICESxNAME` for one node."""
+    """Return whether a text is `NODESxDEVICESxNAME`, or `DEVICESxNAME` for one node."""
     return _SHORT.match(text.strip()) is not None
 
 
 def parse_short_form(text: str) -> Cluster:
-    """Return the cluster that a short form stands for; its links are those its devices' vendor builds.
+    """Return the cluster of a short form; its links are those its devices' vendor builds.
 
     Args:
-        text: `NODESxDEVICESxNAME`, and after a colon the network, where another one is meant.
+        text: `NODESxDEVICESxNAME`, and after a colon the network, where it is not the vendor's.
 
     Raises:
-        UsageError: It is no short form, a name is not known, the cluster is too large, or nothing tells the
-            network of several nodes.
+        UsageError: It is no short form, a name is not known, the cluster is too large, or the network of
+            several nodes is unknown.
     """
     match = _SHORT.match(text.strip())
     if match is None:
@@ -303,7 +300,11 @@ def parse_short_form(text: str) -> Cluster:
 
 
 def make_node(name: str, count: int, model: DeviceModel, link: Link | None = None) -> ClusterNode:
-    """Return a node of devices that are alike; with the link their vendor builds where none is given."""
+    """Make a node of devices that are alike.
+
+    Args:
+        link: None for the one that their vendor builds.
+    """
     return ClusterNode(
         name=name,
         devices=tuple(make_device(name, index, model) for index in range(count)),
@@ -337,10 +338,11 @@ def _find_network(text: str, name: str, model: DeviceModel, network: str | None)
 
 
 def make_collective_table(folder: HardwareFolder, nodes: int, devices_per_node: int) -> CollectiveTable:
-    """Return what was measured on a cluster of a shape, or on the nearest to it.
+    """Return the measurements of a cluster of a shape, or of the nearest to it.
 
-    Where none is of the shape, that is the largest cluster with as many devices in a node; where there is
-    none either, the largest. Times by size are of one node, and may stand in another file.
+    The nearest is the largest cluster with as many devices in a node, else the largest. Times by size are of
+    one
+    node, and may be in a different file.
     """
     alike = [each for each in folder.profiles if each.devices_per_node == devices_per_node]
     exact = [each for each in alike if each.nodes == nodes]
@@ -357,7 +359,7 @@ def make_collective_table(folder: HardwareFolder, nodes: int, devices_per_node: 
 
 
 def make_measured_cluster(folder: HardwareFolder, device: str, name: str) -> Cluster:
-    """Return the largest cluster that was measured, with devices of a name: the profiles do not tell them.
+    """Return the largest cluster that was measured; the profiles do not name its devices.
 
     Raises:
         UsageError: The device is not known, or no bandwidth was measured that a link could have.
@@ -382,7 +384,7 @@ def make_measured_cluster(folder: HardwareFolder, device: str, name: str) -> Clu
 def _find_link(
     profiles: Sequence[HardwareProfile], devices_per_node: int, latency_s: float, name: str
 ) -> Link:
-    """Return a link of the bandwidth between two pipeline stages, else of an all-reduce over all ranks."""
+    """Return a link with the bandwidth between two pipeline stages, else of an all-reduce over all ranks."""
     profile = next((each for each in profiles if each.devices_per_node == devices_per_node), profiles[0])
     sent = profile.point_to_point_bytes_per_s
     reduced = {ranks: value for (ranks, _), value in sorted(profile.allreduce_bytes_per_s.items())}
@@ -393,19 +395,20 @@ def _find_link(
     raise UsageError(f"{name}: neither p2p_bandwidth_… nor allreduce_bandwidth_… is there; expected one")
 
 
-# The cluster that one node is, from what its driver tells.
+# The cluster of this one node, from what its driver reports.
 
-# Of a lane one way after encoding, by generation (PCI-SIG).
+# GB/s of a lane one way after encoding, by generation (PCI-SIG).
+
 _PCIE_LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-# Of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets).
+# GB/s of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets).
 _NVLINK_LANE_GB_PER_S = {1: 20.0, 7: 50.0}
 
 
 def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
-    """Return the cluster of one node: memory and links as its driver tells, speed from the data sheets.
+    """Return the cluster of one node: memory and links from its driver, speed from the data sheets.
 
     Raises:
-        UsageError: The speed of a device is not known, or nothing tells what links two of them.
+        UsageError: The speed of a device, or the link between two, is unknown.
     """
     devices = tuple(_make_local_device(device, node, index) for index, device in enumerate(topology.devices))
     links = {(pair.first, pair.second): _make_link(topology, pair) for pair in topology.pairs}
@@ -461,20 +464,19 @@ def _rate_pcie(device: TopologyDevice) -> float | None:
 
 # A cluster as a graph of NetworkX, which is imported where one is made.
 
-# Vertex that stands for the network between all nodes.
+# Vertex of the network between all nodes.
+
 NETWORK = "network"
 
 Vertex = int | tuple[str, str]
 
 
 class Graph(Protocol):
-    """What is used of NetworkX's graph of that name, which carries no types."""
+    """The used part of NetworkX's graph of that name, which carries no types."""
 
-    def add_node(self, vertex: Vertex, *, device: ClusterDevice | None = None) -> None:
-        """Add a vertex."""
+    def add_node(self, vertex: Vertex, *, device: ClusterDevice | None = None) -> None: ...
 
-    def add_edge(self, first: Vertex, second: Vertex, *, link: Link, bytes_per_s: float) -> None:
-        """Add an edge."""
+    def add_edge(self, first: Vertex, second: Vertex, *, link: Link, bytes_per_s: float) -> None: ...
 
     def __len__(self) -> int: ...
 
@@ -482,10 +484,11 @@ class Graph(Protocol):
 def make_networkx_graph(cluster: Cluster) -> Graph:
     """Return a cluster as an undirected `networkx.Graph`.
 
-    Vertices are the devices, by position; `("node", NAME)` for what links the devices of a node; and
-    `("network", NAME)` for what links nodes: stars, because an edge for each two of a thousand devices would
-    be half a million. A device has the attribute `device`, an edge `link` and `bytes_per_s`; links of their
-    own between two devices or two nodes are edges besides. `Cluster.link` says which one counts.
+    Vertices are the devices, by position; `("node", NAME)` for the links inside a node; and
+    `("network", NAME)` for the links between nodes: stars, because an edge for each two of a thousand devices
+    would be half a million. A device has the attribute `device`, an edge `link` and `bytes_per_s`; links of
+    their
+    own between two devices or two nodes are additional edges. `Cluster.link` says which one counts.
     """
     import networkx
 

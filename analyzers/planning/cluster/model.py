@@ -14,35 +14,27 @@ from ....engine.units import MIB
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one device gets on its way to another."""
-
     # One way, of one device.
     bytes_per_s: float
     # Before the first byte arrives.
     latency_s: float = 0.0
-    # For example `NVLink`, `PCIe`, `InfiniBand`; None where nobody tells.
+    # For example `NVLink`, `PCIe`, `InfiniBand`; None where unknown.
     kind: str | None = None
 
 
 class ClusterDevice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One device."""
-
-    # Name of the node that it is in.
     node: str
-    # Among the devices of its node.
     local_index: int
-    # For example `H100 80GB`; None where nobody tells.
+    # For example `H100 80GB`; None where unknown.
     kind: str | None = None
     memory_bytes: int
     # Dense matrix products in 16 bits, at most.
     flops_per_s: float
-    # Of its own memory, at most; None where nobody tells.
+    # Bandwidth of its own memory, at most; None where unknown.
     memory_bytes_per_s: float | None = None
 
 
 class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One node."""
-
     name: str
     devices: tuple[ClusterDevice, ...]
     # Between two devices of the node that have no link of their own in `Cluster.links`.
@@ -50,10 +42,10 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectiveTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Bandwidths that were measured with groups of devices, as Galvatron's profiler has them."""
+    """Bandwidths that were measured with groups of devices, as Galvatron's profiler writes them."""
 
-    # By number of ranks n, and whether they are consecutive: bus bandwidth as nccl-tests tells it, which is 2
-    # (n - 1) / n of the tensor's bytes over the seconds that it took.
+    # By number of ranks n, and whether they are consecutive: bus bandwidth as in nccl-tests, which is 2 (n -
+    # 1) / n of the tensor's bytes over the seconds that it took.
     allreduce_bytes_per_s: Mapping[tuple[int, bool], float]
     # By number of pipeline stages.
     point_to_point_bytes_per_s: Mapping[int, float]
@@ -63,7 +55,7 @@ class CollectiveTable(msgspec.Struct, frozen=True, kw_only=True):
     allreduce_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
     # The same of an all-to-all.
     all_to_all_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
-    # Cluster that it is of, for example `2 nodes of 8 devices`.
+    # The measured cluster, for example `2 nodes of 8 devices`.
     measured_on: str | None = None
 
 
@@ -73,7 +65,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     name: str
     nodes: tuple[ClusterNode, ...]
     network: Link | None = None
-    """Between devices of two nodes that have no link of their own; None where there is one node only."""
+    """Between devices of two nodes that have no link of their own; None for a single node."""
     links: Mapping[tuple[int, int], Link] = {}
     """Links of their own between two devices, by their positions in `devices`, the smaller first."""
     node_links: Mapping[tuple[str, str], Link] = {}
@@ -96,7 +88,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the link between two devices, by their positions.
 
         Raises:
-            KeyError: There is none; a cluster that was read has one between any two (`read_cluster`).
+            KeyError: They have none; a cluster from `read_cluster` has one between any two.
         """
         low = min(first, second)
         high = max(first, second)
@@ -130,7 +122,7 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
     """Refuse a cluster without devices, or with too many.
 
     Args:
-        where: What the numbers are from, for the error.
+        where: Origin of the numbers, for the error.
 
     Raises:
         UsageError: With the limit.
@@ -176,8 +168,6 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
 
 
 class DeviceModel(msgspec.Struct, frozen=True, gc=False):
-    """One product."""
-
     kind: str
     memory_mib: int
     # Dense, 16 bits, at most: 10^12 FLOP/s.
@@ -185,11 +175,11 @@ class DeviceModel(msgspec.Struct, frozen=True, gc=False):
     memory_gb_per_s: float
     # Between two of them in one node, by its name in `LINKS`.
     link: str
-    # To another node, by its name in `LINKS`; None where its vendor builds no system of several.
+    # To other nodes, by its name in `LINKS`; None where its vendor builds no system of several.
     network: str | None = None
-    # Compute capability of CUDA; None for what is not NVIDIA's.
+    # Compute capability of CUDA; None for other vendors.
     capability: tuple[int, int] | None = None
-    # How many tiles of a product run at once; None where nobody tells.
+    # Tiles of a product that run at once; None where unknown.
     multiprocessors: int | None = None
 
     @property
@@ -198,16 +188,14 @@ class DeviceModel(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def flops_per_s(self) -> float:
-        """Dense matrix products in 16 bits, at most."""
         return self.tflops * 1e12
 
     @property
     def memory_bytes_per_s(self) -> float:
-        """Bandwidth of the device's own memory."""
         return self.memory_gb_per_s * 1e9
 
 
-# By the name that is written in a cluster file; SXM and OAM modules where the name says nothing.
+# By the name in a cluster file; SXM and OAM modules where the name says nothing.
 DEVICES: Mapping[str, DeviceModel] = {
     "v100-16gb": DeviceModel("V100 16GB", 16384, 125, 900, "nvlink2", "dgx-1", (7, 0), 80),
     "v100-32gb": DeviceModel("V100 32GB", 32768, 125, 900, "nvlink2", "dgx-1", (7, 0), 80),
@@ -296,7 +284,7 @@ _VENDOR_WORDS = re.compile(
 
 
 def recognise_device(name: str) -> DeviceModel | None:
-    """Return the device that a driver calls by a name; None where it is not known."""
+    """Return the device with this driver name; None where it is not known."""
     for pattern, known in _DRIVER_NAMES:
         match = re.search(pattern, name, re.IGNORECASE)
         if match is not None:
@@ -305,7 +293,7 @@ def recognise_device(name: str) -> DeviceModel | None:
 
 
 def find_device(name: str) -> DeviceModel:
-    """Return a device by its name: `h100`, `RTX 4090`, `4090`, or what its driver calls it.
+    """Return a device by its name: `h100`, `RTX 4090`, `4090`, or its driver's name.
 
     Case, blanks, hyphens and the vendor's own words do not count.
 
@@ -333,7 +321,6 @@ def find_device(name: str) -> DeviceModel:
 
 
 def _squash(name: str) -> str:
-    """Return the letters and digits of a name."""
     return "".join(each for each in name.lower() if each.isalnum())
 
 
@@ -350,7 +337,7 @@ def _squash(name: str) -> str:
 NVLINK_LATENCY_S = 3.4e-6
 PCIE_LATENCY_S = 5.7e-6
 NETWORK_LATENCY_S = 14e-6
-# A hundred times the fastest link there is: beyond, a unit was mistaken.
+# A hundred times the fastest link that exists: beyond, a unit was mistaken.
 MOST_BYTES_PER_S = 1e14
 
 _BANDWIDTH = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bit)\s*(?:/\s*s|ps)\s*$", re.IGNORECASE)
@@ -363,7 +350,7 @@ def _make_link(kind: str, gb_per_s: float, latency_s: float = NETWORK_LATENCY_S)
     return Link(bytes_per_s=gb_per_s * 1e9, latency_s=latency_s, kind=kind)
 
 
-# By the name that is written in a cluster file.
+# By the name in a cluster file.
 LINKS: Mapping[str, Link] = {
     "nvlink2": _make_link("NVLink 2", 150, NVLINK_LATENCY_S),
     "nvlink3": _make_link("NVLink 3", 300, NVLINK_LATENCY_S),
@@ -407,7 +394,7 @@ def parse_bandwidth(text: str | float) -> float:
         text: With its unit; a number alone is in GB/s.
 
     Raises:
-        UsageError: It is no bandwidth, or none that a link can have.
+        UsageError: It is no bandwidth, or an impossible one.
     """
     text = text if isinstance(text, str) else f"{text:f} GB/s"
     match = _BANDWIDTH.match(text)
@@ -441,12 +428,12 @@ Value = TypeVar("Value")
 
 
 def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str) -> Value:
-    """Return what a name stands for, whatever its case; `_` and blanks count as `-`.
+    """Look up a name, whatever its case; `_` and blanks count as `-`.
 
     Args:
         table: By name, in lower case.
         what: What the table holds, for the error.
-        example: What else could be written instead, for the error.
+        example: What else could be written, for the error.
 
     Raises:
         UsageError: No such name; the text has the nearest ones.

@@ -16,7 +16,9 @@ LARGEST = 1 << 40
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
-    """One model. Two switches say which GPT is meant: the original's has neither biases nor positions."""
+    """One model. Two switches say which GPT is meant: that of llm_parallel_strategy has neither biases nor
+    positions.
+    """
 
     family: Family
     layers: int
@@ -61,7 +63,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mixtures(self) -> tuple[bool, ...]:
-        """Whether the MLP of each block is a mixture of experts; of an encoder-decoder none is."""
+        """Whether the MLP of each block is a mixture of experts; never in an encoder-decoder."""
         if self.experts is None:
             return (False,) * self.layers
         told = self.experts.is_expert_layer[: self.layers]
@@ -73,10 +75,10 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_architecture(model: Architecture, what: str) -> Architecture:
-    """Return the model if its sizes can be.
+    """Return the model if its sizes are possible.
 
     Args:
-        what: What it is called in the error.
+        what: Name of the model in the error.
 
     Raises:
         UsageError: A size is below 1 or beyond what any model has, or heads do not divide.
@@ -113,10 +115,12 @@ def _check_experts(experts: ExpertShape, what: str) -> None:
 
 
 # Models by name, each with the sizes its authors published.
-#
-# Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
+
+# Decoders are taken from the presets of the memory theory. Models with an encoder, which it does not know,
+# are listed here.
 
 # Tokens of a sequence that decoders are planned for; their other sizes are among the presets.
+
 _LONGEST = {
     "gpt-0.3b": 1024,
     "gpt-1.5b": 1024,
@@ -156,7 +160,7 @@ _LONGEST = {
 
 
 def take_shape(shape: ModelShape, positions: int) -> Architecture:
-    """Return a decoder of the memory theory as a model to plan for; further predicted tokens are left out.
+    """Return a decoder of the memory theory as a model to plan for, without further predicted tokens.
 
     Args:
         positions: Longest sequence it is made for.
@@ -248,23 +252,19 @@ def find_model(name: str) -> Architecture:
 # that keeps no matrix of scores: for a GPT that is 34 bytes for each of sequence · batch · hidden. A gated
 # MLP is taken as one fused kernel that keeps gate, up and their product.
 
-# Distances that T5 tells apart in its attention bias.
+# Distances that T5 distinguishes in its attention bias.
 RELATIVE_BUCKETS = 32
 # Segments whose embeddings BERT adds.
 TOKEN_TYPES = 2
 
 
 class Size(NamedTuple):
-    """What one layer holds and computes."""
-
     parameters: int
     forward_flops: int
     activation_bytes: int
 
 
 class Batch(NamedTuple):
-    """What goes through the model at once."""
-
     sequence: int
     sequences: int
 
@@ -312,7 +312,7 @@ def _size_latent(model: Architecture, batch: Batch) -> Size:
     """Return the size of latent attention as training runs it: queries, keys and values are expanded.
 
     DeepSeek-V2, arXiv 2405.04434, section 2.1. Kept are its input, the compressed rows before and after their
-    norms, queries, keys, values, and what attention gives.
+    norms, queries, keys, values, and the output of attention.
     """
     latent = model.latent
     heads = model.heads
@@ -340,7 +340,7 @@ def _size_mlp(model: Architecture, batch: Batch, width: int) -> Size:
 def _size_mixture(model: Architecture, batch: Batch, experts: ExpertShape) -> Size:
     """Return the size of a router, its experts, and the one that all tokens share, which may be wider.
 
-    Every token goes through `top_k` experts; which ones, the sizes do not depend on.
+    Every token goes through `top_k` experts; the sizes do not depend on which ones.
     """
     routed = _size_mlp(model, batch, experts.ffn)
     router = model.hidden * experts.experts
@@ -365,12 +365,11 @@ def size_embedding(model: Architecture, batch: Batch) -> Size:
 
 
 def size_norm(model: Architecture, batch: Batch) -> Size:
-    """Return the size of the norm after the last block."""
     return Size(model.norm_size * model.hidden, 0, 2 * batch.tokens * model.hidden)
 
 
 def size_head(model: Architecture, batch: Batch) -> Size:
-    """Return the size of what makes logits; its parameters are 0 where they are the embedding's.
+    """Return the size of the layer that makes logits; its parameters are 0 where they are the embedding's.
 
     Its activations are its input, and the logits in 2 bytes and once more in 4 for the loss. BERT's is the
     pooler.

@@ -13,7 +13,7 @@ from ..theory.configs.megatron import read_shape
 from .catalog import Architecture, Family, check_architecture, take_shape
 from .graph import EdgeInfo, LayerNode
 
-# Sizes that every configuration has, by the names they go by.
+# Sizes that every configuration has, under the names in use.
 _KEYS: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
     "layers": ("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
@@ -29,7 +29,7 @@ _OPTIONAL: dict[str, tuple[str, ...]] = {
     "experts": ("num_local_experts", "num_experts"),
     "experts_per_token": ("num_experts_per_tok", "moe_router_topk"),
 }
-# By `model_type`; further decoders are read by the memory theory.
+# By `model_type`; the memory theory reads further decoders.
 _FAMILIES: dict[str, Family] = {
     "gpt2": "gpt",
     "llama": "llama",
@@ -39,19 +39,19 @@ _FAMILIES: dict[str, Family] = {
     "t5": "t5",
     "bert": "bert",
 }
-# Where a configuration names no longest sequence.
+# Used where a configuration names no longest sequence.
 POSITIONS = 2048
 
 
 def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
-    """Return the sizes that a configuration tells.
+    """Read the sizes of a model from a configuration.
 
     Args:
-        what: What it is called in errors.
+        what: Name of the configuration in errors.
 
     Raises:
         InputFileError: Its kind is unknown, or a size is missing or of the wrong type.
-        UsageError: A size cannot be.
+        UsageError: A size is impossible.
     """
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES and kind not in _FAMILIES:
@@ -63,6 +63,15 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
             raise InputFileError(f"{what}: no {field}: expected a key {' or '.join(names)}")
     told = {field: size for field, size in sizes.items() if size is not None}
     told.setdefault("positions", 512 if family == "t5" else POSITIONS)
+    experts = None
+    if family == "moe" and told.get("experts"):
+        # A mixture like Mixtral's: in all layers, each expert as wide as an MLP.
+        experts = ExpertShape(
+            experts=told["experts"],
+            top_k=told.get("experts_per_token", 0),
+            ffn=told.get("intermediate", 0) or 4 * told["hidden"],
+            is_expert_layer=(True,),
+        )
     model = Architecture(
         family=family,
         layers=told["layers"],
@@ -74,27 +83,13 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
         head_size=told.get("head_size", 0),
         intermediate=told.get("intermediate", 0) or _round_width(config, told["hidden"]),
         decoder_layers=told.get("decoder_layers", told["layers"]) if family == "t5" else 0,
-        experts=_read_experts(told) if family == "moe" and told.get("experts") else None,
+        experts=experts,
     )
-    return check_architecture(_switch(model, config), what)
-
-
-def _read_experts(told: Mapping[str, int]) -> ExpertShape:
-    """Return a mixture like Mixtral's: in all layers, each expert as wide as an MLP."""
-    return ExpertShape(
-        experts=told["experts"],
-        top_k=told.get("experts_per_token", 0),
-        ffn=told.get("intermediate", 0) or 4 * told["hidden"],
-        is_expert_layer=(True,),
-    )
+    return check_architecture(_set_switches(model, config), what)
 
 
 def _read_decoder(config: Mapping[str, object], what: str) -> Architecture:
-    """Return a decoder that the memory theory knows.
-
-    Raises:
-        InputFileError: A size is missing, no number, or cannot be.
-    """
+    """Return a decoder that the memory theory knows."""
     try:
         shape = read_shape(Flags(flag_hugging_face(config)))
     except UsageError as error:
@@ -135,15 +130,15 @@ def _find_size(config: Mapping[str, object], names: tuple[str, ...], what: str) 
 
 
 def _round_width(config: Mapping[str, object], hidden: int) -> int:
-    """Return the width of the MLP that Meta's LLaMA code makes of `multiple_of`; 0 where it is not told."""
+    """Return the width of the MLP that Meta's LLaMA code derives from `multiple_of`; 0 without it."""
     multiple = config.get("multiple_of")
     if not isinstance(multiple, int) or multiple < 1:
         return 0
     return -(-(8 * hidden // 3) // multiple) * multiple
 
 
-def _switch(model: Architecture, config: Mapping[str, object]) -> Architecture:
-    """Return the model with what its family or the configuration says of biases, norms, gates and ties."""
+def _set_switches(model: Architecture, config: Mapping[str, object]) -> Architecture:
+    """Set biases, norms, gates and ties of a model by its family and the configuration."""
     is_hugging_face = "model_type" in config
     is_plain_galvatron = "n_embd" in config and not is_hugging_face
     is_yaml = "add_bias_linear" in config
@@ -153,7 +148,8 @@ def _switch(model: Architecture, config: Mapping[str, object]) -> Architecture:
     tied = config.get("tie_word_embeddings", model.family in ("gpt", "t5") and is_hugging_face)
     if "untie_embeddings_and_output_weights" in config:
         tied = not config["untie_embeddings_and_output_weights"]
-    is_gated = model.family in ("llama", "moe") or _is_gated_t5(config)
+    is_gated_t5 = str(config.get("feed_forward_proj", "")).startswith("gated")
+    is_gated = model.family in ("llama", "moe") or is_gated_t5
     is_qwen = config.get("model_type") == "qwen2" or config.get("add_qkv_bias") is True
     has_positions = config.get("position_embedding_type") == "learned_absolute" if is_yaml else is_classic
     return msgspec.structs.replace(
@@ -168,11 +164,7 @@ def _switch(model: Architecture, config: Mapping[str, object]) -> Architecture:
     )
 
 
-def _is_gated_t5(config: Mapping[str, object]) -> bool:
-    return str(config.get("feed_forward_proj", "")).startswith("gated")
-
-
-# A model graph from the JSON that llm_parallel_strategy writes, or from ours, which adds figures.
+# Reads a model graph from the JSON that llm_parallel_strategy writes, or from ours, which adds fields.
 
 LARGEST = 1 << 60
 _FIGURES = (
@@ -187,7 +179,7 @@ _FIGURES = (
 
 
 class GraphDocument(msgspec.Struct, frozen=True):
-    """What the file holds; `stats` follow from the nodes and are not read."""
+    """Content of the file; `stats` follow from the nodes and are not read."""
 
     nodes: dict[str, LayerNode]
     edges: list[EdgeInfo]
@@ -195,14 +187,14 @@ class GraphDocument(msgspec.Struct, frozen=True):
 
 
 def decode_graph(data: bytes, what: str) -> GraphDocument:
-    """Return the content of a graph's file.
+    """Decode the content of a graph's file.
 
     Args:
         data: JSON.
-        what: What the file is called in the error.
+        what: Name of the file in the error.
 
     Raises:
-        InputFileError: It is no such JSON, or a figure is negative or beyond all bounds.
+        InputFileError: It is no such JSON, or a number is negative or beyond all bounds.
     """
     try:
         document = msgspec.json.decode(data, type=GraphDocument)

@@ -1,4 +1,4 @@
-"""A layer of a model and the data between two layers, in the words of the original's JSON.
+"""A layer of a model and the data between two layers, with the field names of the original's JSON.
 
 The first thirteen fields of `LayerNode` and all fields of `EdgeInfo` are those of llm_parallel_strategy's
 `*_model_graph.json`; sizes there are MiB of weights alone, and `compute_flops` is in GFLOP.
@@ -24,7 +24,7 @@ from .catalog import (
     size_norm,
 )
 
-# `module` is ours: what a traced model has besides.
+# `module` is our addition, for traced models.
 LayerType = Literal[
     "embedding", "transformer_block", "layer_norm", "output_head", "attention", "mlp", "module"
 ]
@@ -33,7 +33,7 @@ MIB = 1 << 20
 BYTES_OF: dict[DataType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-# Fields that the shape of the original lacks.
+# Fields that the original's JSON lacks.
 _ADDED = ("shared_parameter_count", "forward_flops", "backward_flops", "activation_bytes")
 
 
@@ -62,12 +62,12 @@ class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
     forward_flops: int | None = None
     """FLOPs of the matrix products of the forward pass of one micro-batch, a multiply-add counted as two."""
     backward_flops: int | None = None
-    """The same of the backward pass, without recomputation."""
+    """FLOPs of the backward pass, without recomputation."""
     activation_bytes: int | None = None
     """Bytes kept for the backward pass of one micro-batch, without recomputation."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return its fields as the original's JSON has them, and of ours those that are known."""
+        """Return its fields as in the original's JSON, and ours as far as they are known."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in fields.items() if value is not None or name not in _ADDED}
 
@@ -78,12 +78,12 @@ class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def held_parameters(self) -> int:
-        """Parameters whose weights, gradients and optimizer states a stage with this layer alone holds."""
+        """Parameters whose weights, gradients and optimizer states a stage of this layer alone holds."""
         return self.parameter_count + (self.shared_parameter_count or 0)
 
 
 class EdgeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What one layer hands to another."""
+    """What one layer sends to another."""
 
     source_id: int
     target_id: int
@@ -94,7 +94,7 @@ class EdgeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """MiB of one transfer."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return its fields as the original's JSON has them."""
+        """Return its fields as in the original's JSON."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -119,9 +119,8 @@ STATE_BYTES = {
 }
 
 
-# The layers of a model in the order in which they run, and what each hands on.
+# `compute_flops` as counted from the matrix products, or the original's.
 
-# Whose `compute_flops`: of the matrix products, or the original's.
 Figures = Literal["counted", "legacy"]
 
 
@@ -133,8 +132,6 @@ class _Part(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What the figures of a graph are of."""
-
     batch: Batch
     data_type: DataType = "float32"
     figures: Figures = "counted"
@@ -145,7 +142,7 @@ def build_layers(model: Architecture, recipe: Recipe) -> list[LayerNode]:
 
 
 def build_edges(model: Architecture, recipe: Recipe) -> list[EdgeInfo]:
-    """Return what the layers of a model hand on: each to the next, an encoder to every decoder block."""
+    """Return the edges of a model: each layer to the next, an encoder to every decoder block."""
     parts = list(_list_parts(model, recipe))
     pairs = {(place, place + 1) for place in range(len(parts) - 1)}
     if model.decoder_layers:
@@ -223,7 +220,7 @@ def _build_layer(model: Architecture, recipe: Recipe, place: int, part: _Part) -
 
 
 def _count_as_original(model: Architecture, sequence: int, type_: LayerType) -> float:
-    """Return the figure of the original: too much of a block, and FLOP, not GFLOP, of the embedding."""
+    """Return the original's number: too high for a block, and FLOP, not GFLOP, for the embedding."""
     hidden = model.hidden
     width = model.width
     if type_ == "embedding":
@@ -241,7 +238,7 @@ Config = Mapping[str, object]
 
 
 class DiGraph(Protocol):
-    """What is used of NetworkX's digraph of that name, which carries no types."""
+    """The used part of NetworkX's digraph of that name, which carries no types."""
 
     @property
     def nodes(self) -> Mapping[int, Mapping[str, LayerNode]]:
@@ -255,21 +252,19 @@ class DiGraph(Protocol):
 
     def __len__(self) -> int: ...
 
-    def add_node(self, node: int, *, layer: LayerNode) -> None:
-        """Add a node."""
+    def add_node(self, node: int, *, layer: LayerNode) -> None: ...
 
-    def add_edge(self, source: int, target: int, *, edge: EdgeInfo) -> None:
-        """Add an edge."""
+    def add_edge(self, source: int, target: int, *, edge: EdgeInfo) -> None: ...
 
 
 class ModelGraph:
-    """Layers and what they hand on, in the order in which they run.
+    """Layers and the data between them, in the order in which they run.
 
     Args:
         layers: In any order; each `layer_id` once.
-        edges: Between layers that are there.
-        config: Sizes of the model, as they shall stand in its file.
-        batch: What activations and FLOPs are of; None where a file does not tell.
+        edges: Between existing layers.
+        config: Sizes of the model, as they are written to its file.
+        batch: Batch of activations and FLOPs; None where a file does not state it.
 
     Raises:
         UsageError: A layer is there twice or missing, the graph has a cycle, or it falls into parts.
@@ -288,7 +283,7 @@ class ModelGraph:
         self.config = dict(config)
         self.edges = list(edges)
         self.graph = _build_graph(layers, edges, name)
-        self.layers = _put_in_order(self.graph, name)
+        self.layers = _sort_layers(self.graph, name)
 
     @property
     def nodes(self) -> dict[int, LayerNode]:
@@ -296,7 +291,7 @@ class ModelGraph:
         return {layer.layer_id: layer for layer in self.layers}
 
     def to_dict(self) -> dict[str, object]:
-        """Return what the original's `*_model_graph.json` holds."""
+        """Return the content of the original's `*_model_graph.json`."""
         return {
             "config": self.config,
             "nodes": {str(layer.layer_id): layer.to_dict() for layer in self.layers},
@@ -326,7 +321,7 @@ class ModelGraph:
 
 
 def describe_config(model: Architecture) -> Config:
-    """Return the sizes of a model as its graph's file has them: Galvatron's six for a GPT of that kind."""
+    """Return the sizes of a model as in its graph's file: Galvatron's six for a GPT of that kind."""
     if model.family == "gpt" and not model.has_biases:
         return {
             "n_layer": model.layers,
@@ -353,11 +348,11 @@ def plan_layers(
         model: A name of the catalog, or sizes.
         seq_length: Tokens of a sequence; None for the longest the model is made for.
         micro_batch: Sequences of a micro-batch.
-        data_type: Of weights and of what layers hand on.
+        data_type: Of weights and of what layers send on.
         figures: `legacy` for the original's `compute_flops`.
 
     Raises:
-        UsageError: The model is unknown, or a size cannot be.
+        UsageError: The model is unknown, or a size is impossible.
     """
     name = model if isinstance(model, str) else "the model"
     sizes = check_architecture(find_model(model) if isinstance(model, str) else model, name)
@@ -387,7 +382,7 @@ def _build_graph(layers: Sequence[LayerNode], edges: Sequence[EdgeInfo], name: s
     return graph
 
 
-def _put_in_order(graph: DiGraph, name: str) -> list[LayerNode]:
+def _sort_layers(graph: DiGraph, name: str) -> list[LayerNode]:
     """Return the layers in the order in which they can run, by `layer_id` where that is free.
 
     Raises:

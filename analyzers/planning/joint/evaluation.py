@@ -30,16 +30,15 @@ from ..time import (
 )
 from .space import Candidate, Degrees
 
-# What candidates cost in time: rings and layers are priced once for all that share them.
+# Step times of candidates: rings and layers are priced once for all candidates that share them.
 
 # For each stage the position of its devices, where these are cut into as many runs as there are stages; the
 # empty order is the natural one.
+
 Order = tuple[int, ...]
 
 
 class Pricing:
-    """Step times of candidates on one cluster."""
-
     def __init__(self, shape: ModelShape, cluster: Cluster, assumptions: TimeAssumptions) -> None:
         self._shape = shape
         self._cluster = cluster
@@ -50,7 +49,6 @@ class Pricing:
         self._prices: dict[tuple[object, ...], LayerPrices] = {}
 
     def place(self, layout: ParallelLayout, order: Order = ()) -> list[tuple[int, ...]]:
-        """Return the positions in the cluster of the ranks of each stage."""
         key = (layout.pipeline, order)
         if key not in self._places:
             natural = place_stages(layout)
@@ -58,7 +56,6 @@ class Pricing:
         return self._places[key]
 
     def find_speeds(self, layout: ParallelLayout, order: Order = ()) -> list[DeviceSpeed]:
-        """Return the peaks of the slowest device of each stage."""
         key = (layout.pipeline, order)
         if key not in self._speeds:
             self._speeds[key] = [find_slowest(self._cluster, own) for own in self.place(layout, order)]
@@ -100,11 +97,11 @@ class Pricing:
         return self._prices[key]
 
     def bound_step(self, candidate: Candidate, order: Order = ()) -> float:
-        """Return seconds that no split of the layers makes a step shorter than.
+        """Return seconds below which no split of the layers brings a step.
 
         The slowest stage takes at least the mean of all, and the dearest layer; gradients and the optimizer
-        are left out. What it waits for grows less, as it grows, than it works itself. Transfers between
-        stages are what they are.
+        are left out. As it grows, the time it waits grows less than its own work. Transfers between
+        stages do not depend on the split.
         """
         layout = candidate.layout
         setup = candidate.setup
@@ -126,9 +123,8 @@ class Pricing:
         """Return the seconds of a step, and those of one micro-batch on each stage.
 
         Args:
-            candidate: The configuration.
-            layout: That of the candidate, with the layers of each stage.
-            order: Where its stages are.
+            layout: The candidate's, with the layers of each stage.
+            order: Positions of its stages.
         """
         prices = self.list_prices(candidate, order)
         rings = self.find_rings(candidate, order)
@@ -144,7 +140,7 @@ class StageRooms:
     """Peaks of the stages of one candidate, by how many layers they hold.
 
     A stage of layers that are alike holds the same wherever in the model they are. Where layers are of
-    several kinds, those with experts are taken, which hold more.
+    several kinds, those with experts count, which hold more.
 
     Args:
         capacities: Bytes of each stage's smallest device, as far as a plan fills them.
@@ -159,7 +155,6 @@ class StageRooms:
         self._peaks: dict[tuple[object, ...], int] = {}
 
     def fits(self, counts: Sequence[int]) -> bool:
-        """Tell whether every stage has room for so many layers."""
         return all(
             self.find_peak(stage, count) <= self._capacities[stage] for stage, count in enumerate(counts)
         )
@@ -177,14 +172,18 @@ class StageRooms:
         return tuple(counts) if sum(counts) >= self._layers else None
 
     def _could_hold(self) -> bool:
-        """Tell whether all stages have room together, were they in flight like the last but one."""
+        """Return whether all stages have room together, were they in flight like the last but one."""
         stages = self._layout.pipeline
         first = self._count(0, 1)
         middle = self._count(stages - 2, 1)
         return first + (stages - 2) * middle + self._count(stages - 1, middle) >= self._layers
 
     def _count(self, stage: int, guess: int) -> int:
-        """Return the most layers of a stage, near the guess; 0 where it has no room for one."""
+        """Return the most layers of a stage; 0 where it has no room for one.
+
+        Args:
+            guess: Where the search begins; the nearer, the fewer peaks are estimated.
+        """
         most = self._layers - self._layout.pipeline + 1
         count = min(max(1, guess), most)
         while count and self.find_peak(stage, count) > self._capacities[stage]:
@@ -194,7 +193,7 @@ class StageRooms:
         return count
 
     def find_peak(self, stage: int, count: int) -> int:
-        """Return the bytes that a stage of so many layers holds at most."""
+        """Return the peak in bytes of a stage of so many layers."""
         in_flight = count_in_flight(self._layout, self._setup, stage)
         key = (stage == 0, stage == self._layout.pipeline - 1, in_flight, count)
         if key not in self._peaks:
@@ -219,7 +218,7 @@ class Evaluation(NamedTuple):
     time: StepTime
     # Of one micro-batch, forward and backward.
     stage_s: tuple[float, ...]
-    # How much slower than in the best order of devices its slowest stage is at most; None: nobody knows.
+    # At most how much slower its slowest stage is than in the best order of devices; None where unknown.
     gap: float | None = 0.0
 
 
@@ -231,7 +230,7 @@ class Evaluator:
     """Finds the best split of candidates, and the best order of devices where these differ.
 
     Args:
-        memory_share: Of each device's memory that a plan may fill.
+        memory_share: Share of each device's memory that a plan may fill.
     """
 
     def __init__(self, shape: ModelShape, cluster: Cluster, pricing: Pricing, memory_share: float) -> None:
@@ -250,7 +249,7 @@ class Evaluator:
         return min((each for each in found if each is not None), key=_get_seconds, default=None)
 
     def tighten(self, candidate: Candidate) -> float:
-        """Return seconds that a candidate's step is not below: exactly those where layers are not dealt out.
+        """Return a lower bound of a candidate's step in seconds: exact where layers are not dealt out.
 
         Where they are, nothing is known beyond `Pricing.bound_step`, and this is 0.
         """
@@ -263,7 +262,7 @@ class Evaluator:
         )
 
     def match(self, found: Evaluation) -> Evaluation:
-        """Return a candidate, its stages matched to the devices where that is faster, and how exactly."""
+        """Match the stages of a candidate to the devices where that is faster, with the gap of the order."""
         if self._cluster.is_uniform or found.layout.pipeline == 1 or found.layout.virtual_stages > 1:
             return found
         matched = self._match(found.candidate)
@@ -281,7 +280,7 @@ class Evaluator:
         return [()] if largest == tuple(range(layout.pipeline)) else [(), largest]
 
     def list_capacities(self, layout: ParallelLayout, order: Order = ()) -> tuple[int, ...]:
-        """Return what the smallest device of each stage may hold."""
+        """Return the capacity of the smallest device of each stage."""
         places = self._pricing.place(layout, order)
         return tuple(min(self._memory[at] for at in own) for own in places)
 
@@ -292,8 +291,13 @@ class Evaluator:
         layout = candidate.layout
         if layout.virtual_stages == 1 and layout.pipeline > 1:
             layout = msgspec.structs.replace(layout, stage_layers=counts)
-        if self._has_unlike_layers() and not self._holds(candidate, layout, order):
-            return None
+        experts = self._shape.experts
+        if experts is not None and len({*experts.is_expert_layer}) > 1:
+            # `StageRooms` counted every layer as one with experts: the real peaks decide.
+            capacities = self.list_capacities(layout, order)
+            memory = estimate_stages(self._shape, layout, candidate.setup)
+            if any(rank.peak_bytes > most for rank, most in zip(memory, capacities, strict=True)):
+                return None
         time, stage_s = self._pricing.time_step(candidate, layout, order)
         return Evaluation(candidate, layout, order, time, stage_s)
 
@@ -310,20 +314,11 @@ class Evaluator:
         most = rooms.count_layers()
         return None if most is None else balance_layers(prices, most)
 
-    def _has_unlike_layers(self) -> bool:
-        experts = self._shape.experts
-        return experts is not None and len({*experts.is_expert_layer}) > 1
-
-    def _holds(self, candidate: Candidate, layout: ParallelLayout, order: Order) -> bool:
-        capacities = self.list_capacities(layout, order)
-        memory = estimate_stages(self._shape, layout, candidate.setup)
-        return all(rank.peak_bytes <= most for rank, most in zip(memory, capacities, strict=True))
-
     def _match(self, candidate: Candidate) -> tuple[Order, float] | None:
-        """Return the order of devices by the time and memory of layers, and its gap; None where there is
-        none.
+        """Return the order of devices by the time and memory of layers, and its gap; None without such an
+        order.
 
-        What a stage holds beside its layers is taken off every device, as of the first stage.
+        What a stage holds in addition to its layers is subtracted from every device, as on the first stage.
         """
         layout = candidate.layout
         setup = candidate.setup
@@ -354,8 +349,9 @@ class Evaluator:
 
 
 def _measure_layers(rooms: StageRooms, stages: int, micro_batches: int) -> tuple[int, int, int]:
-    """Return the bytes of a layer whatever is in flight, of each micro-batch in flight, and beside all
-    layers."""
+    """Return the bytes of a layer whatever is in flight, of each micro-batch in flight, and outside all
+    layers.
+    """
     first = rooms.find_peak(0, 2) - rooms.find_peak(0, 1)
     last = rooms.find_peak(stages - 1, 2) - rooms.find_peak(stages - 1, 1)
     in_flight = min(stages, micro_batches)
@@ -371,8 +367,9 @@ TICKS_PER_S = 1e12
 def balance_layers(prices: Sequence[LayerPrices], rooms: Sequence[int] | None) -> tuple[int, ...]:
     """Return the layers of each stage, of at least one each: the least maximum of stage times.
 
-    Where all layers are alike, each goes to the stage that is cheapest with it; that is exact, as what a
-    stage pays only grows, and makes the sum of squares least as well. Else by the exact split of unlike
+    Where all layers are alike, each goes to the stage that is cheapest with it; that is exact, as the cost of
+    a
+    stage only grows, and makes the sum of squares least as well. Else by the exact split of unlike
     layers.
 
     Args:
@@ -392,7 +389,7 @@ def _deal_out(prices: Sequence[LayerPrices], most: Sequence[int]) -> tuple[int, 
     ends[0] += prices[0].embedding_s
     ends[last] += prices[last].head_s
     counts = [1] * len(prices)
-    # Of stages that pay alike the later one takes the layer: it has fewer micro-batches in flight.
+    # Among stages of equal cost the later one gets the layer: it has fewer micro-batches in flight.
     heap = [
         (end + 2 * each.layer_s[0], -stage)
         for stage, (end, each) in enumerate(zip(ends, prices, strict=True))

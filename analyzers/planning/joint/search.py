@@ -1,10 +1,10 @@
-"""The search: configurations in the order of what they take at best, until nothing left can be faster.
+"""The search: configurations in the order of their lower bounds, until nothing left can be faster.
 
 Every candidate has a bound that its step cannot be shorter than (`Pricing.bound_step`). Candidates are
-taken in the order of their bounds; once as many choices of degrees as are wanted have been found, and the
+tried in the order of their bounds; once as many choices of degrees as are wanted have been found, and the
 next bound is above the slowest of them, no candidate that is left can come before it: the list is exact,
 within what is searched and what the models say. A rank's memory grows with its micro-batch, all else equal,
-so that what did not fit is not tried with more.
+so that what did not fit is not tried with a larger one.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ def plan_jointly(
         options: The batch, and what is searched.
 
     Raises:
-        UsageError: Sizes or options that cannot be, or nothing fits; the text says what would.
+        UsageError: Sizes or options are impossible, or nothing fits; the text says what would.
     """
     check_shape(shape)
     check_options(options)
@@ -76,8 +76,6 @@ def plan_jointly(
 
 
 class _Search:
-    """One search, and what it counts."""
-
     def __init__(
         self, shape: ModelShape, cluster: Cluster, options: JointOptions, assumptions: TimeAssumptions
     ) -> None:
@@ -94,11 +92,7 @@ class _Search:
         self._too_large: dict[tuple[object, ...], int] = {}
 
     def run(self) -> list[Evaluation]:
-        """Return the best of each choice of degrees, as many as are wanted, the fastest first.
-
-        Raises:
-            UsageError: Nothing fits.
-        """
+        """Return the best of each choice of degrees, as many as are wanted, the fastest first."""
         candidates = self.space.list_candidates()
         bounded = sorted(
             ((self.pricing.bound_step(each), number, each) for number, each in enumerate(candidates)),
@@ -115,7 +109,6 @@ class _Search:
         return kept[: self._options.top]
 
     def count_flops(self) -> float:
-        """Return the FLOPs of the model in one step."""
         options = self._options
         setup = TrainingSetup(seq_length=options.seq_length, micro_batch_size=1, attention=options.attention)
         return count_model_flops(self._shape, setup, options.global_batch)
@@ -129,16 +122,24 @@ class _Search:
         return [describe_configuration(self._shape, each, self.evaluator, self.pricing) for each in found]
 
     def _try(self, bound: float, candidate: Candidate) -> None:
-        if (reason := self._outpace(bound, candidate)) is not None:
+        if (reason := self._rule_out(bound, candidate)) is not None:
             self.pruned[reason] += 1
-        elif self._is_too_large(candidate) or (found := self.evaluator.evaluate(candidate)) is None:
+            return
+        family = _describe_family(candidate)
+        size = candidate.setup.micro_batch_size
+        least_too_large = self._too_large.get(family)
+        is_too_large = least_too_large is not None and size >= least_too_large
+        if is_too_large or (found := self.evaluator.evaluate(candidate)) is None:
             self.pruned[TOO_LARGE] += 1
-            self._remember(candidate)
-        else:
-            self._keep(found)
+            self._too_large[family] = min(size, self._too_large.get(family, size))
+            return
+        best = self._best.get(candidate.degrees)
+        self.pruned[SAME_DEGREES] += best is not None
+        if best is None or found.time.total_s < best.time.total_s:
+            self._best[candidate.degrees] = found
 
-    def _outpace(self, bound: float, candidate: Candidate) -> str | None:
-        """Return why a candidate cannot be of use, whether it fits or not; None where it can."""
+    def _rule_out(self, bound: float, candidate: Candidate) -> str | None:
+        """Return why a candidate is useless whether it fits or not; None where it may be of use."""
         best = self._best.get(candidate.degrees)
         own = float("inf") if best is None else best.time.total_s
         listed = self._find_slowest_listed()
@@ -148,27 +149,11 @@ class _Search:
             return SAME_DEGREES
         return SLOWER_THAN_LISTED if bound >= listed else None
 
-    def _keep(self, found: Evaluation) -> None:
-        """Keep the faster of two of the same degrees; count the other."""
-        best = self._best.get(found.candidate.degrees)
-        self.pruned[SAME_DEGREES] += best is not None
-        if best is None or found.time.total_s < best.time.total_s:
-            self._best[found.candidate.degrees] = found
-
     def _find_slowest_listed(self) -> float:
-        """Return the step of the last that is wanted, once there are as many."""
+        """Return the step of the last wanted configuration, once there are as many; infinite before."""
         if len(self._best) < self._options.top:
             return float("inf")
         return sorted(each.time.total_s for each in self._best.values())[self._options.top - 1]
-
-    def _is_too_large(self, candidate: Candidate) -> bool:
-        least = self._too_large.get(_describe_family(candidate))
-        return least is not None and candidate.setup.micro_batch_size >= least
-
-    def _remember(self, candidate: Candidate) -> None:
-        family = _describe_family(candidate)
-        size = candidate.setup.micro_batch_size
-        self._too_large[family] = min(size, self._too_large.get(family, size))
 
 
 def _describe_family(candidate: Candidate) -> tuple[object, ...]:
@@ -199,7 +184,7 @@ def _describe_assumptions(
 
 
 def _describe_optimality(shape: ModelShape, cluster: Cluster, found: list[Evaluation]) -> str:
-    """Return how good the list is, within what was searched and what the models say."""
+    """Describe how good the list is, within what was searched and what the models say."""
     unlike = shape.experts is not None and len({*shape.experts.is_expert_layer}) > 1
     layers = "; for memory a layer without experts counts as one with them" if unlike else ""
     if cluster.is_uniform:
@@ -244,13 +229,14 @@ PARTS = {
     "data_s": "collectives of data ranks",
     "optimizer_s": "optimizer",
 }
-# Of the difference: parts below it are not named.
+# Parts below this share of the difference are not named.
 LEAST_SHARE = 0.1
 
 
 def explain(configurations: Sequence[JointConfiguration]) -> Iterator[JointConfiguration]:
-    """Yield configurations with their reasons: the first beside the second, each other beside the one
-    before."""
+    """Yield configurations with their reasons: the first is compared with the second, each other with the one
+    before.
+    """
     for number, configuration in enumerate(configurations):
         if len(configurations) == 1:
             yield configuration
@@ -261,7 +247,7 @@ def explain(configurations: Sequence[JointConfiguration]) -> Iterator[JointConfi
 
 
 def compare_times(own: StepTime, other: StepTime, name: str) -> str:
-    """Return by how much a step is faster or slower than another, and in which parts."""
+    """Describe by how much a step is faster or slower than another, and in which parts."""
     difference = own.total_s - other.total_s
     parts = {words: getattr(own, part) - getattr(other, part) for part, words in PARTS.items()}
     named = [each for each in parts.items() if abs(each[1]) > LEAST_SHARE * abs(difference)]
@@ -272,7 +258,7 @@ def compare_times(own: StepTime, other: StepTime, name: str) -> str:
     return f"{share:.1%} {word} than the {name}" + (f": {what}" if what else "")
 
 
-# As many times the devices are tried.
+# Suggest at most so many times the devices.
 MOST_TIMES = 64
 
 
@@ -284,7 +270,10 @@ def refuse_limits(
     evaluator: Evaluator,
     pruned: Counter[str],
 ) -> NoReturn:
-    """Say what would fit where nothing does; `pruned` counts what is no candidate, by reason.
+    """Raise an error that says what would fit where nothing does.
+
+    Args:
+        pruned: How many choices are no candidates, by reason.
 
     Raises:
         UsageError: No degrees can use the devices.
@@ -305,7 +294,6 @@ def refuse_limits(
 
 
 def describe_candidate(candidate: Candidate) -> str:
-    """Return a configuration in a line."""
     degrees = candidate.degrees
     layout = candidate.layout
     setup = candidate.setup
@@ -350,7 +338,7 @@ def _count_savings(candidate: Candidate) -> tuple[bool, int, int]:
 
 
 def _find_peak(shape: ModelShape, candidate: Candidate) -> int:
-    """Return the bytes of the fullest rank where stages are as even as they can be."""
+    """Return the peak in bytes of the fullest rank where stages are as even as they can be."""
     stages = candidate.degrees.pipeline
     share, rest = divmod(shape.layers, stages)
     sizes = tuple(share + (stage >= stages - rest) for stage in range(stages))
@@ -359,7 +347,7 @@ def _find_peak(shape: ModelShape, candidate: Candidate) -> int:
 
 
 def _suggest(shape: ModelShape, cluster: Cluster, options: JointOptions, needed: int) -> str:
-    """Return what would fit: what was excluded, more devices, larger ones."""
+    """Suggest what would fit: what was excluded, more devices, larger ones."""
     ways = []
     memory = min(device.memory_bytes for device in cluster.devices)
     allowed = msgspec.structs.replace(options, zero_stages=ZERO_STAGES, recomputes=RECOMPUTES)
@@ -378,7 +366,7 @@ def _suggest(shape: ModelShape, cluster: Cluster, options: JointOptions, needed:
 
 
 def _fits(shape: ModelShape, devices: int, cluster: Cluster, options: JointOptions) -> bool:
-    """Tell whether so many devices, as small as the smallest, have a configuration that fits."""
+    """Return whether so many devices, as small as the smallest, have a configuration that fits."""
     node = min(len(each.devices) for each in cluster.nodes)
     most = min(device.memory_bytes for device in cluster.devices) * options.memory_share
     gpu = name_gpu(cluster.devices[0].kind)

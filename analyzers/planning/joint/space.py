@@ -11,7 +11,7 @@ from ..theory import BF16, ModelShape, NumberFormat, ParallelLayout, RankMemory,
 from ..theory.shape import GPUS, Attention, Gpu, Recompute
 from ..time import StepTime
 
-# What a joint plan says: configurations in order of their step time, with the memory of every rank.
+# A joint plan: configurations in order of their step time, with the memory of every rank.
 
 JOINT_PLAN_SCHEMA = "vramscope.joint-plan/1"
 
@@ -20,11 +20,11 @@ class JointStage(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline stage of a configuration."""
 
     stage: int
-    # Transformer layers, from 0; embedding and head belong to the first and last stage besides.
+    # Transformer layers, from 0; embedding and head belong to the first and last stage in addition.
     layers: tuple[int, ...]
     # Positions in the cluster of all ranks of the stage: all its tensor and data ranks.
     devices: tuple[int, ...]
-    # Of the smallest of these devices, as far as a plan may fill it.
+    # Memory of the smallest of these devices, as far as a plan may fill it.
     capacity_bytes: int
     memory: RankMemory
     # Seconds of one micro-batch, forward and backward, its tensor ranks' collectives included, on the slowest
@@ -39,12 +39,12 @@ class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     setup: TrainingSetup
     stages: tuple[JointStage, ...]
     time: StepTime
-    # Why it stands where it stands, beside the one before it.
+    # Why it has its place in the list: a comparison with the configuration next to it.
     reasons: tuple[str, ...] = ()
 
     @property
     def peak_bytes(self) -> int:
-        """Peak of the rank that holds most."""
+        """Peak of the fullest rank."""
         return max(stage.memory.peak_bytes for stage in self.stages)
 
     @property
@@ -73,7 +73,7 @@ class JointAssumptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The fastest configurations of a model on a cluster, and what became of the others."""
+    """The fastest configurations of a model on a cluster, and why the others were left out."""
 
     schema: str
     model: str
@@ -81,7 +81,7 @@ class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     assumptions: JointAssumptions
     model_flops: float
-    """Of the model in one step, nothing recomputed."""
+    """FLOPs of the model in one step, nothing recomputed."""
     configurations: tuple[JointConfiguration, ...]
     """The fastest that fit, the fastest first."""
     considered: int
@@ -89,15 +89,15 @@ class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
     pruned: tuple[PrunedCount, ...]
     """How many of them were left out, and why; what remains was estimated one by one."""
     optimality: str
-    """Whether the order of devices was searched exactly, or how far from the best it can be at most."""
+    """Whether the order of devices was searched exactly, or how far from the best it is at most."""
 
 
 # What a joint plan may choose from.
 
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 ZERO_STAGES = (0, 1, 2, 3)
-# Of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation, which the
-# memory theory does not count.
+# Share of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation,
+# which the memory theory does not count.
 MEMORY_SHARE = 0.9
 
 MOST_MICRO_BATCH = 1024
@@ -116,16 +116,16 @@ class JointOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_micro_batch: int = 32
     """Most sequences of a micro-batch."""
     context: int = 1
-    """Context-parallel ranks; they are given, not searched."""
+    """Context-parallel ranks; given, not searched."""
     memory_share: float = MEMORY_SHARE
     top: int = 10
-    """How many configurations are wanted."""
+    """Number of configurations wanted."""
     numbers: NumberFormat = BF16
     attention: Attention = "fused"
 
 
 def check_options(options: JointOptions) -> None:
-    """Refuse what cannot be planned with.
+    """Refuse options that cannot be planned with.
 
     Raises:
         UsageError: A number is out of its range.
@@ -161,8 +161,6 @@ SAME_DEGREES = "not faster than another configuration of the same degrees"
 
 
 class Degrees(NamedTuple):
-    """How many ranks of each kind."""
-
     tensor: int
     pipeline: int
     data: int
@@ -170,8 +168,6 @@ class Degrees(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """How one layout is trained."""
-
     micro_batch: int
     virtual_stages: int
     is_sequence_parallel: bool
@@ -193,7 +189,7 @@ class SearchSpace:
     Args:
         devices: All of them are used.
         node_devices: Devices of the smallest node.
-        gpu: What libraries take their workspaces for.
+        gpu: For the workspaces that libraries use on it.
     """
 
     def __init__(
@@ -204,31 +200,28 @@ class SearchSpace:
         self._options = options
         self._gpu = gpu
         self._most_tensor = options.max_tensor or node_devices
-        # How many configurations were looked at, whatever became of them.
+        # Configurations that were looked at, valid or not.
         self.considered = 0
-        # How many of them are none, by reason.
+        # Invalid ones among them, by reason.
         self.pruned: Counter[str] = Counter()
 
     def list_candidates(self) -> list[Candidate]:
-        """Return the configurations that can be, and count all."""
         return [found for degrees in self._list_degrees() for found in self._list_variants(degrees)]
 
     def _list_degrees(self) -> Iterator[Degrees]:
         rest, left = divmod(self._devices, self._options.context)
         if left:
             return
+        experts = self._shape.experts
+        expert_degrees = [1] if experts is None else list_divisors(experts.experts)
         for tensor in list_divisors(rest):
             for pipeline in list_divisors(rest // tensor):
                 data = rest // tensor // pipeline
-                for expert in self._list_experts():
+                for expert in expert_degrees:
                     yield Degrees(tensor, pipeline, data, expert)
 
-    def _list_experts(self) -> list[int]:
-        experts = self._shape.experts
-        return [1] if experts is None else list_divisors(experts.experts)
-
     def _list_variants(self, degrees: Degrees) -> Iterator[Candidate]:
-        """Yield what can be of one choice of degrees; count the rest by reason."""
+        """Yield the valid variants of one choice of degrees; count the rest by reason."""
         for variant in self._list_choices(degrees):
             self.considered += 1
             if (reason := self._refuse_degrees(degrees) or self._refuse(degrees, variant)) is not None:
@@ -254,7 +247,7 @@ class SearchSpace:
         ]
 
     def _refuse_degrees(self, degrees: Degrees) -> str | None:
-        """Return why degrees are none, whatever is trained with them; None where they are."""
+        """Return why degrees are impossible, whatever is trained with them; None where they are possible."""
         shape = self._shape
         tensor = degrees.tensor
         if tensor > self._most_tensor:
@@ -264,15 +257,12 @@ class SearchSpace:
             return HEADS
         if degrees.pipeline > shape.layers:
             return STAGES
-        if self._has_uneven_experts(degrees):
-            return EXPERTS
+        experts = shape.experts
+        if experts is not None:
+            ranks = degrees.data * self._options.context
+            if ranks % degrees.expert or experts.ffn % tensor:
+                return EXPERTS
         return BATCH if self._options.global_batch % degrees.data else None
-
-    def _has_uneven_experts(self, degrees: Degrees) -> bool:
-        experts = self._shape.experts
-        if experts is None:
-            return False
-        return bool(degrees.data * self._options.context % degrees.expert or experts.ffn % degrees.tensor)
 
     def _refuse(self, degrees: Degrees, variant: Variant) -> str | None:
         context = self._options.context
@@ -311,12 +301,11 @@ class SearchSpace:
 
 
 def name_gpu(kind: str | None) -> Gpu:
-    """Return what the memory theory calls a device, by its name; `h100` where it knows none like it."""
+    """Return the memory theory's name of a device; `h100` where it knows none like it."""
     name = (kind or "").lower()
     return max((gpu for gpu in GPUS if gpu in name), key=len, default="h100")
 
 
 def list_divisors(number: int) -> list[int]:
-    """Return the divisors of a number of at least 1, the smallest first."""
     low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
     return low + [number // each for each in reversed(low) if each * each != number]

@@ -1,7 +1,7 @@
 """Exact splits of a row of layers into contiguous pipeline stages.
 
-Each returns the split whose dearest stage is cheapest; of those the one of least sum of squared stage costs;
-of those the one whose first cut is earliest, then the second, and so on. Costs are integers, so that equal
+Each returns the split whose dearest stage is cheapest; ties are broken by the least sum of squared stage
+costs, then by the earliest first cut, then the second, and so on. Costs are integers, so that equal
 means equal. The order of stages is fixed: with stages of different speed in free order the problem is
 NP-complete (A. Pinar, E. Tabak and C. Aykanat, "One-dimensional partitioning for heterogeneous systems", JPDC
 68, 2008).
@@ -40,17 +40,15 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many layers each stage has."""
         return tuple(end - start for start, end in pairwise(self.bounds))
 
     @property
     def maximum(self) -> int:
-        """Cost of the dearest stage."""
         return max(self.costs)
 
 
 def split_exactly(costs: Sequence[int], stages: int) -> Split:
-    """Split layers over stages that all pay alike.
+    """Split layers over stages whose costs are alike.
 
     Args:
         costs: Of each layer, at least 0.
@@ -79,13 +77,13 @@ def split_exactly(costs: Sequence[int], stages: int) -> Split:
 def split_in_flight(
     kept: Sequence[int], per_micro_batch: Sequence[int], stages: int, micro_batches: int
 ) -> Split:
-    """Split layers by what a stage holds under the 1F1B schedule.
+    """Split layers by the memory that a stage needs under the 1F1B schedule.
 
     Stage i of p holds activations of min(p - i, m) micro-batches at a time (D. Narayanan et al., "Efficient
     Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021), so the first needs most.
 
     Args:
-        kept: Bytes of each layer that are there all the time: weights, gradients, optimizer states.
+        kept: Bytes of each layer that stay all the time: weights, gradients, optimizer states.
         per_micro_batch: Bytes of activations of each layer for one micro-batch.
         stages: At most as many as layers.
         micro_batches: In one step, at least 1.
@@ -116,7 +114,7 @@ def split_over_devices(
 
     Args:
         costs: Of each layer, for example its FLOPs.
-        speeds: Of each device, in any common unit; alike where None. A stage costs its layers' costs over its
+        speeds: Of each device, in any common unit; None: all alike. A stage costs its layers' costs over its
             device's speed; the result's costs are in units of cost over the least common multiple of the
             speeds.
         memory: Bytes of each layer; with `capacities`.
@@ -175,11 +173,6 @@ def _find_least_maximum(stages: Sequence[Stage]) -> int:
 
 
 def _check_capacities(stages: Sequence[Stage], memory: Sequence[int], capacities: Sequence[int]) -> None:
-    """Refuse capacities that nothing can meet.
-
-    Raises:
-        UsageError: With the least capacity of every device that would do.
-    """
     everything = max(stage.before[-1] for stage in stages)
     if ends_at(reach_forward(stages, everything)[-1], len(memory)):
         return
@@ -193,11 +186,12 @@ def _check_capacities(stages: Sequence[Stage], memory: Sequence[int], capacities
 # A dynamic programme from the last stage to the first, over the windows in which a stage can start. Squares
 # of sums satisfy the quadrangle inequality (F. Yao, "Efficient dynamic programming using quadrangle
 # inequalities", STOC 1980), also with a limit: as the start moves back, an end once overtaken by an earlier
-# one never wins again. So the ends worth keeping form a queue, and a state costs a few steps however wide
-# the window is. Integers have any size in Python: squares of bytes are exact.
+# one never wins again. So the ends worth keeping form a queue, and a state costs a few steps however wide the
+# window is. Integers have any size in Python: squares of bytes are exact.
+
 # Least sum of squares from each start of a window on; None where no split exists.
 _Values = Sequence[int | None]
-# Starts times ends up to which trying all is quicker than keeping a queue.
+# Up to so many starts times ends, trying all is quicker than keeping a queue.
 _FEW = 64
 
 
@@ -206,20 +200,17 @@ def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> t
 
     Args:
         stages: In the order of the pipeline.
-        windows: Where each stage may start; the last entry is the end of all layers alone. The first is 0
-            alone.
+        windows: Where each stage may start; the first is 0 alone, the last entry the end of all layers alone.
         most: Limit on the cost of each stage; some split within the windows keeps to it.
     """
     return _choose(stages, windows, most, range(len(stages) + 1))
 
 
 def break_tie_of_alike(stage: Stage, windows: Sequence[range], most: int) -> tuple[int, ...]:
-    """Return the same where all stages pay alike: quickly, where many layers cost the same.
+    """Do the same for stages that are all alike: quickly, where many layers cost the same.
 
     Args:
-        stage: What each of them pays.
-        windows: As `find_windows` has them: from each start some split exists.
-        most: As above.
+        windows: As from `find_windows`: from each start some split exists.
     """
     return _choose([stage] * (len(windows) - 1), windows, most, find_stops(stage.costs, windows))
 
@@ -227,7 +218,7 @@ def break_tie_of_alike(stage: Stage, windows: Sequence[range], most: int) -> tup
 def _choose(
     stages: Sequence[Stage], windows: Sequence[range], most: int, stops: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return where the stages begin, of which those between two stops share layers of one cost evenly."""
+    """Return where the stages begin; those between two stops share layers of one cost evenly."""
     values: _Values = [0]
     choices: list[list[int]] = []
     hops = list(pairwise(stops))
@@ -328,12 +319,12 @@ class _Queue:
         self._lost: list[int] = []
 
     def add(self, end: int, value: int, lost: int, head: int) -> None:
-        """Add an end that lies before all others.
+        """Add an end before all others.
 
         Args:
             value: Least sum of squares behind it.
             lost: Largest start from which it is too far.
-            head: Place of the end that is best; those ahead of it are not looked at again.
+            head: Place of the best end; those ahead of it are not looked at again.
         """
         before = self._before
         ends = self.ends
@@ -361,14 +352,14 @@ class _Queue:
         self._lost.append(lost)
 
 
-# Of k stages over n such layers the sum of squares is least where shares differ by one layer at most, and
+# Among k stages over n such layers the sum of squares is least where shares differ by one layer at most, and
 # the cuts are earliest where the smaller shares come first. That sum is convex in n, so the best end of a
-# stretch never moves back while its start moves on (totally monotone matrices: A. Aggarwal et al.,
-# "Geometric applications of a matrix-searching algorithm", Algorithmica 2, 1987).
+# stretch never moves back while its start moves on (totally monotone matrices: A. Aggarwal et al., "Geometric
+# applications of a matrix-searching algorithm", Algorithmica 2, 1987).
 def find_stops(costs: Sequence[int], windows: Sequence[range]) -> list[int]:
     """Return the stages whose starts have to be chosen one by one, from 0 to the number of stages.
 
-    Between two of them that are further apart than one, every window lies among layers of one cost.
+    Between two of them that are further apart than one, every window is among layers of one cost.
 
     Args:
         windows: Where each stage may start; the last entry is the end of all layers.
@@ -380,7 +371,7 @@ def find_stops(costs: Sequence[int], windows: Sequence[range]) -> list[int]:
 
 
 def _end_stretch(costs: Sequence[int], windows: Sequence[range], first: int) -> int:
-    """Return the last stage with nothing but layers of one cost between its window and that of the first."""
+    """Return the last stage with only layers of one cost between its window and that of the first."""
     position = windows[first].start
     last = first
     cost = costs[position]

@@ -32,18 +32,19 @@ from .result import (
 from .stages import add_up, find_least_maximum
 
 # How many stages to use: what a step costs in device time, among the numbers of stages that fit.
-#
+
 # A step of m micro-batches over p stages takes (m + p - 1) turns of the slowest stage and its transfer (D.
-# Narayanan et al., SC 2021): the share (p - 1) / (m + p - 1) is bubble. More stages end a step sooner and
-# use p devices for it; the devices that fewer stages leave free can run copies of the model. So device time
+# Narayanan et al., SC 2021): the share (p - 1) / (m + p - 1) is bubble. More stages end a step sooner and use
+# p devices for it; the devices that fewer stages leave free can run copies of the model. So device time
 # decides, not the time alone, and not how even memory is.
 
-# Of a device: a plan that leaves less is said to have a thin margin.
+# Share of a device: a plan that leaves less has a thin margin.
+
 THIN_SHARE = 0.1
 
 
 class Device(NamedTuple):
-    """What is assumed of every device and of the links between them."""
+    """Assumptions about every device and the links between them."""
 
     flops_per_s: float = 1e14
     link_bytes_per_s: float = 25e9
@@ -58,30 +59,34 @@ def judge_stages(
     compute_s = most_flops / device.flops_per_s
     sent_mib = max(stage.communication_cost for stage in result.partitions)
     transfer_s = 2 * sent_mib * MIB / device.link_bytes_per_s
+    # Each turn sends activations forward and their gradients backward.
     turns = micro_batches + result.total_stages - 1
     step_s = turns * (compute_s + transfer_s)
+    fits = None
+    if device.capacity_bytes is not None and result.training_bytes is not None:
+        fits = max(result.training_bytes) <= device.capacity_bytes
     return StageCount(
         result=result,
         score=step_s * result.total_stages,
         step_s=step_s,
         bubble_share=(result.total_stages - 1) / turns,
         communication_share=transfer_s / (compute_s + transfer_s) if compute_s + transfer_s else 0.0,
-        fits=_is_within(result, device.capacity_bytes),
+        fits=fits,
     )
 
 
 def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> StageSearch:
-    """Return the number of stages of least score among those that fit, none where nothing fits.
+    """Return the number of stages with the least score among those that fit; None where nothing fits.
 
     Raises:
         UsageError: No number can be used, whatever the capacity.
     """
     usable = {number: count for number, count in counts.items() if count.score is not None}
     if not usable:
-        raise UsageError(_say_why_none(counts))
+        raise UsageError(_explain_none_usable(counts))
     fitting = {number: count for number, count in usable.items() if count.fits is not False}
     if not fitting:
-        reason = _say_what_would_fit(usable, capacity_bytes)
+        reason = _suggest_fitting(usable, capacity_bytes)
         return StageSearch(
             optimization_results=dict(counts), recommended_stages=None, best_score=None, reason=reason
         )
@@ -109,7 +114,7 @@ def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> S
 
 
 def _describe_margin(result: PartitionResult | None, capacity_bytes: int) -> str:
-    """Return how much of a device the fullest stage leaves, with a warning where that is little."""
+    """Describe how much of a device the fullest stage leaves, with a warning where that is little."""
     if result is None or not result.training_bytes:
         return ""
     fullest = max(result.training_bytes)
@@ -136,7 +141,7 @@ def recommend_as_original(counts: Mapping[int, PartitionResult | str]) -> StageS
     }
     scores = {number: count.score for number, count in judged.items() if count.score is not None}
     if not scores:
-        raise UsageError(_say_why_none(judged))
+        raise UsageError(_explain_none_usable(judged))
     best = min(scores, key=lambda number: scores[number])
     return StageSearch(
         optimization_results=judged,
@@ -146,17 +151,11 @@ def recommend_as_original(counts: Mapping[int, PartitionResult | str]) -> StageS
     )
 
 
-def _say_why_none(counts: Mapping[int, StageCount]) -> str:
+def _explain_none_usable(counts: Mapping[int, StageCount]) -> str:
     return next((count.error for count in counts.values() if count.error), "no number of stages was given")
 
 
-def _is_within(result: PartitionResult, capacity_bytes: int | None) -> bool | None:
-    if capacity_bytes is None or result.training_bytes is None:
-        return None
-    return max(result.training_bytes) <= capacity_bytes
-
-
-def _say_what_would_fit(usable: Mapping[int, StageCount], capacity_bytes: int | None) -> str:
+def _suggest_fitting(usable: Mapping[int, StageCount], capacity_bytes: int | None) -> str:
     needs = {
         number: max(count.result.training_bytes)
         for number, count in usable.items()
@@ -175,14 +174,14 @@ MICRO_BATCHES = 8
 
 
 class GraphAnalyzer:
-    """Partitions a graph and says what stands out in it.
+    """Partitions a graph and describes what stands out in it.
 
         analyzer = vramscope.GraphAnalyzer(vramscope.create_gpt_model_graph("gpt-1.5b"))
         result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
 
     Args:
         micro_batches: Of one step; under 1F1B a stage holds the activations of several.
-        states: What is held for a parameter, a name of `STATE_BYTES`.
+        states: What training holds for a parameter, a name of `STATE_BYTES`.
 
     Raises:
         UsageError: No micro-batch, or no such name.
@@ -202,7 +201,7 @@ class GraphAnalyzer:
 
     @property
     def usual_metric(self) -> Metric:
-        """What counts where no metric is named: all that training holds, or weights where that is unknown."""
+        """The metric used where none is named: all that training holds, or weights where that is unknown."""
         is_known = all(layer.activation_bytes is not None for layer in self.graph.layers)
         return "training" if is_known else "memory"
 
@@ -212,11 +211,12 @@ class GraphAnalyzer:
         balance_metric: Metric | None = None,
         strategy: Strategy = "exact",
     ) -> PartitionResult:
-        """Return the layers in stages.
+        """Partition the layers into stages.
 
         Args:
-            balance_metric: Of what `exact` keeps the fullest stage least: `training` for all that it holds
-                while it trains, `memory` for weights alone, `compute` or `parameters`; None for
+            balance_metric: The metric whose largest stage `exact` keeps least: `training` for all that a
+                stage
+                holds while it trains, `memory` for weights alone, `compute` or `parameters`; None for
                 `usual_metric`.
             strategy: `exact` for the least maximum; `exact-1f1b` for that of `training`; `uniform`
                 and `balanced_*` for the rules of the original, which bring their own metric.
@@ -249,13 +249,13 @@ class GraphAnalyzer:
         device: Device | None = None,
         rule: Rule = "device-time",
     ) -> StageSearch:
-        """Return how many stages to use, and what each number is worth.
+        """Return how many stages to use, with a score for each number.
 
         Args:
             min_stages: Least number to look at.
             max_stages: Most.
-            balance_metric: As `partition_graph_balanced` has it.
-            device: What is assumed of devices and links.
+            balance_metric: As for `partition_graph_balanced`.
+            device: Assumptions about devices and links.
             rule: `device-time`, or `legacy` for the original's choice by its own partitions.
 
         Raises:
@@ -279,7 +279,7 @@ class GraphAnalyzer:
         device: Device,
         rule: Rule = "device-time",
     ) -> StageSearch:
-        """Return what each of some numbers of stages is worth, and the best, none where none fits.
+        """Return a score for each of some numbers of stages, and the best; None where none fits.
 
         Raises:
             UsageError: No number can be used.
@@ -333,7 +333,6 @@ class GraphAnalyzer:
 
 
 def _metric_of(strategy: Strategy, asked: Metric) -> Metric:
-    """Return what a strategy balances: its own metric where it has one."""
     own: dict[Strategy, Metric] = {
         "balanced_memory": "memory",
         "balanced_compute": "compute",
@@ -347,7 +346,6 @@ _Figure = Callable[[LayerNode], float]
 
 
 def analyze_graph(graph: ModelGraph) -> GraphAnalysis:
-    """Return how parameters, memory and compute are spread, and the layer that has most of each."""
     layers = graph.layers
     figures: tuple[_Figure, ...] = (
         lambda layer: layer.parameter_count,
@@ -393,27 +391,22 @@ def _find_most(layers: Sequence[LayerNode], figure: _Figure) -> Bottleneck:
     )
 
 
-# Both cut among transformer blocks alone. What stands before the first block goes to the first stage and
-# what stands after the last to the last, whatever it weighs: that is what the exact split does better.
+# Both cut among transformer blocks alone. What comes before the first block goes to the first stage and what
+# comes after the last to the last, whatever its size: the exact split does better in this.
 def split_uniformly(layers: Sequence[LayerNode], stages: int) -> tuple[int, ...]:
-    """Return bounds with as many blocks in each stage, one more in the first ones where they do not divide.
-
-    Raises:
-        UsageError: There are fewer blocks than stages.
-    """
+    """Return bounds with equal blocks in each stage, one more in the first ones where they do not divide."""
     blocks = find_blocks(layers, stages)
     share, rest = divmod(len(blocks), stages)
-    return _place([number * share + min(number, rest) for number in range(stages + 1)], blocks, len(layers))
+    return _place_bounds(
+        [number * share + min(number, rest) for number in range(stages + 1)], blocks, len(layers)
+    )
 
 
 def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages: int) -> tuple[int, ...]:
     """Return bounds by the rule of llm_parallel_strategy's `balanced_*` strategies.
 
     The least maximum over sums of blocks; of several splits the one whose last stage is longest, then the one
-    before it, as its backtracking takes the smallest index that attains the optimum.
-
-    Raises:
-        UsageError: There are fewer blocks than stages.
+    before it, as its backtracking picks the smallest index that attains the optimum.
     """
     blocks = find_blocks(layers, stages)
     of_blocks = [costs[place] for place in blocks]
@@ -429,7 +422,7 @@ def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages:
         most = find_least_maximum(before[: end + 1], dearest[end - 1], left)
         end = max(bisect_left(before, before[end] - most, 0, end), left - 1)
         bounds.append(end)
-    return _place([0, *bounds[::-1]], blocks, len(layers))
+    return _place_bounds([0, *bounds[::-1]], blocks, len(layers))
 
 
 def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
@@ -449,6 +442,6 @@ def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
     return blocks
 
 
-def _place(block_bounds: Sequence[int], blocks: Sequence[int], layers: int) -> tuple[int, ...]:
+def _place_bounds(block_bounds: Sequence[int], blocks: Sequence[int], layers: int) -> tuple[int, ...]:
     """Return where stages begin among all layers, from where they begin among blocks."""
     return (0, *(blocks[bound] for bound in block_bounds[1:-1]), layers)

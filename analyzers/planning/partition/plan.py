@@ -7,7 +7,6 @@ from functools import partial
 import msgspec
 
 from ....engine.errors import NothingFitsError, UsageError
-from ..graph import ModelGraph
 from .graph_analyzer import Device, GraphAnalyzer, Rule, recommend
 from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
 
@@ -57,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recommended(self) -> PartitionResult:
-        """The partition that is recommended.
+        """The recommended partition.
 
         Raises:
             NothingFitsError: Nothing fits in the capacity; the text says what would.
@@ -78,23 +77,23 @@ def make_plan(
     device: Device | None = None,
     rule: Rule = "device-time",
 ) -> Plan:
-    """Return the plan of a graph.
+    """Return the plan of a graph; nothing is recommended where nothing fits in the capacity.
 
     Args:
-        numbers: Of stages.
-        strategies: Of each number of stages counts the one that fits and whose fullest stage has least of the
-            metric, `exact` before others and then the first; of the numbers the one of least device time.
+        numbers: Numbers of stages.
+        strategies: For each number of stages the one counts that fits and whose fullest stage has least of
+            the
+            metric, `exact` before others and then the first; among the numbers the one with least device
+            time.
             Under `legacy` the least score of all, and the first of equals, as in the original.
-        metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
-
-    Where nothing fits in the capacity, nothing is recommended.
+        metric, device, rule: As for `GraphAnalyzer.optimize_pipeline_stages`.
 
     Raises:
         UsageError: No strategy can be used with any number; the text is the first one's reason.
     """
     assumed = device or Device()
     judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
-    searches, refused = _search(strategies, judge)
+    searches, refused = _judge_strategies(strategies, judge)
     used_metric = analyzer.usual_metric if metric is None else metric
     chosen: tuple[Strategy, StageSearch] | None
     if rule == "legacy":
@@ -121,7 +120,7 @@ def _choose(
     metric: Metric,
     capacity_bytes: int | None,
 ) -> tuple[Strategy, StageSearch] | None:
-    """Return the strategy that is recommended and the search that it comes from; None where nothing fits."""
+    """Return the recommended strategy and the search that it comes from; None where nothing fits."""
     best = {
         number: min(
             searches, key=lambda each: _rank(each, searches[each].optimization_results[number], metric)
@@ -141,13 +140,12 @@ def _choose(
 
 
 def _rank(strategy: Strategy, count: StageCount, metric: Metric) -> tuple[bool, bool, float, bool]:
-    """Return what strategies are put in order by at one number of stages, the best first."""
+    """Return the sort key of strategies at one number of stages, the best first."""
     most = math.inf if count.result is None else round(_measure_fullest(count.result, metric), 3)
     return count.score is None, count.fits is False, most, strategy != "exact"
 
 
 def _measure_fullest(result: PartitionResult, metric: Metric) -> float:
-    """Return what the stage that has most of a metric has of it; weights where activations are unknown."""
     if metric == "training" and result.training_bytes:
         return max(result.training_bytes)
     if metric == "compute":
@@ -165,29 +163,27 @@ def _find_least_need(search: StageSearch) -> int:
 
 def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:
     batch = analyzer.graph.batch
+    layers = analyzer.graph.layers
+    parameters = sum(layer.held_parameters for layer in layers)
     return Assumptions(
         seq_length=None if batch is None else batch.sequence,
         micro_batch=None if batch is None else batch.sequences,
         micro_batches=analyzer.micro_batches,
         states=analyzer.states,
-        weight_bytes_per_parameter=_measure_weight(analyzer.graph),
+        weight_bytes_per_parameter=sum(layer.weight_bytes for layer in layers) / parameters
+        if parameters
+        else 4.0,
         **device._asdict(),
     )
 
 
-def _measure_weight(graph: ModelGraph) -> float:
-    """Return the bytes of a parameter, over all layers; 4 where there are none."""
-    parameters = sum(layer.held_parameters for layer in graph.layers)
-    return sum(layer.weight_bytes for layer in graph.layers) / parameters if parameters else 4.0
-
-
-def _search(
+def _judge_strategies(
     strategies: Sequence[Strategy], judge: Callable[[Strategy], StageSearch]
 ) -> tuple[dict[Strategy, StageSearch], dict[Strategy, str]]:
-    """Return what each strategy is worth, and why others cannot be used.
+    """Judge each strategy; return the searches, and why others cannot be used.
 
     Raises:
-        UsageError: None can.
+        UsageError: No strategy can.
     """
     searches: dict[Strategy, StageSearch] = {}
     refused: dict[Strategy, str] = {}

@@ -1,4 +1,4 @@
-"""What a partition of a model graph says.
+"""A partition of a model graph: stages, the search for their number, and what stands out in the graph.
 
 `PartitionStage` and `PartitionResult` have the fields of llm_parallel_strategy's files; MB in names is MiB.
 """
@@ -14,7 +14,7 @@ from ....engine.errors import UsageError
 from ..graph import STATE_BYTES, LayerNode, ModelGraph, StateBytes
 
 Metric = Literal["training", "memory", "compute", "parameters"]
-# What training holds at its peak under 1F1B, weights alone, FLOPs, parameters.
+# Bytes held at the peak of training under 1F1B, weights alone, FLOPs, parameters.
 METRICS: tuple[Metric, ...] = ("training", "memory", "compute", "parameters")
 Strategy = Literal[
     "uniform", "balanced_memory", "balanced_compute", "balanced_parameters", "exact", "exact-1f1b"
@@ -30,7 +30,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 
 
 class Mapped(msgspec.Struct, frozen=True):
-    """A struct whose fields can be read by their names in brackets as well, as from a dictionary."""
+    """A struct whose fields can also be read by name in brackets, as from a dictionary."""
 
     def __getitem__(self, name: str) -> object:
         if name not in self.__struct_fields__:
@@ -54,7 +54,7 @@ class PartitionStage(Mapped, frozen=True, kw_only=True):
     """MiB that it hands to later stages in one forward pass."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return its fields as the original's JSON has them."""
+        """Return its fields as in the original's JSON."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -78,7 +78,7 @@ class PartitionResult(Mapped, frozen=True, kw_only=True):
     under 1F1B. None where the activations are not known."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return what the original's `best_partition_strategy.json` holds."""
+        """Return the content of the original's `best_partition_strategy.json`."""
         shape = ("total_stages", "balance_score", "max_memory_usage", "total_communication_cost")
         return {"partitions": [it.to_dict() for it in self.partitions]} | {
             name: getattr(self, name) for name in shape
@@ -166,10 +166,11 @@ def list_metric(layers: Sequence[LayerNode], metric: Metric) -> list[int]:
 
 
 def count_flops(layer: LayerNode) -> int:
-    """Return the FLOPs of both passes; three times the forward pass where a file tells that alone.
+    """Return the FLOPs of both passes; three times the forward pass where a file has that alone.
 
-    Such files are llm_parallel_strategy's. Their figure of an embedding is in FLOP; it multiplies nothing:
-    0 is taken.
+    Such files are llm_parallel_strategy's. Their number for an embedding is in FLOP; as an embedding
+    multiplies
+    nothing, 0 is used.
     """
     if layer.forward_flops is None or layer.backward_flops is None:
         return 0 if layer.layer_type == "embedding" else round(3e9 * layer.compute_flops)
@@ -197,7 +198,6 @@ class InFlight(StateBytes, frozen=True, kw_only=True):
 
 
 def make_in_flight(states: str, micro_batches: int) -> InFlight:
-    """Return a recipe of `STATE_BYTES` with its micro-batches."""
     recipe = STATE_BYTES[states]
     return InFlight(
         weights=recipe.weights,
@@ -210,7 +210,7 @@ def make_in_flight(states: str, micro_batches: int) -> InFlight:
 def describe_partition(
     graph: ModelGraph, bounds: Sequence[int], strategy: Strategy, metric: Metric, training: InFlight
 ) -> PartitionResult:
-    """Return the partition whose stages begin at the bounds, the last of which is the number of layers."""
+    """Describe the partition whose stages begin at the bounds; the last bound is the number of layers."""
     sent = _list_transfers(graph, bounds)
     stages = tuple(
         _describe_stage(number, graph.layers[start:end], sent[number])
@@ -242,7 +242,7 @@ def measure_variation(values: Sequence[float]) -> float:
 
 
 def _describe_stage(number: int, layers: Sequence[LayerNode], sent: float) -> PartitionStage:
-    # Plain sums in order, as the original's: its file is met to the last digit.
+    # Plain sums in order, as in the original, so that its file is reproduced to the last digit.
     return PartitionStage(
         partition_id=number,
         layer_ids=tuple(layer.layer_id for layer in layers),
@@ -256,7 +256,7 @@ def _describe_stage(number: int, layers: Sequence[LayerNode], sent: float) -> Pa
 
 
 def _list_transfers(graph: ModelGraph, bounds: Sequence[int]) -> list[float]:
-    """Return the MiB each stage sends on; what several layers of one later stage take is sent there once."""
+    """Return the MiB each stage sends on; data for several layers of one later stage is sent there once."""
     stage_of = {
         layer.layer_id: number
         for number, (start, end) in enumerate(pairwise(bounds))
@@ -297,7 +297,7 @@ class StageMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    # Of all micro-batches in flight; None where a layer does not tell its own.
+    # Of all micro-batches in flight; None where they are unknown for a layer.
     activations_bytes: int | None
     # Micro-batches whose activations are held at once.
     in_flight: int

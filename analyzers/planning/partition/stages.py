@@ -1,4 +1,4 @@
-"""Stages of a pipeline: what one needs, which splits can be reached, and the least of the greatest."""
+"""Stages of a pipeline: their costs, which splits can be reached, and the least of the greatest."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from ....engine.errors import UsageError
 
-# What one pipeline stage pays for a run of layers, and how far it reaches within a limit.
+# The cost of a run of layers on one pipeline stage, and how far a stage reaches within a limit.
 
 
 class Room(NamedTuple):
-    """A second figure that a stage may not exceed, whatever it is balanced by."""
+    """A second quantity that a stage may not exceed, whatever it is balanced by."""
 
-    # Sum of the figure over the layers before each position; one entry more than layers.
+    # Sum of the quantity over the layers before each position; one entry more than layers.
     before: list[int]
     most: int
-    # The figure of each layer.
+    # The quantity of each layer.
     costs: Sequence[int]
     most_of_one: int
 
@@ -27,7 +27,6 @@ class Stage(NamedTuple):
 
     # Sum of the stage's cost over the layers before each position; one entry more than layers.
     before: list[int]
-    # Of each layer.
     costs: Sequence[int]
     # Cost of the dearest layer.
     most_of_one: int
@@ -52,7 +51,9 @@ class Stage(NamedTuple):
         return max(start, bisect_left(before, before[end] - limit, 0, end))
 
     def lose(self, end: int, most: int, starts: range) -> int:
-        """Return the last of some starts from which `end` is too far; one less than all where none is."""
+        """Return the last of some starts from which `end` is too far; one less than all where it is in reach
+        of all.
+        """
         lost = bisect_left(self.before, self.before[end] - most, starts.start, starts.stop) - 1
         if self.room is None:
             return lost
@@ -62,25 +63,22 @@ class Stage(NamedTuple):
 
 
 def add_up(costs: Sequence[int]) -> list[int]:
-    """Return the sum of the costs before each position, 0 first."""
     return list(accumulate(costs, initial=0))
 
 
 def make_stage(costs: Sequence[int], room: Room | None = None) -> Stage:
-    """Return a stage that pays these costs, at least 0 each, by layer."""
+    """Make a stage from its cost of each layer, at least 0."""
     return Stage(add_up(costs), costs, max(costs, default=0), room)
 
 
 def make_room(costs: Sequence[int], most: int) -> Room:
-    """Return room for layers that take this much, at least 0 each, of at most `most`."""
     return Room(add_up(costs), most, costs, max(costs, default=0))
 
 
 def check_stages(layers: int, stages: int, least: int = 0) -> None:
-    """Refuse a split that cannot be.
+    """Refuse an impossible split.
 
     Args:
-        stages: How many are asked for.
         least: The smallest cost of a layer.
 
     Raises:
@@ -97,23 +95,19 @@ def check_stages(layers: int, stages: int, least: int = 0) -> None:
 
 
 # Which positions a row of unlike stages can reach, each with a layer at least, none above its limit.
-#
-# Where stages pay alike, what a stage can reach is one run of positions. Where they differ, a layer that is
+
+# Where stages are alike, what a stage can reach is one run of positions. Where they differ, a layer that is
 # too dear for one stage may be cheap for the next, and the reachable positions fall into several runs. A
-# stage takes a run of starts to a run of ends, unless a layer that it cannot hold alone stands between:
+# stage leads from a run of starts to a run of ends, unless a layer that it cannot hold alone is in between:
 # there the run breaks.
 
 # Disjoint runs of positions, in order.
+
 Runs = list[range]
 
 
 def reach_forward(stages: Sequence[Stage], most: int) -> list[Runs]:
-    """Return where each stage can start, and after them where the last can end: one entry more than stages.
-
-    Args:
-        stages: In the order of the pipeline.
-        most: Limit on the cost of each.
-    """
+    """Return where each stage can start, and then where the last can end: one entry more than stages."""
     reached: list[Runs] = [[range(1)]]
     for stage in stages:
         reached.append(reach_on(stage, reached[-1], most))
@@ -162,7 +156,7 @@ def _split_at_blockers(stage: Stage, run: range, most: int) -> Iterator[range]:
 
 
 def join_runs(runs: Iterable[range]) -> Runs:
-    """Return runs that begin in order with those that touch made one, and empty ones left out."""
+    """Return runs that begin in order, with those that touch made one and empty ones left out."""
     joined: Runs = []
     for run in runs:
         if joined and run.start <= joined[-1].stop:
@@ -188,7 +182,7 @@ def find_least_maximum(before: Sequence[int], most_of_one: int, stages: int) -> 
     Args:
         before: Sum of the costs before each position, one entry more than layers.
         most_of_one: Cost of the dearest layer.
-        stages: How many there are, at most as many as layers.
+        stages: At most as many as layers.
     """
     total = before[-1]
     low = max(-(-total // stages), most_of_one)

@@ -9,8 +9,10 @@ from ....engine.model.phase_memory import STEP_PHASES, PhaseMemory, PhaseRun
 from .model import PartName, Parts, PeakPart, PhaseAdvice, PhaseChange, find_needed, find_parts
 
 # A peak is the larger of both levels and what comes on top in between: temporary tensors, of which a run by
-# phase tells no more than their sum. Phases that a run did not reach are computed from those that it did.
-# Of the gradients: held so much longer than the forward pass began with, they were not set to None.
+# phase reports only the sum. Phases that a run did not reach are computed from those that it did.
+
+# If more than this share of the gradients is still held when the forward pass begins, they were not set to
+# None.
 _KEPT_SHARE = 0.9
 
 
@@ -29,21 +31,16 @@ class PhaseLevel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fullest(self) -> frozenset[PartName]:
-        """The parts of the end at which more is held."""
         return self.after if self.after_bytes >= self.before_bytes else self.before
 
     @property
     def excess_bytes(self) -> int:
-        """What comes on top in between."""
+        """Temporary bytes on top of both levels."""
         return max(0, self.peak_bytes - max(self.before_bytes, self.after_bytes))
 
 
 def list_levels(run: PhaseRun, parts: Parts) -> list[PhaseLevel]:
-    """Return the phases in their order, those that were not reached computed.
-
-    Args:
-        run: A run, as far as it came.
-    """
+    """Return the phases in their order; those not reached are computed."""
     is_kept = are_gradients_kept(run, parts)
     measured: dict[str, PhaseLevel] = {}
     for phase in run.phases:
@@ -63,8 +60,7 @@ def list_levels(run: PhaseRun, parts: Parts) -> list[PhaseLevel]:
 def are_gradients_kept(run: PhaseRun, parts: Parts) -> bool:
     """Return whether the forward pass of a later step begins with the gradients of the one before.
 
-    Args:
-        run: A run of two steps at least, else nothing can be said.
+    Needs a run of at least two steps; False for shorter ones.
     """
     gradients = parts.get("gradients")
     state = parts.get("optimizer state")
@@ -115,7 +111,7 @@ def name_parts(
     """Return the parts that are held when a phase begins, and when it ends.
 
     Args:
-        has_state: Whether the optimizer's state is there already.
+        has_state: Whether the optimizer's state exists already.
         is_kept: Whether gradients outlive their step.
     """
     model: set[PartName] = {"parameters", "optimizer state"} if has_state else {"parameters"}
@@ -139,7 +135,7 @@ def name_parts(
 def _predict(
     name: str, run: PhaseRun, measured: dict[str, PhaseLevel], parts: Parts, *, is_kept: bool
 ) -> PhaseLevel | None:
-    """Return what a phase needs at least: its parts, and on top of them what the run held besides."""
+    """Compute what a phase needs at least: its parts, and on top of them whatever else the run held."""
     start = _find_start(run, measured)
     if start is None:
         return None
@@ -174,36 +170,32 @@ def _find_start(run: PhaseRun, measured: dict[str, PhaseLevel]) -> tuple[int, fr
 
 
 def add_up(names: Collection[PartName], parts: Parts) -> int:
-    """Return the bytes of some parts together."""
     return sum(parts[name].size_bytes for name in names)
 
 
 # Sources: ghost clipping keeps no per-sample gradients, holds activations and gradients together at the end
 # of its first backward pass, and goes backward twice (Lee and Kifer 2021; Opacus, fast gradient clipping).
-# Virtual steps add up gradients over smaller batches, which are kept meanwhile (Opacus,
-# BatchMemoryManager). Checkpointing keeps the inputs of blocks and computes one block at a time anew (Chen
-# et al. 2016).
+# Virtual steps add up gradients over smaller batches, which are kept meanwhile (Opacus, BatchMemoryManager).
+# Checkpointing keeps the inputs of blocks and recomputes one block at a time (Chen et al. 2016).
 _RUNNING = ("Forward", "Loss", "Backward")
-# Of an element of an activation.
+# Bytes of one element of an activation.
 _BYTES = {"fp32": 4, "amp": 2, "bf16": 2}
 _LEAST_LENGTH = 16
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change makes of a step."""
-
     name: str
     flags: tuple[str, ...]
-    # The one that it is about.
+    # The part that it mainly changes.
     part: PartName
-    # What is left of each part; 1 where it is not named.
+    # What is left of each part, as a share; 1 where it is not named.
     shares: Mapping[PartName, float] = {}
     cost: str
     # What comes on top in a phase, from its beginning to its end.
     added_bytes: Mapping[str, int] = {}
-    # What the backward pass computes anew at once, after what was on top of its parts before.
+    # What the backward pass recomputes at once; at least this much comes on top of its parts.
     recomputed_bytes: int = 0
-    # Parts that are not held any more while the model runs forward.
+    # Parts that are no longer held while the model runs forward.
     dropped: frozenset[PartName] = frozenset()
     # Phases in which temporary tensors shrink as activations do, where those are what it holds most of.
     shrunk: frozenset[str] = frozenset()
@@ -221,7 +213,14 @@ def list_effects(run: PhaseRun, parts: Parts) -> Iterator[Effect]:
 def _list(run: PhaseRun, parts: Parts) -> Iterator[Effect]:
     training = run.training
     if training.privacy in {"hooks", "functorch"} and "per-sample gradients" in parts:
-        yield _clip_by_norms()
+        yield Effect(
+            name="ghost clipping",
+            flags=("--dp-mode", "ghost"),
+            part="per-sample gradients",
+            shares={"per-sample gradients": 0.0},
+            cost="a second backward pass",
+            overlap=frozenset({"gradients"}),
+        )
     for share in _halve(training.batch_size, 1):
         yield _shrink_batch(run, parts, share)
     if training.privacy == "none" and not training.is_checkpointed and "activations" in parts:
@@ -262,11 +261,11 @@ def _apply(effect: Effect, level: PhaseLevel, parts: Parts) -> int:
     ends = [level.before_bytes - _count_lost(effect, level.before, parts)]
     ends.append(level.after_bytes - _count_lost(effect, level.after, parts))
     if level.phase in _RUNNING:
-        ends[0] -= _sum(effect.dropped & level.before, parts)
+        ends[0] -= add_up(effect.dropped & level.before, parts)
     if level.phase in _RUNNING[:2]:
-        ends[1] -= _sum(effect.dropped & level.after, parts)
+        ends[1] -= add_up(effect.dropped & level.after, parts)
     if level.phase == "Backward":
-        ends.append(ends[0] + _sum((effect.overlap & parts.keys()) - level.before, parts))
+        ends.append(ends[0] + add_up((effect.overlap & parts.keys()) - level.before, parts))
     share = 1.0
     if level.phase in effect.shrunk and (
         level.phase != "Backward" or level.after_bytes <= level.before_bytes
@@ -286,10 +285,6 @@ def _count_lost(effect: Effect, held: frozenset[PartName], parts: Parts) -> int:
     )
 
 
-def _sum(names: frozenset[PartName], parts: Parts) -> int:
-    return sum(parts[name].size_bytes for name in names)
-
-
 def _halve(value: int, least: int) -> Iterator[int]:
     """Yield halves of halves, rounded down, down to the least."""
     while value // 2 >= least:
@@ -297,22 +292,12 @@ def _halve(value: int, least: int) -> Iterator[int]:
         yield value
 
 
-def _clip_by_norms() -> Effect:
-    return Effect(
-        name="ghost clipping",
-        flags=("--dp-mode", "ghost"),
-        part="per-sample gradients",
-        shares={"per-sample gradients": 0.0},
-        cost="a second backward pass",
-        overlap=frozenset({"gradients"}),
-    )
-
-
 def _shrink_batch(run: PhaseRun, parts: Parts, batch_size: int) -> Effect:
     training = run.training
     share = batch_size / training.batch_size
     kept = parts["gradients"].size_bytes if "gradients" in parts else 0
-    # Opacus keeps the sum beside the gradients of the batch at hand; PyTorch adds to the gradients in place.
+    # Opacus keeps the sum in addition to the gradients of the current batch; PyTorch adds to the gradients in
+    # place.
     phases = _RUNNING if training.privacy != "none" else _RUNNING[:2]
     part: PartName = "per-sample gradients" if "per-sample gradients" in parts else "activations"
     passes = -(-training.batch_size // batch_size)
@@ -387,10 +372,10 @@ def _checkpoint(run: PhaseRun, parts: Parts) -> Effect:
 
 
 def _size_checkpoints(run: PhaseRun, activation_bytes: int) -> tuple[int | None, int]:
-    """Return what checkpointing keeps and what one block takes while it is computed anew.
+    """Return what checkpointing keeps and what one block takes while it is recomputed.
 
-    Kept are the inputs of the blocks, and what does not lie in blocks: the final norm's input and output, and
-    the logarithms of the loss. None where the sizes of the model are not known.
+    Kept are the inputs of the blocks, and what is outside blocks: the final norm's input and output, and the
+    logarithms of the loss. None where the sizes of the model are not known.
     """
     sizes = run.model
     training = run.training
@@ -405,16 +390,16 @@ def _size_checkpoints(run: PhaseRun, activation_bytes: int) -> tuple[int | None,
     return min(activation_bytes, layers * hidden_bytes + outside), round(blocks / layers)
 
 
-# Of the peak: what saves less is not advised.
+# A change that saves less than this share of the peak is not advised.
 LEAST_SHARE = 0.01
-# Of what the device had for this run: an estimate below it fits, one above all of it does not.
+# Share of what the device had for this run: an estimate below it fits, one above all of it does not.
 FIT_SHARE = 0.95
 
 
 def advise_phases(runs: Sequence[PhaseRun]) -> PhaseAdvice | None:
-    """Return advice for the rank whose peak is highest; None where nothing was measured, or on the CPU.
+    """Advise on the rank whose peak is highest; None where nothing was measured, or on the CPU.
 
-    What is resident there stays so when a tensor goes, so that levels do not tell of parts.
+    On the CPU freed tensors stay resident, so that levels say nothing about parts.
 
     Args:
         runs: One a rank.
@@ -436,7 +421,7 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
     needed = find_needed(run)
     room = _find_room(run)
     missing = None if needed is None or room is None else max(0, attacked.peak_bytes - room)
-    # What did not fit shows that less than all of the device can be had.
+    # The failed allocation shows that not all of the device is available.
     limit = room if needed is None or room is None else min(needed, room)
     return PhaseAdvice(
         rank=run.rank,
@@ -490,7 +475,7 @@ def _list_changes(run: PhaseRun, parts: Parts, peak_bytes: int, room: int | None
     found: dict[str, PhaseChange] = {}
     for effect in list_effects(run, parts):
         change = _judge(effect, run, parts, peak_bytes, room)
-        # Of one kind the mildest that does: the first that fits, else the strongest; without a limit a half.
+        # For each kind keep the mildest change that fits, else the strongest; without a limit, the half.
         kind = effect.flags[0] if effect.flags else effect.name
         held = found.get(kind)
         if held is None or (room is not None and held.does_fit is not True):
@@ -504,28 +489,20 @@ def _judge(effect: Effect, run: PhaseRun, parts: Parts, peak_bytes: int, room: i
     phase = max(peaks, key=lambda name: peaks[name], default=None)
     changed = None if phase is None else peaks[phase]
     saved = None if changed is None else max(0, peak_bytes - changed)
+    share = effect.shares.get(effect.part, 1.0) if effect.shares else 0.0
+    does_fit = None
+    if changed is not None and room is not None:
+        # Between the two an estimate is too close to say.
+        does_fit = True if changed <= FIT_SHARE * room else False if changed > room else None
     return PhaseChange(
         name=effect.name,
         flags=effect.flags,
         part=effect.part,
-        part_saved_bytes=_count_saved(effect, parts),
+        part_saved_bytes=round((1 - share) * part.size_bytes) if effect.is_sized else None,
         basis=part.basis,
         cost=effect.cost,
         peak_bytes=changed,
         peak_phase=phase,
         saved_bytes=saved if saved is None or saved >= LEAST_SHARE * peak_bytes else 0,
-        does_fit=None if changed is None or room is None else _fits(changed, room),
+        does_fit=does_fit,
     )
-
-
-def _count_saved(effect: Effect, parts: Parts) -> int | None:
-    if not effect.is_sized:
-        return None
-    share = effect.shares.get(effect.part, 1.0) if effect.shares else 0.0
-    return round((1 - share) * parts[effect.part].size_bytes)
-
-
-def _fits(peak_bytes: int, room: int) -> bool | None:
-    if peak_bytes <= FIT_SHARE * room:
-        return True
-    return False if peak_bytes > room else None

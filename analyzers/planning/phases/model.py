@@ -10,7 +10,8 @@ from ....engine.model.phase_memory import OptimizerName, PhaseMemory, PhaseRun, 
 PartName = Literal[
     "parameters", "gradients", "per-sample gradients", "optimizer state", "activations", "everything else"
 ]
-# Tensor by tensor; a difference of two levels; from sizes, because it was not reached; what is left over.
+# Counted tensor by tensor; a difference of two levels; from sizes, because it was not reached; what is left
+# over.
 PartBasis = Literal["counted", "measured", "computed", "remainder"]
 
 
@@ -95,11 +96,7 @@ _WHOLE_GRADIENTS = ("hooks", "functorch")
 
 
 def find_parts(run: PhaseRun) -> dict[PartName, PeakPart]:
-    """Return the parts of a step by name; those of which nothing is known are left out.
-
-    Args:
-        run: A run, as far as it came.
-    """
+    """Return the parts of a step by name; unknown ones are left out."""
     found: dict[PartName, PeakPart] = {}
     _add(found, "parameters", *_find_parameters(run))
     parameters = found.get("parameters")
@@ -114,11 +111,7 @@ def find_parts(run: PhaseRun) -> dict[PartName, PeakPart]:
 
 
 def find_needed(run: PhaseRun) -> int | None:
-    """Return what had to be allocated at once where memory ran out; None where that is not told.
-
-    Args:
-        run: A run that ended so.
-    """
+    """Return what had to be allocated at once where memory ran out; None where it is unknown."""
     held = None if run.held is None else run.held.allocated_bytes
     return None if held is None or run.requested_bytes is None else held + run.requested_bytes
 
@@ -136,7 +129,7 @@ def find_activations(phases: tuple[PhaseMemory, ...]) -> int | None:
 
 
 def _find_begun(run: PhaseRun) -> int | None:
-    """Return the activations of a forward pass that memory ran out in, so far; there would be more."""
+    """Return the activations of a forward pass up to where memory ran out; the whole pass needs more."""
     needed = find_needed(run)
     if needed is None or run.failed_phase != "Forward" or not run.phases:
         return None
@@ -176,5 +169,5 @@ def _find_optimizer_state(run: PhaseRun, parameter_bytes: int) -> tuple[int, Par
 
 
 def _has_ended(run: PhaseRun, name: str) -> bool:
-    """Return whether such a phase came to its end once."""
+    """Return whether such a phase ended at least once."""
     return any(each.phase == name and each.after.allocated_bytes is not None for each in run.phases)

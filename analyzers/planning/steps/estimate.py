@@ -25,9 +25,10 @@ from .model import (
     rehearse,
 )
 
-# The moments of a traced step at which most is live, and what is live then.
+# The moments of a traced step with the most live bytes, and what is live then.
 
-# A phase and the label of the module that runs, with the end of its list at which it stands.
+# A phase and the label of the module that runs, with its position (first, last, between) in its list.
+
 Place = tuple[Phase, str]
 
 
@@ -36,7 +37,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
 
     # The event that brings it about.
     event: int
-    # Of live blocks, each rounded up to 512.
+    # Sum of live blocks, each rounded up to 512.
     live_bytes: int
     phase: Phase
     # Empty where none was running.
@@ -52,8 +53,6 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepPeaks:
-    """One trace, looked at."""
-
     def __init__(self, trace: StepTrace) -> None:
         self.trace = trace
         self._rounded = [-(-size // LEAST_BLOCK_BYTES) * LEAST_BLOCK_BYTES for size in trace.sizes]
@@ -113,11 +112,11 @@ def _list_live(events: Sequence[int]) -> set[int]:
     return live
 
 
-# Kinds that the tracer tells, by their numbers there.
+# Kinds that the tracer marks, by their numbers there.
 MARKED = ("parameter", "buffer", "gradient", "per-sample gradient", "optimizer state", "input")
 ACTIVATION = "activation"
 TEMPORARY = "temporary"
-# What lived before the step, and nobody told what for.
+# It lived before the step, and nothing marks its kind.
 OTHER = "other"
 KINDS = (*MARKED, ACTIVATION, TEMPORARY, OTHER)
 
@@ -125,7 +124,7 @@ KINDS = (*MARKED, ACTIVATION, TEMPORARY, OTHER)
 def settle_kinds(trace: StepTrace) -> list[str]:
     """Return the kind of each block.
 
-    An activation was made in a forward pass and is there when the backward pass begins, or, where it is
+    An activation was made in a forward pass and is still live when the backward pass begins, or, where it is
     recomputed, when the recomputation ends. What ends before is temporary.
     """
     births, deaths = find_lifetimes(trace)
@@ -144,7 +143,7 @@ def settle_kinds(trace: StepTrace) -> list[str]:
 
 
 def settle_modules(trace: StepTrace) -> list[int]:
-    """Return the module of each block: the one that owns it where that was told, else where it was made."""
+    """Return the module of each block: its owner where it was marked, else where it was made."""
     modules = list(trace.modules)
     for block, _, module in trace.marks:
         modules[block] = module
@@ -164,7 +163,7 @@ def find_lifetimes(trace: StepTrace) -> tuple[list[int], list[int]]:
 
 
 def _outlives(birth: int, death: int, moments: Sequence[int]) -> bool:
-    """Tell whether a block is there at the next moment after it came."""
+    """Return whether a block is still live at the first of the moments after it came."""
     following = bisect_right(moments, birth)
     return following < len(moments) and death >= moments[following]
 
@@ -176,19 +175,18 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A straight line through the figures of two depths, of which a third is asked."""
+    """A straight line through the values of two depths, evaluated at a third."""
 
     first: int
     second: int
     asked: int
 
     def at(self, first_bytes: int, second_bytes: int) -> int:
-        """Return the figure at the depth that is asked for, from those of the two."""
+        """Return the value at the asked depth, from those of the two."""
         growth = (second_bytes - first_bytes) * (self.asked - self.first)
         return first_bytes + round(growth / (self.second - self.first))
 
     def add_up(self, first: Mapping[_Key, int], second: Mapping[_Key, int]) -> Counter[_Key]:
-        """Return the same for figures by name; one that is in neither is in none."""
         found = Counter(
             {name: self.at(first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
         )
@@ -250,20 +248,20 @@ MOST_STACKS = 20
 
 
 class EstimateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an estimate is asked of traces, and how they were made."""
+    """What is asked of the estimate, and how the traces were made."""
 
     factory: str
     is_fake: bool
     fallback: str | None = None
     layers: int | None = None
-    """Depth that is asked for; None where the user's function chose it."""
+    """Depth asked for; None where the user's function chose it."""
     allocator_settings: str = ""
     capacity_bytes: int | None = None
     context_bytes: int = 0
 
 
 def estimate_traces(result: TraceResult, request: EstimateRequest) -> StepEstimate:
-    """Return the estimate.
+    """Estimate the memory of a training step.
 
     Args:
         result: One trace of what is asked for, or at least three of shallower models.
@@ -301,7 +299,9 @@ def _estimate_deep(
     runs = [rehearse(each.trace, settings) for each in peaks]
     check = _check_depth(peaks, runs)
     deep = DeepPeaks(peaks[1], peaks[2], request.layers or 0)
-    run = _extend_run(deep.line, runs[1], runs[2])
+    allocated = deep.line.at(runs[1].allocated_peak_bytes, runs[2].allocated_peak_bytes)
+    reserved = deep.line.at(runs[1].reserved_peak_bytes, runs[2].reserved_peak_bytes)
+    run = Rehearsal(allocated_peak_bytes=allocated, reserved_peak_bytes=max(allocated, reserved), retries=0)
     return msgspec.structs.replace(
         _build(result, request, deep.by_place.values(), deep.describe(), run),
         traced_layers=tuple(each.trace.layers or 0 for each in peaks),
@@ -311,7 +311,7 @@ def _estimate_deep(
 
 
 def _check_depth(peaks: list[StepPeaks], runs: list[Rehearsal]) -> DepthCheck:
-    """Hold what two shallow models say of the third against the third."""
+    # The third trace checks what the two shallower ones predict for its depth.
     third = peaks[2]
     deep = DeepPeaks(peaks[0], peaks[1], third.trace.layers or 0)
     return DepthCheck(
@@ -320,16 +320,6 @@ def _check_depth(peaks: list[StepPeaks], runs: list[Rehearsal]) -> DepthCheck:
         traced_live_bytes=third.peak.live_bytes,
         predicted_reserved_bytes=deep.line.at(runs[0].reserved_peak_bytes, runs[1].reserved_peak_bytes),
         traced_reserved_bytes=runs[2].reserved_peak_bytes,
-    )
-
-
-def _extend_run(line: Line, first: Rehearsal, second: Rehearsal) -> Rehearsal:
-    allocated = line.at(first.allocated_peak_bytes, second.allocated_peak_bytes)
-    reserved = line.at(first.reserved_peak_bytes, second.reserved_peak_bytes)
-    return Rehearsal(
-        allocated_peak_bytes=allocated,
-        reserved_peak_bytes=max(allocated, reserved),
-        retries=0,
     )
 
 
@@ -357,29 +347,25 @@ def _build(
         allocator_settings=request.allocator_settings,
         peak_phase=PHASE_NAMES[peak.phase],
         peak_module=peak.module,
-        phases=tuple(_describe_phase(by_phase[phase]) for phase in sorted(by_phase)),
+        phases=tuple(
+            PhasePeak(phase=PHASE_NAMES[phase], live_bytes=each.live_bytes, module=each.module)
+            for phase, each in sorted(by_phase.items())
+        ),
         kinds=_share(live.kinds),
         modules=_share(live.modules),
-        stacks=_share_stacks(live.stacks),
+        stacks=tuple(
+            StackShare(frames=frames, size_bytes=size)
+            for frames, size in live.stacks.most_common(MOST_STACKS)
+        ),
         traced_s=result.seconds,
     )
-
-
-def _describe_phase(peak: Peak) -> PhasePeak:
-    return PhasePeak(phase=PHASE_NAMES[peak.phase], live_bytes=peak.live_bytes, module=peak.module)
 
 
 def _share(parts: Counter[str]) -> tuple[Share, ...]:
     return tuple(Share(name=name, size_bytes=size) for name, size in parts.most_common())
 
 
-def _share_stacks(stacks: Counter[tuple[Frame, ...]]) -> tuple[StackShare, ...]:
-    most = stacks.most_common(MOST_STACKS)
-    return tuple(StackShare(frames=frames, size_bytes=size) for frames, size in most)
-
-
 def _check_capacity(trace: StepTrace, settings: AllocatorSettings, request: EstimateRequest) -> CapacityCheck:
-    """Run the trace on a card of that size."""
     capacity = request.capacity_bytes or 0
     run = rehearse(trace, settings, max(capacity - request.context_bytes, 1))
     block = run.failed_block
@@ -402,10 +388,11 @@ def _check_capacity(trace: StepTrace, settings: AllocatorSettings, request: Esti
 
 
 def _judge_capacity(run: Rehearsal, check: DepthCheck, request: EstimateRequest) -> CapacityCheck:
-    """Tell by extrapolated figures whether it fits, leaving open what their uncertainty does not tell.
+    """Judge extrapolated values; None where their uncertainty leaves it open.
 
-    It fits where there is room for what is reserved, with what the check was off by, and a segment more. It
-    does not where there is none for what is allocated alone: less than that no flush of the cache leaves.
+    It fits where there is room for what is reserved, enlarged by the error of the check, and one more
+    segment. It
+    does not fit where even what is allocated alone has no room: no flush of the cache goes below that.
     """
     capacity = request.capacity_bytes or 0
     room = capacity - request.context_bytes
@@ -429,8 +416,8 @@ OUTSIDE = "(outside modules)"
 class ModuleLabels:
     """Labels of the modules of one trace.
 
-    Modules of one list that are all of one type are `blocks.*`; in a mixed list the type stands beside the
-    star, or in its place where there is one of it: `*(Block)`, `(LayerNorm)`.
+    Modules of one list that are all of one type are `blocks.*`; in a mixed list the type follows the star, or
+    replaces it where there is only one of it: `*(Block)`, `(LayerNorm)`.
     """
 
     def __init__(self, names: Sequence[str], types: Sequence[str]) -> None:
@@ -466,12 +453,11 @@ class ModuleLabels:
 
 
 def deepen_name(shallow: str, deep: str, added: int) -> str:
-    """Return the name of a module in a model that is deeper still.
+    """Return the name of a module in a model with `added` layers more than the deeper of two.
 
     Args:
         shallow: Its name in a model, as `blocks.3.mlp`.
         deep: Its name in a deeper one, as `blocks.7.mlp`: a number that grew moves with the end of its list.
-        added: Layers more than in that one.
     """
     first = shallow.split(".")
     second = deep.split(".")

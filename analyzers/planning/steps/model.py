@@ -13,16 +13,17 @@ from ...allocator_model import (
 )
 from ...allocator_model.replay import UNLIMITED_BYTES
 
-# What tracing a training step told: its blocks, their events, and where each was made.
+# What tracing a training step yields: its blocks, their events, and where each was made.
 
 # File, line and function.
+
 Frame = tuple[str, int, str]
 
 
 class Phase(IntEnum):
     """What a training step is doing."""
 
-    # The user's function makes model and data; before the first step.
+    # The user's function makes model and data, before the first step.
     MAKING = 0
     FORWARD = 1
     BACKWARD = 2
@@ -35,24 +36,25 @@ class Phase(IntEnum):
 class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Two training steps on a card, from the making of the model on.
 
-    A block is known by its place in `sizes`. An event is that place plus one where the block comes, less than
-    0 where it goes, and 0 where the script gave cached memory back.
+    A block is known by its place in `sizes`. An event is that place plus one where the block comes, its
+    negative
+    where it goes, and 0 where the script gave cached memory back.
     """
 
-    # Depth of the model that was asked for; None where the function chose it.
+    # Depth asked for; None where the function chose it.
     layers: int | None
-    # Bytes that were asked for, of each block.
+    # Requested bytes of each block.
     sizes: tuple[int, ...]
     phases: tuple[int, ...]
     modules: tuple[int, ...]
     stacks: tuple[int, ...]
     events: tuple[int, ...]
-    # Block, its kind as `MARKED` in `kinds.py` names it, and the module it belongs to.
+    # Block, its index in `MARKED` of `estimate.py`, and the module it belongs to.
     marks: tuple[tuple[int, int, int], ...]
-    # The first is that of no module: empty.
+    # The first stands for no module: empty.
     module_names: tuple[str, ...]
     module_types: tuple[str, ...]
-    # Innermost first, of the user's own code.
+    # Frames of the user's own code, innermost first.
     stack_frames: tuple[tuple[Frame, ...], ...]
     # Events before the first step, before the second, and of all.
     step_begins: tuple[int, ...]
@@ -60,17 +62,17 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     backward_begins: tuple[int, ...]
     # Events before each end of a recomputed forward pass.
     recompute_ends: tuple[int, ...]
-    # What the card's own allocator said of the second step.
+    # What the card's own allocator reports for the second step.
     allocated_peak_bytes: int
 
     @property
     def measured_from(self) -> int:
-        """The event at which the last step begins, which the figures are of."""
+        """The event at which the last step begins; the numbers are of that step."""
         return self.step_begins[-2]
 
 
 class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The traces of one request, or what stood in their way."""
+    """The traces of one request, or why there are none."""
 
     traces: tuple[StepTrace, ...] = ()
     seconds: float = 0.0
@@ -192,16 +194,16 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
     # Of the last step.
     allocated_peak_bytes: int
-    # Of everything, the making of the model included: what the card must have.
+    # Over everything, the making of the model included: what the card must have.
     reserved_peak_bytes: int
     # How often the cache was given back and the card asked again.
     retries: int
-    # The block that found no room, where it ended.
+    # The block that found no room, at which it ended.
     failed_block: int | None = None
 
 
 def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int | None = None) -> Rehearsal:
-    """Return what a trace does to an allocator.
+    """Replay a trace through the model of the caching allocator.
 
     Args:
         trace: From the making of the model on.
@@ -223,7 +225,9 @@ def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int 
 
 
 def take_snapshot(trace: StepTrace, settings: AllocatorSettings, event: int) -> dict[str, Any]:
-    """Return the memory after an event as a snapshot of PyTorch's, with its history and the user's lines."""
+    """Return the memory after an event as a snapshot in PyTorch's format, with its history and the user's
+    lines.
+    """
     player = _Player(trace, settings, UNLIMITED_BYTES)
     described = [
         [{"filename": file, "line": line, "name": name} for file, line, name in frames]
@@ -235,17 +239,15 @@ def take_snapshot(trace: StepTrace, settings: AllocatorSettings, event: int) -> 
 
 
 class _Player:
-    """Runs the events of a trace."""
-
     def __init__(self, trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int) -> None:
         self._trace = trace
         self.allocator = CachingAllocator(PrivateDeviceMemory(capacity_bytes), settings)
-        # The block that is asked for.
+        # The block that is being allocated.
         self.asking = 0
         self._addresses: dict[int, int] = {}
 
     def play(self, begin: int, end: int) -> int | None:
-        """Run some events; return the block that found no room."""
+        """Play some events; return the block that found no room."""
         allocator = self.allocator
         addresses = self._addresses
         sizes = self._trace.sizes

@@ -28,12 +28,12 @@ from .model import (
 # schedule).
 
 LEAST_CELLS = 3
-# A theory that two parts describe less well than this is no sum of them.
+# A theory that two parts describe less well than this is not the sum of the two.
 _WORST_SHARE = 0.05
 
 
 class TwoParts(NamedTuple):
-    """Bytes of a whole model that memory is made of, neither below zero."""
+    """The two parts, in bytes, that the memory of a whole model is made of; neither below zero."""
 
     # Divided by TP × PP.
     states_bytes: float
@@ -43,15 +43,14 @@ class TwoParts(NamedTuple):
     worst_share: float
 
     def predict(self, tp: int, pp: int) -> float:
-        """Return the bytes of a layout."""
         return self.states_bytes / (tp * pp) + self.activations_bytes / tp
 
 
 def fit_two_parts(cells: Sequence[SweepCell], values: Sequence[float]) -> TwoParts | None:
-    """Return the two parts that come nearest to some values, None where the cells cannot tell them apart.
+    """Fit the two parts to some values; None where the cells cannot tell the parts apart.
 
     Args:
-        cells: Whose TP and PP to take.
+        cells: Their TP and PP are used.
         values: Bytes of each.
     """
     if len(cells) < LEAST_CELLS or len({cell.pp for cell in cells}) < 2:
@@ -82,15 +81,15 @@ def solve_two(
         both = (ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant
         if min(both) >= 0:
             return both
-    # The best of what is at the edge: one of the two is zero.
+    # The best solution at the edge, where one of the two is zero.
     is_first = aa * alone[0] ** 2 >= bb * alone[1] ** 2
     return (alone[0], 0.0) if is_first else (0.0, alone[1])
 
 
 def split_theory(cells: Sequence[SweepCell]) -> tuple[list[tuple[float, float]], str] | None:
-    """Return states and activations of each cell as the theory has them, and where they are from.
+    """Return states and activations of each cell according to the theory, and where they are from.
 
-    The logs tell them; else they are worked out of the theory's own values, as far as those are such a sum.
+    The logs state them; else they are worked out of the theory's own values, as far as those are such a sum.
     """
     told = [
         (float(cell.states_bytes), float(cell.activations_bytes))
@@ -122,24 +121,22 @@ def find_all(grid: SweepGrid) -> tuple[SweepFinding, ...]:
     return tuple(chain.from_iterable(describe(grid) for describe in described))
 
 
-# A factor that is nearer to one than this is no change.
+# A factor nearer to one than this is no change.
 _FLAT = 0.05
 
 
 class Trend(NamedTuple):
     """What doubling one degree does while the other stays."""
 
-    # Of each pair of neighbours, one doubling's worth.
+    # For each pair of neighbours, per doubling.
     factors: tuple[float, ...]
 
     @property
     def typical(self) -> float:
-        """Their geometric mean."""
         return exp(sum(map(log, self.factors)) / len(self.factors))
 
     @property
     def direction(self) -> str:
-        """Which way it goes, in a word; `mixed` where neighbours disagree."""
         down = all(factor < 1 - _FLAT for factor in self.factors)
         up = all(factor > 1 + _FLAT for factor in self.factors)
         if all(abs(factor - 1) <= _FLAT for factor in self.factors):
@@ -156,7 +153,7 @@ _WORDS = {
 
 
 def measure_trend(cells: list[SweepCell], *, is_along_pp: bool) -> Trend | None:
-    """Return what doubling PP (or TP) does, None where no two cells differ in it alone."""
+    """Return what doubling PP (or TP) does; None where no two cells differ in it alone."""
 
     def place(cell: SweepCell) -> tuple[bool, int]:
         return bool(cell.is_simulated), cell.tp if is_along_pp else cell.pp
@@ -172,7 +169,6 @@ def measure_trend(cells: list[SweepCell], *, is_along_pp: bool) -> Trend | None:
 
 
 def describe_trends(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield how memory goes with PP and with TP."""
     cells = list(grid.measured)
     for is_along_pp, what in ((True, "PP"), (False, "TP")):
         trend = measure_trend(cells, is_along_pp=is_along_pp)
@@ -188,7 +184,7 @@ def describe_trends(grid: SweepGrid) -> Iterator[SweepFinding]:
         yield SweepFinding("trend", text + span, list_places(cells))
 
 
-# Of the device's memory, that a recommended layout is to need at most.
+# Share of the device's memory that a recommended layout needs at most.
 MOST_SHARE = 0.9
 _MOST_LAYOUTS = 3
 # TP beyond the GPUs of one node is slow (Narayanan et al., SC 2021, takeaway 1): not unless it was tried.
@@ -196,7 +192,6 @@ _LARGEST_TP = 8
 
 
 def describe_recommendations(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield what to try next, or why nothing is recommended."""
     measured = grid.measured
     parts = fit_two_parts(measured, [float(cell.actual_bytes or 0) for cell in measured])
     if parts is None:
@@ -207,19 +202,18 @@ def describe_recommendations(grid: SweepGrid) -> Iterator[SweepFinding]:
     accuracy = f"{100 * parts.worst_share:.0f} %"
     basis = f"from {len(measured):,} measurements, which the estimate meets within {accuracy}"
     if not candidates:
-        yield SweepFinding("recommendation", f"{_say_nothing_left(grid)} ({basis})")
+        yield SweepFinding("recommendation", f"{_describe_no_candidates(grid)} ({basis})")
         return
     chosen = candidates[:_MOST_LAYOUTS]
-    told = "; ".join(_describe(cell, parts) for cell in chosen)
+    told = "; ".join(
+        f"{name_cell(cell)}, about {show_gib(parts.predict(cell.tp, cell.pp))}"
+        f"{', again: it failed and no cause is told' if cell.state == 'failed' else ''}"
+        for cell in chosen
+    )
     yield SweepFinding("recommendation", f"try next: {told} ({basis})", list_places(chosen))
 
 
-def _describe(cell: SweepCell, parts: TwoParts) -> str:
-    again = ", again: it failed and no cause is told" if cell.state == "failed" else ""
-    return f"{name_cell(cell)}, about {show_gib(parts.predict(cell.tp, cell.pp))}{again}"
-
-
-def _say_nothing_left(grid: SweepGrid) -> str:
+def _describe_no_candidates(grid: SweepGrid) -> str:
     least = min(cell.gpus_per_replica for cell in grid.measured)
     lean = [cell for cell in grid.measured if cell.gpus_per_replica == least]
     return (
@@ -250,7 +244,6 @@ _MOST_CAUSES = 3
 
 
 def describe_failures(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield how many failed and of what, and the patterns in where they did."""
     failed = [cell for cell in grid.cells if cell.has_failed]
     if not failed:
         return
@@ -297,7 +290,7 @@ def _find_whole_lines(grid: SweepGrid, degree: str) -> Iterator[SweepFinding]:
 
 
 def _find_threshold(grid: SweepGrid, failed: list[SweepCell]) -> Iterator[SweepFinding]:
-    """Yield the number of GPUs a replica that parts what ran from what failed, where one does."""
+    """Yield the number of GPUs per replica that separates what ran from what failed, if there is one."""
     ran = [cell.gpus_per_replica for cell in grid.in_state("ok")]
     most = max(cell.gpus_per_replica for cell in failed)
     if ran and most < min(ran):
@@ -306,7 +299,7 @@ def _find_threshold(grid: SweepGrid, failed: list[SweepCell]) -> Iterator[SweepF
 
 
 def _find_low_pp(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield from which PP on each TP runs, where all that failed in the row stand below."""
+    """Yield from which PP on each TP runs, if all failures of the row are below it."""
     told = []
     below = []
     for tp in grid.tps:
@@ -324,7 +317,6 @@ def _find_low_pp(grid: SweepGrid) -> Iterator[SweepFinding]:
 
 
 def _find_causes(failed: list[SweepCell]) -> Iterator[SweepFinding]:
-    """Yield the most frequent causes other than memory."""
     causes = Counter(cell.cause for cell in failed if cell.state == "failed" and cell.cause is not None)
     for cause, number in causes.most_common(_MOST_CAUSES):
         cells = [cell for cell in failed if cell.cause == cause]
@@ -340,24 +332,21 @@ _LEAST_CELLS = 3
 
 
 class PredictionErrors(NamedTuple):
-    """How much more the theory said than was measured, in percent of that."""
+    """Theory less measured, in percent of measured."""
 
     least: float
     # The median.
     typical: float
     most: float
-    # Of how many.
     layouts: int
 
 
 def measure_errors(cells: Iterable[SweepCell]) -> PredictionErrors | None:
-    """Return how far the theory is from what was measured, None where nothing can be compared."""
     errors = [cell.error_percent for cell in cells if cell.error_percent is not None]
     return PredictionErrors(min(errors), median(errors), max(errors), len(errors)) if errors else None
 
 
 def describe_prediction(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield how far the theory is from what was measured, and why."""
     cells = [cell for cell in grid.measured if cell.error_percent is not None]
     errors = measure_errors(cells)
     if errors is None:
@@ -386,7 +375,6 @@ def _describe_errors(errors: PredictionErrors) -> str:
 
 
 def _describe_misses(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield what the theory ruled out and ran, and what it let pass and ran out of memory."""
     wrong = [cell for cell in grid.cells if cell.is_mispredicted]
     capacity = show_gib(grid.capacity_bytes)
     if wrong:
@@ -407,7 +395,6 @@ def _describe_misses(grid: SweepGrid) -> Iterator[SweepFinding]:
 
 
 def _describe_pp(cells: list[SweepCell]) -> Iterator[SweepFinding]:
-    """Yield whether the theory becomes better or worse with PP."""
     by_pp: dict[int, list[float]] = {}
     for cell in cells:
         by_pp.setdefault(cell.pp, []).append(abs(cell.error_percent or 0.0))
@@ -426,7 +413,7 @@ def _describe_pp(cells: list[SweepCell]) -> Iterator[SweepFinding]:
 
 
 def _blame(cells: list[SweepCell]) -> Iterator[SweepFinding]:
-    """Yield which part explains the errors: correcting it by one factor leaves less of them.
+    """Yield which part explains the errors: the one whose correction by one factor leaves less of them.
 
     What is left is the sum of squares of theory less measured, with one part multiplied by the factor, not
     below zero, that makes it least; as a share of what it is without a correction.

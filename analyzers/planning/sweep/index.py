@@ -1,4 +1,4 @@
-"""Several sweeps in one index: what stands in a line of it, in which order, and which lines are wanted."""
+"""Several sweeps in one index: the columns of its lines, their order, and which lines pass a filter."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,27 +21,27 @@ class IndexedSweep(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep of several."""
 
     name: str
-    """Of its folder, with as many of those above as tell it from the others."""
+    """Name of its folder, with as many parent folders as distinguish it from the others."""
     grid: SweepGrid
     findings: tuple[SweepFinding, ...]
     skipped: tuple[SkippedFile, ...] = ()
     model: str | None = None
-    """As the logs, or the folder of the traces, name it."""
+    """Name of the model in the logs, or in the folder of the traces."""
     memory_dir: str | None = None
     log_dir: str | None = None
     reason: str = ""
-    """By what traces and logs are known to belong together."""
+    """Why traces and logs are known to belong together."""
     modified_s: float | None = None
     """Wall time at which the newest of its traces, or lists, was written."""
 
     @property
     def tried(self) -> int:
-        """How many layouts were tried."""
+        """Layouts that were tried."""
         return sum(cell.state not in ("not_run", "invalid") for cell in self.grid.cells)
 
     @property
     def best(self) -> SweepCell | None:
-        """What ran and held least."""
+        """The layout that ran and held least."""
         return find_best(self.grid)
 
     @property
@@ -50,7 +50,6 @@ class IndexedSweep(msgspec.Struct, frozen=True, kw_only=True):
         return measure_errors(self.grid.cells)
 
     def count(self, *states: CellState) -> int:
-        """Return how many layouts are in some states."""
         return sum(1 for _ in self.grid.in_state(*states))
 
 
@@ -59,13 +58,13 @@ class SweepIndex(msgspec.Struct, frozen=True):
 
     sweeps: tuple[IndexedSweep, ...]
     notes: tuple[str, ...] = ()
-    """What could not be looked into."""
+    """What could not be read."""
 
 
 def sort_sweeps(
     sweeps: Sequence[IndexedSweep], column: IndexColumn, *, is_inverted: bool = False
 ) -> list[IndexedSweep]:
-    """Return sweeps in the order of a column: numbers from the greatest, names from A; unknown ones last.
+    """Sort sweeps by a column: numbers from the greatest, names from A; unknown ones last.
 
     Args:
         is_inverted: The other way round; unknown ones stay last.
@@ -99,7 +98,7 @@ def _measure(sweep: IndexedSweep, column: IndexColumn) -> float | None:
     return sweep.count(*(state for state in STATES if state == column))
 
 
-# Which sweeps of an index are wanted: `model=485B gpus>=1024 state=oom`, and words of their names.
+# Filters: `model=485B gpus>=1024 state=oom`, and words of the names.
 
 EXPECTED = "model=NAME, gpus=N (or >=, <=, >, <), state=STATE, and words of the name"
 _TOKEN = re.compile(r"(?P<key>[a-z]+)(?P<sign>>=|<=|=|>|<)(?P<value>.*)", re.IGNORECASE)
@@ -108,13 +107,13 @@ Check = Callable[[IndexedSweep], bool]
 
 
 def filter_sweeps(sweeps: Sequence[IndexedSweep], text: str) -> list[IndexedSweep]:
-    """Return the sweeps that a filter lets pass.
+    """Return the sweeps that pass a filter.
 
     Args:
         text: Conditions with blanks between them; all must hold.
 
     Raises:
-        UsageError: A condition is none.
+        UsageError: A condition cannot be read.
     """
     checks = [_read_condition(token) for token in text.split()]
     return [sweep for sweep in sweeps if all(check(sweep) for check in checks)]
@@ -131,7 +130,8 @@ def _read_condition(token: str) -> Check:
     if key == "gpus":
         return _read_gpus(token, sign, value)
     if sign == "=" and key == "model":
-        return lambda sweep: _is_model(sweep, value)
+        wanted = value.casefold().removesuffix("b")
+        return lambda sweep: sweep.model is not None and sweep.model.casefold().removesuffix("b") == wanted
     if sign == "=" and key == "state":
         return _read_state(token, value)
     raise UsageError(f"filter {token}: expected {EXPECTED}")
@@ -153,12 +153,6 @@ def _read_state(token: str, value: str) -> Check:
     return lambda sweep: any(cell.state in states for cell in sweep.grid.cells)
 
 
-def _is_model(sweep: IndexedSweep, value: str) -> bool:
-    return sweep.model is not None and sweep.model.casefold().removesuffix(
-        "b"
-    ) == value.casefold().removesuffix("b")
-
-
 def _text_of(sweep: IndexedSweep) -> str:
     parts = (sweep.name, sweep.model, sweep.memory_dir, sweep.log_dir)
     return " ".join(part for part in parts if part is not None).casefold()
@@ -168,12 +162,12 @@ def _text_of(sweep: IndexedSweep) -> str:
 
 
 def judge_sweep(grid: SweepGrid) -> Sentence:
-    """Return what a sweep says, the most important clause first."""
-    clauses = (_say_best(grid), _say_counts(grid), _say_theory(grid))
+    """Return the verdict on a sweep, the most important clause first."""
+    clauses = (_describe_best(grid), _describe_counts(grid), _describe_theory(grid))
     return Sentence(tuple(clause for clause in clauses if clause))
 
 
-def _say_best(grid: SweepGrid) -> tuple[str, ...]:
+def _describe_best(grid: SweepGrid) -> tuple[str, ...]:
     best = find_best(grid)
     if best is None:
         return (
@@ -190,7 +184,7 @@ def _say_best(grid: SweepGrid) -> tuple[str, ...]:
     )
 
 
-def _say_counts(grid: SweepGrid) -> tuple[str, ...]:
+def _describe_counts(grid: SweepGrid) -> tuple[str, ...]:
     tried = [cell for cell in grid.cells if cell.has_run or cell.has_failed]
     ran = sum(cell.has_run for cell in tried)
     of_memory = sum(cell.state == "oom" for cell in tried)
@@ -201,7 +195,7 @@ def _say_counts(grid: SweepGrid) -> tuple[str, ...]:
     return ", ".join(parts), parts[0], f"{ran:,} of {len(tried):,} ran", ""
 
 
-def _say_theory(grid: SweepGrid) -> tuple[str, ...]:
+def _describe_theory(grid: SweepGrid) -> tuple[str, ...]:
     errors = measure_errors(grid.cells)
     if errors is None:
         return ()

@@ -41,7 +41,7 @@ STATE_WORDS: dict[CellState, StateWords] = {
 
 
 class SweepCell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One layout: what became of it, what it held and what the theory had said."""
+    """One layout: its outcome, its memory and what the theory had predicted."""
 
     tp: int
     pp: int
@@ -52,57 +52,53 @@ class SweepCell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     theory_bytes: int | None = None
     # What stays from step to step, as the tracker logged it.
     static_bytes: int | None = None
-    # Weights and optimizer, as the theory has them.
+    # Weights and optimizer, according to the theory.
     states_bytes: int | None = None
-    # As the theory has them.
+    # According to the theory.
     activations_bytes: int | None = None
-    # It ran, and the theory had said that it would not fit.
+    # It ran, although the theory had said that it would not fit.
     is_mispredicted: bool = False
-    # Why it failed, or why it cannot be.
+    # Why it failed, or why it is impossible.
     cause: str | None = None
     tflops_per_gpu: float | None = None
     iteration_s: float | None = None
-    # Its trace.
+    # File of its trace.
     path: Path | None = None
-    # In which the peak was; None without a trace that has one.
+    # Iteration of the peak; None without a trace that has one.
     iteration: int | None = None
-    # How many iterations of the trace have a peak.
+    # Iterations of the trace that have a peak.
     iterations: int | None = None
     # Whether one GPU played each rank; None without a trace.
     is_simulated: bool | None = None
-    # Whether the same layout has a simulated run and a real one, which is the other one.
+    # Whether the same layout has both a simulated run and a real one.
     has_twin: bool = False
 
     @property
     def kind_word(self) -> str | None:
-        """What tells a run from its twin: `real` or `simulated`; None where it has none."""
+        """`real` or `simulated` for a run with a twin; None where it has none."""
         return ("simulated" if self.is_simulated else "real") if self.has_twin else None
 
     @property
     def place(self) -> Place:
-        """TP and PP."""
         return self.tp, self.pp
 
     @property
     def gpus_per_replica(self) -> int:
-        """How many GPUs share one copy of the model."""
         return self.tp * self.pp
 
     @property
     def error_percent(self) -> float | None:
-        """How much more the theory said than was measured; None where one of both is unknown."""
+        """Theory less measured, in percent of measured; None where one of both is unknown."""
         if self.theory_bytes is None or not self.actual_bytes:
             return None
         return 100.0 * (self.theory_bytes - self.actual_bytes) / self.actual_bytes
 
     @property
     def has_run(self) -> bool:
-        """Whether it ran to its end."""
         return self.state == "ok"
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was tried and did not run."""
         return self.state in {"oom", "failed"}
 
 
@@ -117,22 +113,19 @@ class SweepGrid(msgspec.Struct, frozen=True, kw_only=True):
     layers: int | None = None
     heads: int | None = None
     is_simulated: bool | None = None
-    """Whether one GPU played each rank; None where nobody tells."""
+    """Whether one GPU played each rank; None where it is unknown."""
     notes: tuple[str, ...] = ()
 
     @property
     def tps(self) -> tuple[int, ...]:
-        """The rows."""
         return tuple(sorted({cell.tp for cell in self.cells}))
 
     @property
     def pps(self) -> tuple[int, ...]:
-        """The columns."""
         return tuple(sorted({cell.pp for cell in self.cells}))
 
     @property
     def measured(self) -> tuple[SweepCell, ...]:
-        """Those that ran and whose memory is known."""
         return tuple(cell for cell in self.cells if cell.has_run and cell.actual_bytes is not None)
 
     def in_state(self, *states: CellState) -> Iterator[SweepCell]:
@@ -140,7 +133,7 @@ class SweepGrid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepFinding(msgspec.Struct, frozen=True):
-    """One thing that a sweep says, with the cells that it is about."""
+    """One conclusion about a sweep, with the cells that it is about."""
 
     kind: Literal["best", "trend", "failures", "prediction", "recommendation", "pareto"]
     text: str
@@ -148,9 +141,10 @@ class SweepFinding(msgspec.Struct, frozen=True):
     """TP and PP of each."""
 
 
-# What became of a layout: by its trace first, then by its log, then by the lists of the sweep.
+# The state of a layout: by its trace first, then by its log, then by the lists of the sweep.
 
-# In what frameworks say of degrees that cannot be.
+# The word in errors of frameworks about impossible degrees.
+
 _OF_DEGREES = "divisible"
 
 
@@ -158,9 +152,7 @@ class Limits(Protocol):
     """What the degrees of a layout have to divide, as far as it is known."""
 
     @property
-    def world_size(self) -> int | None:
-        """GPUs in all."""
-        ...
+    def world_size(self) -> int | None: ...
 
     @property
     def layers(self) -> int | None: ...
@@ -189,11 +181,11 @@ def judge_state(configuration: SweepConfiguration, sweep: Sweep) -> tuple[CellSt
 
 
 def explain_impossibility(tp: int, pp: int, limits: Limits, *, dp: int | None = None) -> str | None:
-    """Return why a layout cannot be, None where nothing is known against it.
+    """Return why a layout is impossible; None where nothing known forbids it.
 
     Args:
-        tp: Tensor parallel size, which the attention heads are divided by.
-        pp: Pipeline parallel size, which the layers are divided by.
+        tp: Tensor parallel size, which must divide the attention heads.
+        pp: Pipeline parallel size, which must divide the layers.
         limits: World size, layers and heads.
         dp: Data parallel size; None for whatever is left.
     """
@@ -211,11 +203,8 @@ def explain_impossibility(tp: int, pp: int, limits: Limits, *, dp: int | None = 
     return None
 
 
-# Makes the grid of a sweep: every layout that was tried, and every pair of TP and PP that was not.
-
-
 def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
-    """Return the grid of a sweep.
+    """Build the grid of a sweep: every layout that was tried, and every pair of TP and PP that was not.
 
     Args:
         capacity_bytes: Memory of a device; a theory of as much or more says that a layout does not fit.
@@ -280,7 +269,6 @@ def _make_cell(
 
 
 def _fill(cells: list[SweepCell], sweep: Sweep) -> Iterator[SweepCell]:
-    """Yield a cell for each pair of TP and PP in the grid that was not tried."""
     tried = {cell.place for cell in cells}
     pps = sorted({pp for _, pp in tried})
     for tp in sorted({tp for tp, _ in tried}):
@@ -304,13 +292,12 @@ _MOST_NAMED = 6
 
 
 def name_cell(cell: SweepCell) -> str:
-    """Return a layout as people say it; a real run and its simulation are told apart."""
+    """Name a layout; a real run and its simulation are told apart."""
     kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
     return f"TP {cell.tp} × PP {cell.pp}{kind}"
 
 
 def name_cells(cells: Sequence[SweepCell]) -> str:
-    """Return layouts, the first of them by name."""
     shown = ", ".join(name_cell(cell) for cell in cells[:_MOST_NAMED])
     return shown if len(cells) <= _MOST_NAMED else f"{shown} and {len(cells) - _MOST_NAMED:,} more"
 
@@ -320,7 +307,6 @@ def show_gib(value_bytes: float | None) -> str:
 
 
 def list_places(cells: Iterable[SweepCell]) -> tuple[Place, ...]:
-    """Return TP and PP of some cells."""
     return tuple(dict.fromkeys(cell.place for cell in cells))
 
 
@@ -360,12 +346,11 @@ def find_front(grid: SweepGrid) -> list[SweepCell]:
 
 
 def measure_speed(cell: SweepCell) -> float | None:
-    """Return how fast a layout is: TFLOP/s of a GPU, which layouts of any batch can be compared by."""
+    """Return TFLOP/s of a GPU, which makes layouts of any batch comparable."""
     return cell.tflops_per_gpu
 
 
 def describe_best(grid: SweepGrid) -> Iterator[SweepFinding]:
-    """Yield what needs least memory, and the front of memory and speed."""
     best = find_best(grid)
     if best is None:
         return

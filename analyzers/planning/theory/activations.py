@@ -31,7 +31,7 @@ def list_layer_activations(
     """Return the bytes that one layer saves of one micro-batch, by operation.
 
     Args:
-        setup: The run; its `recompute` decides what is dropped. `full` is the caller's business.
+        setup: Its `recompute` decides what is dropped, except `full`, which the caller handles.
         layer: Which layer, from 0.
     """
     if setup.recompute == "operations":
@@ -45,7 +45,7 @@ def list_layer_activations(
 def list_recomputed_activations(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
 ) -> dict[str, int]:
-    """Return the bytes that are dropped in one layer and back for its backward pass, by operation."""
+    """Return the bytes that are dropped in one layer and recomputed for its backward pass, by operation."""
     if setup.recompute not in ("selective", "operations"):
         return {}
     saved = list_operations(shape, layout, setup, layer)
@@ -124,7 +124,7 @@ def _list_core(
 
 
 def _list_mlp(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, tokens: int) -> dict[str, int]:
-    """Return what a dense MLP saves: its input, what enters the activation function, and what leaves it."""
+    """Return what a dense MLP saves: its input, and input and output of the activation function."""
     inner = tokens * shape.ffn // layout.tensor
     gate = 0 if setup.fuses_gate or not shape.is_gated else inner * setup.numbers.compute_bytes
     return {
@@ -194,12 +194,12 @@ def list_kept_operations(
     """Return the bytes that one layer keeps of one micro-batch, by operation.
 
     Kept are the layer's input, attention's output, every second matrix product (query, value, first half of a
-    gated MLP, its last projection), and what collectives returned; all else is worked out again (torchtitan,
+    gated MLP, its last projection), and what collectives returned; all else is recomputed (torchtitan,
     torchtitan/distributed/activation_checkpoint.py and models/llama3/parallelize.py: wq, wv, w1, w2). Grouped
     products of experts are not kept, what all-to-all brought to them and back is.
 
     Returns:
-        What backward reads as it is, and what it only starts from again.
+        What backward reads as it is, and what it only starts from to recompute.
     """
     size = setup.numbers.compute_bytes
     tensor = layout.tensor
@@ -230,7 +230,7 @@ def count_expert_rows(experts: ExpertShape, layout: ParallelLayout, setup: Train
     """Return the tokens that enter the experts of a rank: R = T k e / t, padded where a capacity is set.
 
     e ranks share an expert and gather its tokens; t ranks hold T / t tokens each (Megatron-LM,
-    core/transformer/moe/token_dispatcher.py). Routers are taken as balanced.
+    core/transformer/moe/token_dispatcher.py). Routers are assumed to be balanced.
     """
     rows = tokens * experts.top_k * layout.expert_shards // layout.tensor
     return rows if setup.expert_capacity is None else math.ceil(rows * setup.expert_capacity)
@@ -274,23 +274,20 @@ def list_expert_activations(
 
 
 class LayerFigures(NamedTuple):
-    """One layer on one rank, and one micro-batch in it."""
-
     weights: list[WeightTensor]
     parameters: int
     states: StateBytes
     # Bytes that it saves for backward, by operation; as if it were not fully recomputed.
     saved: dict[str, int]
     saved_bytes: int
-    # What its backward pass adds for a moment.
+    # What its backward pass adds at its worst moment.
     backward_bytes: int
 
 
 class RunFigures:
     """A run, and what each kind of its layers holds.
 
-    Layers differ in one thing alone: whether their MLP is a mixture of experts. The first layer of a kind
-    stands for all of it.
+    Layers differ only in whether their MLP is a mixture of experts. The first layer of a kind stands for all.
     """
 
     def __init__(self, shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
@@ -315,7 +312,7 @@ class RunFigures:
         return self._figures[first]
 
     def count_kinds(self, layers: Sequence[int]) -> dict[int, int]:
-        """Return the first layer of each kind of some layers, and how many are of it, as they appear."""
+        """Return the first layer of each kind of some layers, and the number of its kind, as they appear."""
         if self.shape.experts is None:
             return {0: len(layers)} if layers else {}
         counts: dict[int, int] = {}
@@ -353,13 +350,13 @@ def count_backward(
 
     First the MLP: gradient of its output, T h, gathered where norms are split; gradient of the second
     projection's input, and of the first one's output once that input is freed; one weight gradient unless it
-    is added in place. Experts have the gradient of their rows, R h, besides. Then unfused attention: two
+    is added in place. Experts add the gradient of their rows, R h. Then unfused attention: two
     gradients of the scores, with the MLP's share freed. What is recomputed selectively is back when its part
     runs.
 
     Args:
         layer: Which layer, from 0.
-        saved: What it saves, by operation.
+        saved: Bytes that it saves, by operation.
         weights: Its parameters on one rank.
     """
     tokens = count_tokens(layout, setup)
@@ -368,8 +365,9 @@ def count_backward(
     output = tokens // layout.norm_shards * shape.hidden * size + gathered
     inner = _count_inner(shape, layout, setup, layer) * size
     wide = 2 if shape.is_gated else 1
+    weight_gradient = 0 if setup.fuses_gradients else max(tensor.elements for tensor in weights) * size
     again = list_recomputed_activations(shape, layout, setup, layer)
-    mlp = output + max(inner + _count_weight_gradient(setup, weights), inner * wide)
+    mlp = output + max(inner + weight_gradient, inner * wide)
     mlp += _count_expert_rows(shape, layout, setup, layer) * size + _sum_mlp(again)
     scores = 0
     if setup.attention == "unfused":
@@ -395,9 +393,3 @@ def _count_expert_rows(shape: ModelShape, layout: ParallelLayout, setup: Trainin
     if not shape.is_expert_layer(layer) or shape.experts is None:
         return 0
     return count_expert_rows(shape.experts, layout, setup, count_tokens(layout, setup)) * shape.hidden
-
-
-def _count_weight_gradient(setup: TrainingSetup, weights: list[WeightTensor]) -> int:
-    if setup.fuses_gradients:
-        return 0
-    return max(tensor.elements for tensor in weights) * setup.numbers.compute_bytes

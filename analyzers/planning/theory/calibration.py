@@ -1,4 +1,4 @@
-"""What somebody's own measurements say about their own software: two numbers that shift an estimate.
+"""Fits an estimate to somebody's own measurements: two numbers that shift it.
 
 Between steps a software stack holds a constant more or less than the theory says (workspaces of its
 libraries), and keeps activations in a constant ratio to it (its kernels). Both are medians over measured
@@ -18,7 +18,7 @@ LEAST_RUNS = 4
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One run: what was predicted of it, and what it measured; bytes."""
+    """Predicted and measured bytes of one run."""
 
     predicted_allocated_bytes: int
     predicted_peak_bytes: int
@@ -43,13 +43,13 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """The same with it, fitted on the other half of the runs."""
 
     def shift(self, allocated_bytes: int, peak_bytes: int) -> tuple[int, int]:
-        """Return an estimate of allocated and peak bytes as these measurements would have it."""
+        """Shift an estimate of allocated and peak bytes by these measurements."""
         allocated = max(0, allocated_bytes + self.offset_bytes)
         return allocated, allocated + round(self.activation_scale * (peak_bytes - allocated_bytes))
 
 
 def fit_calibration(runs: Sequence[Measured], source: str = "") -> Calibration:
-    """Return what measured runs say.
+    """Fit the two numbers to measured runs.
 
     Every second run is held out once, the others the second time; the errors are means over both halves.
 

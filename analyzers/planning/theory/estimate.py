@@ -41,8 +41,6 @@ class MemoryPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One moment of a training step."""
-
     # `between steps`, `backward`, `loss`, or `reduction`: of a layer's gradients to their shards.
     name: str
     parts: tuple[MemoryPart, ...]
@@ -52,16 +50,15 @@ class Moment(msgspec.Struct, frozen=True):
         return sum(part.size_bytes for part in self.parts)
 
     def sum_group(self, group: str) -> int:
-        """Return the bytes of one group of parts."""
         return sum(part.size_bytes for part in self.parts if part.group == group)
 
 
 class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of all ranks of one pipeline stage: they hold the same."""
+    """The memory of any rank of one pipeline stage: all hold the same."""
 
     # Pipeline rank, from 0.
     stage: int
-    # Which layers it holds, from 0.
+    # Layers that it holds, from 0.
     layers: tuple[int, ...]
     # Parameters on one rank, sharding over data ranks aside.
     parameters: int
@@ -71,17 +68,17 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allocated_bytes(self) -> int:
-        """Return what stays allocated between steps."""
+        """What stays allocated between steps."""
         return self.moments[0].total_bytes
 
     @property
     def peak(self) -> Moment:
-        """Return the moment at which most is allocated; the first of equals."""
+        """The moment at which most is allocated; the first of equals."""
         return max(self.moments, key=lambda moment: moment.total_bytes)
 
     @property
     def peak_bytes(self) -> int:
-        """Return the most that is allocated."""
+        """The most that is allocated."""
         return self.peak.total_bytes
 
     @property
@@ -90,17 +87,17 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_parts(group: str, sizes: dict[str, int]) -> list[MemoryPart]:
-    """Return parts of one group, those of no bytes left out."""
+    """Make parts of one group, leaving out those of no bytes."""
     return [MemoryPart(group, name, size) for name, size in sizes.items() if size]
 
 
 def estimate_stages(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup
 ) -> tuple[RankMemory, ...]:
-    """Return the memory of a rank of each pipeline stage.
+    """Estimate the memory of a rank of each pipeline stage.
 
     Raises:
-        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+        UsageError: Impossible degrees, sizes or numbers; one line says which and why.
     """
     check_all(shape, layout, setup)
     run = RunFigures(shape, layout, setup)
@@ -109,10 +106,10 @@ def estimate_stages(
 
 
 def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, stage: int) -> RankMemory:
-    """Return the memory of a rank of one pipeline stage, from 0; -1 is the last.
+    """Estimate the memory of a rank of one pipeline stage, from 0; -1 is the last.
 
     Raises:
-        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+        UsageError: Impossible degrees, sizes or numbers; one line says which and why.
     """
     check_all(shape, layout, setup)
     pieces = split_layers(shape.layers, layout)[stage]
@@ -120,19 +117,14 @@ def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
 
 
 def estimate_pieces(run: RunFigures, stage: int, pieces: Sequence[range]) -> RankMemory:
-    """Return the memory of a rank of one pipeline stage, from 0, that holds some runs of layers.
+    """Estimate the memory of a rank of one pipeline stage, from 0, that holds some runs of layers.
 
-    For searches that ask thousands of times: nothing is checked, and `run` keeps what its layers hold.
+    For searches that ask thousands of times: nothing is checked, and `run` remembers what its layers hold.
     """
     return _Stage(run, stage, pieces).estimate()
 
 
 def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
-    """Refuse what cannot be.
-
-    Raises:
-        UsageError: What, and what would do.
-    """
     check_shape(shape)
     check_setup(setup)
     check_layout(shape, layout, setup.seq_length)
@@ -176,16 +168,28 @@ class _Stage:
         )
 
     def _list_moments(self) -> Iterator[Moment]:
-        states = self._list_states()
+        outside = count_states(self.outside, self.layout, self.setup)
+        states = _name_states(
+            sum_states([*((figures.states, count) for figures, count in self.kinds), (outside, 1)])
+        )
         libraries = self._list_libraries()
-        gathered = self._list_gathered()
+        largest = max((figures.parameters for figures, _ in self.kinds), default=0)
+        weights = count_gathered(self.outside, largest, self.parameters, self.setup)
+        gathered = make_parts("communication", {"gathered weights": weights})
         kept = gathered if self.setup.keeps_gathered_weights else []
         rest = [*states, *libraries, *kept, *self._list_retained(len(self.pieces))]
         yield Moment("between steps", tuple(rest))
         # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
         common = [part for part in states if part.name != "gradient copies"]
-        common += [*libraries, *gathered, *self._list_waiting(), *self._list_retained(1)]
-        held = self._find_held()
+        waiting = {"whole gradients of the stage": count_whole_gradients(self.parameters, self.setup)}
+        common += [
+            *libraries,
+            *gathered,
+            *make_parts("communication", waiting),
+            *self._list_retained(1),
+        ]
+        held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
+        held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
         saved = make_parts("activations", held)
         ahead = self._list_predictions() if self.is_last else []
         yield Moment("backward", (*common, *saved, *self._list_backward(), *ahead))
@@ -194,19 +198,9 @@ class _Stage:
         if self.is_last:
             yield Moment("loss", (*common, *saved, *self._list_loss(), *ahead))
 
-    def _list_states(self) -> list[MemoryPart]:
-        outside = count_states(self.outside, self.layout, self.setup)
-        states = sum_states([*((figures.states, count) for figures, count in self.kinds), (outside, 1)])
-        return _name_states(states)
-
     def _list_retained(self, pieces: int) -> list[MemoryPart]:
         retained = count_retained(self.shape, self.layout, self.setup, pieces)
         return make_parts("communication", {"hidden states of neighbours": retained})
-
-    def _find_held(self) -> dict[str, int]:
-        held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
-        held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
-        return held
 
     def _list_reduction(self, held: dict[str, int]) -> list[MemoryPart]:
         """Return what is there when the last layer's gradients are reduced: its activations are gone.
@@ -253,7 +247,6 @@ class _Stage:
         return [*make_parts("activations", sizes), *make_parts("communication", reduced)]
 
     def _find_backward(self) -> dict[str, int]:
-        """Return bytes that backward of the last layer adds."""
         return {
             "recomputed layers": count_recomputed(self.run, self.pieces[-1]),
             "gradients of activations": self.run.find_figures(self.layers[-1]).backward_bytes,
@@ -267,15 +260,6 @@ class _Stage:
             *make_parts("libraries", workspaces),
         ]
 
-    def _list_gathered(self) -> list[MemoryPart]:
-        largest = max((figures.parameters for figures, _ in self.kinds), default=0)
-        size = count_gathered(self.outside, largest, self.parameters, self.setup)
-        return make_parts("communication", {"gathered weights": size})
-
-    def _list_waiting(self) -> list[MemoryPart]:
-        size = count_whole_gradients(self.parameters, self.setup)
-        return make_parts("communication", {"whole gradients of the stage": size})
-
 
 def _name_states(states: StateBytes) -> list[MemoryPart]:
     sizes = {name.replace("_", " "): getattr(states, name) for name in states.__struct_fields__}
@@ -284,8 +268,9 @@ def _name_states(states: StateBytes) -> list[MemoryPart]:
 
 
 # A unit is a layer; embedding and head are units of their own (torchtitan, models/llama3/parallelize.py;
-# Megatron-FSDP). DeepSpeed reduces buckets of 5e8 elements unless told otherwise (`reduce_bucket_size`),
-# which may be more than a layer.
+# Megatron-FSDP). DeepSpeed reduces buckets of 5e8 elements by default (`reduce_bucket_size`), which may be
+# more than a layer.
+
 # Layers whose whole weights are there at once: the one that runs, and the next, which is being fetched.
 GATHERED_UNITS = 2
 
@@ -368,7 +353,7 @@ def list_held_activations(
 
 
 def share_turns(layout: ParallelLayout, setup: TrainingSetup, in_flight: int, pieces: int) -> list[int]:
-    """Return how much of the forward work in flight is of each piece of the rank.
+    """Return how much of the forward work in flight belongs to each piece of the rank.
 
     A piece runs a group of micro-batches, then the next piece runs it; no piece runs more than there are.
     """
@@ -425,7 +410,7 @@ def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) 
     """Return the bytes of logits and loss at their worst moment.
 
     One of T V / t logits costs 2 bytes, and 4 for its softmax in fp32, which is kept for backward and turned
-    there into a gradient of 2 bytes beside it. Compiled: 4 more, for exponentials in a tensor of their own.
+    there into a gradient of 2 more bytes. Compiled: 4 more, for exponentials in a tensor of their own.
     In place: 2, the gradient replaces the logit. Eager: 12, three tensors in fp32 when PyTorch's own cross
     entropy runs backward: logarithms, their gradient and that of the logits. (Megatron-LM,
     core/tensor_parallel/cross_entropy.py and core/fusions/; Transformer Engine, cross_entropy.)
@@ -440,7 +425,7 @@ def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) 
 
 
 def count_logits(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
-    """Return the logits of one micro-batch on one rank: T V / t elements, V padded."""
+    # T V / t elements, V padded.
     return count_tokens(layout, setup) * (shape.pad_vocab(layout.tensor) // layout.tensor)
 
 

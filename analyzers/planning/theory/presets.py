@@ -86,7 +86,7 @@ def _mixtral(layers: int, hidden: int, heads: int, ffn: int, vocab: int) -> Mode
 def _qwen3(
     layers: int, hidden: int, heads: int, groups: int, ffn: int, *, expert_ffn: int = 0, is_tied: bool = False
 ) -> ModelShape:
-    """Return a model of Qwen3 (arXiv 2505.09388, tables 1 and 2); its experts are in all layers."""
+    """Qwen3 (arXiv 2505.09388, tables 1 and 2); its experts are in all layers."""
     return ModelShape(
         layers=layers,
         hidden=hidden,
@@ -118,7 +118,7 @@ def _deepseek(
     expert_ffn: int,
     shared: int,
 ) -> ModelShape:
-    """Return a model of DeepSeek (arXiv 2405.04434 and 2412.19437): latent attention, first layers dense."""
+    """DeepSeek (arXiv 2405.04434 and 2412.19437): latent attention, first layers dense."""
     return ModelShape(
         layers=layers,
         hidden=hidden,
@@ -145,7 +145,6 @@ def _deepseek(
     )
 
 
-# Shapes by name.
 PRESETS = {
     "gpt-0.3b": _galvatron_gpt(24, 1024, 16),
     "gpt-1.5b": _galvatron_gpt(48, 1600, 32),
@@ -233,11 +232,11 @@ def find_preset(name: str) -> ModelShape:
     raise UsageError(f"no model is called {name!r}; {hint}")
 
 
-# Two formulas that others publish, as yardsticks: Megatron-LM's own estimate, and that of a fork of it.
-#
+# Two formulas published by others, as yardsticks: Megatron-LM's own estimate, and that of a fork of it.
+
 # Both give one number: the states of the most loaded rank, and the activations of the first stage.
-# Megatron-LM: megatron/training/theoretical_memory_usage.py. The fork: the same with the number of
-# parameters of the older form, without the case that sequence parallelism is off.
+# Megatron-LM: megatron/training/theoretical_memory_usage.py. The fork: the same with the number of parameters
+# of the older form, without the case that sequence parallelism is off.
 
 # What Megatron-LM adds where sequence parallelism or selective recompute is off.
 _OVERHEAD = 1.05
@@ -248,7 +247,7 @@ def estimate_as_published(
 ) -> tuple[float, float]:
     """Return bytes of states, and of states and activations, by Megatron-LM's published formula.
 
-    It takes the first stage for the fullest, layers as evenly split, biases and CP as absent.
+    It assumes that the first stage is the fullest, layers evenly split, biases and CP absent.
     """
     states = _count_loaded(shape, layout) * _state_bytes(layout, setup)
     if layout.is_sequence_parallel and setup.recompute == "selective":
@@ -257,7 +256,7 @@ def estimate_as_published(
 
 
 def estimate_as_fork(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> float:
-    """Return bytes of states and activations as the fork's traces tell them in `theoretical_memory_MB`."""
+    """Return bytes of states and activations as in `theoretical_memory_MB` of the fork's traces."""
     rows = shape.pad_vocab(1) * shape.hidden
     loaded = _count_layers(shape) / layout.pipeline + rows
     if not shape.is_tied and layout.pipeline == 1:

@@ -1,4 +1,4 @@
-"""What a transformer is made of, as far as its memory goes: sizes, not names of frameworks."""
+"""What a transformer consists of, as far as its memory goes: sizes, not names of frameworks."""
 
 from itertools import accumulate
 from typing import Literal
@@ -73,26 +73,26 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def query_size(self) -> int:
-        """Return the elements of a token's query, all heads."""
+        """Elements of a token's query, all heads."""
         if self.latent is not None:
             return self.heads * (self.latent.head_channels + self.latent.rope_channels)
         return self.heads * self.head_channels
 
     @property
     def key_size(self) -> int:
-        """Return the elements of a token's key, all groups."""
+        """Elements of a token's key, all groups."""
         return self.query_size if self.latent is not None else self.kv_groups * self.head_channels
 
     @property
     def value_size(self) -> int:
-        """Return the elements of a token's value, all groups."""
+        """Elements of a token's value, all groups."""
         if self.latent is not None:
             return self.heads * self.latent.value_channels
         return self.kv_groups * self.head_channels
 
     @property
     def attended_size(self) -> int:
-        """Return the elements of a token's attention output, all heads."""
+        """Elements of a token's attention output, all heads."""
         return self.heads * (self.latent.value_channels if self.latent else self.head_channels)
 
     def is_expert_layer(self, layer: int) -> bool:
@@ -143,7 +143,7 @@ def _check_least(what: str, size: int, least: int) -> None:
         raise UsageError(f"{what} is {size}; expected at least {least}")
 
 
-# Which rank holds what: degrees of parallelism, stages of the pipeline, and what of them is impossible.
+# Which rank holds what: degrees of parallelism, stages of the pipeline, and which of them are impossible.
 
 
 class ParallelLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,22 +172,22 @@ class ParallelLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return self.tensor * self.pipeline * self.context * self.data
 
     @property
     def expert_shards(self) -> int:
-        """Return over how many ranks one routed expert is split."""
+        """Ranks over which one routed expert is split."""
         return self.tensor if self.expert_tensor is None else self.expert_tensor
 
     @property
     def expert_data(self) -> int:
-        """Return how many copies of each routed expert there are."""
+        """Copies of each routed expert."""
         return max(1, self.world_size // (self.pipeline * self.expert * self.expert_shards))
 
     @property
     def norm_shards(self) -> int:
-        """Return over how many ranks norms and dropout are split."""
+        """Ranks over which norms and dropout are split."""
         return self.tensor if self.is_sequence_parallel else 1
 
 
@@ -393,7 +393,7 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_setup(setup: TrainingSetup) -> None:
-    """Refuse a run that cannot be.
+    """Refuse an impossible run.
 
     Raises:
         UsageError: A number is out of its range.
@@ -413,9 +413,6 @@ def check_setup(setup: TrainingSetup) -> None:
         raise UsageError(f"optimizer instances are {setup.optimizer_instances}; expected at least 1")
     if setup.zero_stage not in (0, 1, 2, 3):
         raise UsageError(f"ZeRO stage {setup.zero_stage} is unknown; expected 0, 1, 2 or 3")
-
-
-# How many micro-batches a pipeline rank holds activations of, at most.
 
 
 def count_in_flight(layout: ParallelLayout, setup: TrainingSetup, stage: int) -> int:

@@ -15,7 +15,7 @@ class WeightTensor(NamedTuple):
     part: str
     elements: int
     copies: int = 1
-    # Whether the copies of it are the expert-data ranks.
+    # Whether its copies are on the expert-data ranks.
     is_expert: bool = False
     # Whether a linear layer multiplies by it (fp8 keeps copies of those).
     is_matrix: bool = False
@@ -168,8 +168,6 @@ def count_parameters(shape: ModelShape) -> int:
 
 
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of model states on one rank."""
-
     weights: int = 0
     gradients: int = 0
     master_weights: int = 0
@@ -201,26 +199,23 @@ def count_states(weights: Sequence[WeightTensor], layout: ParallelLayout, setup:
 
 
 def sum_states(shares: Sequence[tuple[StateBytes, int]]) -> StateBytes:
-    """Return the states of parts of a rank, each with how often it is there."""
+    """Sum the states of parts of a rank, each with how often it is there."""
     names = StateBytes.__struct_fields__
     return StateBytes(**{name: sum(getattr(part, name) * times for part, times in shares) for name in names})
 
 
 def share_states(parameters: int, ranks: int, stage: int, numbers: NumberFormat) -> float:
-    """Return the bytes of model states a rank holds of one number of parameters under a ZeRO stage."""
+    """Return the bytes of model states a rank holds for so many parameters under a ZeRO stage."""
     split = [ranks if stage >= least else 1 for least in (3, 2, 1, 1)]
     sizes = (numbers.weight_bytes, numbers.gradient_bytes, numbers.master_bytes, numbers.moment_bytes)
     return sum(parameters * size / parts for size, parts in zip(sizes, split, strict=True))
 
 
 class _Sum:
-    """States summed up tensor by tensor."""
-
     def __init__(self) -> None:
         self._sums = dict.fromkeys(StateBytes.__struct_fields__, 0)
 
     def add(self, tensor: WeightTensor, setup: TrainingSetup, ranks: int) -> None:
-        """Add the states of tensors of one size."""
         numbers = setup.numbers
         stage = setup.zero_stage
         weight = 1 if setup.has_fp8_weights and tensor.is_matrix else numbers.weight_bytes
@@ -259,7 +254,7 @@ class _Sum:
 # Memory that no tensor of the model needs: workspaces of libraries, retained buffers, rounding.
 
 MIB = 1024**2
-# PyTorch's caching allocator hands out multiples of this (c10/core/AllocatorConfig.h, kMinBlockSize).
+# PyTorch's caching allocator gives out multiples of this (c10/core/AllocatorConfig.h, kMinBlockSize).
 BLOCK_BYTES = 512
 # cuBLAS gets a workspace for each thread that calls it: the one that runs forward, and autograd's.
 GEMM_THREADS = 2
@@ -270,7 +265,8 @@ HOPPER_WORKSPACE_BYTES = 32 * MIB
 # Workspace of Transformer Engine's GEMM before compute capability 9 (get_cublas_workspace_size_bytes).
 ENGINE_AMPERE_BYTES = 4 * MIB
 ENGINE_HOPPER_BYTES = 32 * MIB
-# Hidden states that a pipeline rank holds beside those saved for backward: received, its gradient, sent.
+# Hidden states that a pipeline rank holds in addition to those saved for backward: received, its gradient,
+# sent.
 RETAINED_TENSORS = 3
 
 
@@ -290,7 +286,7 @@ def count_workspaces(setup: TrainingSetup) -> int:
 def count_retained(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, pieces: int) -> int:
     """Return bytes of hidden states that outlive a micro-batch on one pipeline rank.
 
-    One of them: s b h / (CP x shards of the norms) elements. Between steps an interleaved rank holds two for
+    One is s b h / (CP x shards of the norms) elements. Between steps an interleaved rank holds two for
     each of its pieces and one more.
     """
     if layout.pipeline == 1:

@@ -42,7 +42,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StageTime(NamedTuple):
-    """What one stage does with one micro-batch, and once a step."""
+    """Work of one stage for one micro-batch, and once a step."""
 
     work: LayerTime
     # One way, to the next stage.
@@ -52,7 +52,6 @@ class StageTime(NamedTuple):
 
     @property
     def both_s(self) -> float:
-        """Return the seconds of one micro-batch, forward and backward."""
         return self.work.both.total_s
 
 
@@ -64,11 +63,10 @@ def add_up_step(
     The slowest stage works on m micro-batches without a pause; before the first and after the last it waits
     for the others: under 1F1B and GPipe as long as these need for one micro-batch together, and v times
     less where each rank has v pieces (arXiv 2104.04473, section 2.2; (p - 1) t / v with stages alike). A
-    micro-batch is handed on in both directions, v times, and nothing hides that. Gradients and optimizer
+    micro-batch is sent on in both directions, v times, and nothing hides that. Gradients and optimizer
     are those of the stage that takes longest.
 
     Args:
-        stages: In their order.
         layout: Its virtual stages are v.
         setup: Its micro-batches are m.
         factor: All seconds are multiplied by it.
@@ -90,9 +88,9 @@ def add_up_step(
 
 
 def count_turns(layout: ParallelLayout, setup: TrainingSetup) -> int:
-    """Return how often hidden states are handed on one after another, in one direction: v m + p - 1."""
     if layout.pipeline == 1:
         return 0
+    # Hidden states are sent on one after another, in one direction: v m + p - 1.
     return layout.virtual_stages * setup.micro_batches + layout.pipeline - 1
 
 
@@ -103,14 +101,14 @@ def estimate_step(
     cluster: Cluster,
     assumptions: TimeAssumptions | None = None,
 ) -> StepTime:
-    """Return where the seconds of a step go.
+    """Estimate where the seconds of a step go.
 
     Args:
-        layout: Degrees; no more ranks than the cluster has devices, which are taken from the first on.
+        layout: Degrees; no more ranks than the cluster has devices, which are used from the first on.
         setup: Batch, ZeRO stage, recomputation.
 
     Raises:
-        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+        UsageError: Impossible degrees, sizes or numbers; one line says which and why.
     """
     check_all(shape, layout, setup)
     assumed = settle_assumptions(assumptions, cluster)
@@ -126,7 +124,7 @@ def estimate_step(
 
 
 def settle_assumptions(assumptions: TimeAssumptions | None, cluster: Cluster) -> TimeAssumptions:
-    """Return what is assumed on a cluster: how much overlap slows computing as measured there, if it was."""
+    """Complete the assumptions: where the cluster measured how much overlap slows computing, that is used."""
     assumed = assumptions or TimeAssumptions()
     slowdown = None if cluster.measured is None else cluster.measured.overlap_slowdown
     return assumed if slowdown is None else msgspec.structs.replace(assumed, overlap_slowdown=slowdown)
@@ -139,19 +137,16 @@ def find_slowest(cluster: Cluster, positions: Sequence[int]) -> DeviceSpeed:
 
 # What layers cost a rank of some stage: each kind of layer is timed once, a stage is counts of kinds.
 
-# Of a weight that is gathered: ranks compute in 16 bits.
+# Bytes of one element of a gathered weight: ranks compute in 16 bits.
 GATHERED_BYTES = 2
 
 
 class Parameters(NamedTuple):
-    """Parameters of a rank."""
-
     dense: int = 0
-    # Of routed experts, which have data ranks of their own where experts are spread.
+    # Parameters of routed experts, which have data ranks of their own where experts are spread.
     expert: int = 0
 
     def plus(self, other: "Parameters") -> "Parameters":
-        """Return both together."""
         return Parameters(self.dense + other.dense, self.expert + other.expert)
 
     def times(self, count: int) -> "Parameters":
@@ -178,16 +173,11 @@ def time_gradients(
     """Return the seconds of collectives between data ranks that computing does not hide.
 
     ZeRO (arXiv 1910.02054, section 7): stage 0 all-reduces gradients; 1 reduce-scatters gradients and
-    gathers weights; 2 the same, the gradients of every micro-batch; 3 gathers weights in both passes of
-    every micro-batch besides.
+    gathers weights; 2 the same, the gradients of every micro-batch; 3 in addition gathers weights in both
+    passes of every micro-batch.
 
     Args:
-        parameters: Of the rank.
-        setup: Its ZeRO stage, micro-batches and number formats.
-        groups: Rings of the stage.
-        assumptions: Whether collectives overlap, and what that costs.
         window_s: Seconds of computing that can hide a micro-batch's share of them.
-        layers: Of the rank.
     """
     experts = groups.expert_data if groups.expert.ranks > 1 else groups.data
     parts = max(1, layers) if setup.zero_stage >= 2 else 1
@@ -206,8 +196,8 @@ def time_optimizer(
     """Return the seconds of clipping, Adam and clearing: gradients three times, other states read and
     written.
 
-    Adam computes little for what it reads: memory bandwidth bounds it. ZeRO from stage 1 divides it by the
-    data ranks, but for the gradients of stage 1, which are whole.
+    Memory bandwidth bounds it, as Adam computes little for what it reads. ZeRO from stage 1 divides it by the
+    data ranks, except for the gradients of stage 1, which are whole.
     """
     numbers = setup.numbers
     ranks = layout.data * layout.context
@@ -230,11 +220,9 @@ def _time_sharing(elements: int, setup: TrainingSetup, ring: Ring, parts: int) -
 
 
 class LayerPrices:
-    """Seconds and parameters of layers on one kind of device, by what a stage has of them.
+    """Seconds and parameters of layers on one kind of device, from which those of a stage are added up.
 
     Args:
-        layout: Its tensor, context and expert ranks.
-        setup: Its micro-batch and recomputation.
         device: Peaks of a rank.
         groups: Its tensor, context and expert rings.
     """
@@ -251,7 +239,7 @@ class LayerPrices:
         self._shape = shape
         self._layout = layout
         self._clock = StageClock(shape, layout, setup, device, groups, assumptions)
-        # Of the device's memory, as far as kernels reach it.
+        # The device's memory bandwidth, as far as kernels reach it.
         self.bytes_per_s = device.memory_bytes_per_s * assumptions.bandwidth_share
         order = [shape.is_expert_layer(layer) for layer in range(shape.layers)]
         kinds = {kind: order.index(kind) for kind in (False, True) if kind in order}
@@ -263,7 +251,6 @@ class LayerPrices:
         self._experts_before = list(accumulate(order, initial=0))
         # Of each layer of the model, both passes of one micro-batch.
         self.layer_s = [self._times[kind].both.total_s for kind in order]
-        # Of all layers.
         self.model_s = sum(self.layer_s)
         self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()
         self.embedding_s = self._embedding.both.total_s
@@ -271,7 +258,7 @@ class LayerPrices:
         self.head_s = self._head.both.total_s
 
     def time_work(self, layers: Sequence[range], *, is_first: bool, is_last: bool) -> LayerTime:
-        """Return the seconds of one micro-batch on a stage that holds some runs of layers."""
+        """Return the seconds of one micro-batch on a stage of some runs of layers."""
         parts = [(self._times[kind], count) for kind, count in self._count(layers)]
         parts += [(self._embedding, int(is_first)), (self._head, int(is_last))]
         return LayerTime(
@@ -288,7 +275,6 @@ class LayerPrices:
         return total
 
     def time_handover(self, following: Ring) -> float:
-        """Return the seconds in which hidden states go to the next stage."""
         return self._clock.time_handover(following)
 
     def _count(self, layers: Sequence[range]) -> list[tuple[bool, int]]:
@@ -307,7 +293,7 @@ def time_stage(
     stage: int,
     layers: Sequence[range],
 ) -> StageTime:
-    """Return the seconds of a stage, from 0, that holds some runs of layers."""
+    """Return the seconds of a stage of some runs of layers."""
     is_first = stage == 0
     is_last = stage == layout.pipeline - 1
     work = prices.time_work(layers, is_first=is_first, is_last=is_last)
@@ -330,11 +316,12 @@ def _add_up(parts: Iterable[tuple[PassTime, int]]) -> PassTime:
     )
 
 
-# What measured times teach: how efficient products are, and one factor on everything.
+# Learning from measured times: how efficient products are, and one factor on everything.
 
 # Efficiencies that are tried where several runs were measured.
+
 EFFICIENCIES = tuple(step / 100 for step in range(20, 100, 5))
-# Seconds of one operation on the host that are tried where runs are many.
+# Seconds of one operation on the host; tried where runs are many.
 LAUNCHES_S = (5e-6, 10e-6, 20e-6, 40e-6, 60e-6, 80e-6)
 MANY_RUNS = 10
 
@@ -342,8 +329,6 @@ _replace = msgspec.structs.replace
 
 
 class TimedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that was measured."""
-
     shape: ModelShape
     layout: ParallelLayout
     setup: TrainingSetup
@@ -353,19 +338,19 @@ class TimedRun(msgspec.Struct, frozen=True, kw_only=True):
 def fit_runs(
     runs: Sequence[TimedRun], cluster: Cluster, assumptions: TimeAssumptions, name: str
 ) -> TimeAssumptions:
-    """Return assumptions that fit some measured steps best.
+    """Return the assumptions that fit some measured steps best.
 
-    Of one run a factor is learnt. Of more, the efficiency of products is the one at which estimates scatter
+    One run gives a factor. With more, the efficiency of products is the one at which estimates scatter
     least around the measured steps (mean absolute logarithm of their ratio), and the factor is their median
-    ratio there. Of ten or more, the host's time of an operation is learnt with the efficiency.
+    ratio there. With ten or more, the host's time of an operation is fitted along with the efficiency.
 
     Args:
         runs: At least one.
-        assumptions: What is assumed of the rest.
-        name: What is said of where this was learnt.
+        assumptions: Everything that is not fitted.
+        name: Where this was learnt, for `calibration`.
 
     Raises:
-        UsageError: There are no runs, or one cannot be.
+        UsageError: There are no runs, or one is impossible.
     """
     if not runs:
         raise UsageError(f"{name}: no measured run; expected at least one row")
@@ -388,13 +373,13 @@ def fit_layer_profile(
     assumptions: TimeAssumptions,
     name: str,
 ) -> TimeAssumptions:
-    """Return assumptions under which one layer's forward pass on one device takes what was measured.
+    """Return assumptions under which one layer's forward pass on one device takes as long as measured.
 
     Args:
         layer_s: Seconds of the pass of one micro-batch.
         setup: Its sequence length and micro-batch.
-        assumptions: What is assumed of the rest.
-        name: What is said of where this was learnt.
+        assumptions: Everything that is not fitted.
+        name: Where this was learnt, for `calibration`.
     """
 
     def estimate(efficiency: float) -> float:

@@ -9,24 +9,26 @@ from ..cluster import DEVICES, Cluster, ClusterDevice, Link
 from ..cluster.model import recognise_device
 from ..theory import ParallelLayout
 
-# What a time model rests on, where nobody measured it: shares of peaks, latencies, what hides behind what.
+# Assumptions of the time model, used where nothing was measured: shares of peaks, latencies, overlap.
 
-# Of a device's peak, by large matrix products in 16 bits: what one layer of llama2-7b leads to with which
+# Share of a device's peak that large matrix products in 16 bits reach: from one layer of llama2-7b with which
 # Galvatron profiled an A100 (`computation_profiling_bf16_llama2-7b_all.json`): 0.70 with one sequence of
 # 2,048 tokens (4.40 ms forward), 0.77 with twelve (3.92 ms each).
+
 PRODUCT_EFFICIENCY = 0.75
-# Of the peak, by fused attention: 50 to 73 % forward on A100 (FlashAttention-2, arXiv 2307.08691, section 4).
+# Share of the peak that fused attention reaches: 50 to 73 % forward on A100 (FlashAttention-2, arXiv
+# 2307.08691, section 4).
 ATTENTION_EFFICIENCY = 0.5
-# Of a memory's bandwidth, by kernels that do little but read and write.
+# Share of a memory's bandwidth that kernels reach which do little but read and write.
 BANDWIDTH_SHARE = 0.8
-# Of a link's bandwidth, by collectives: rings of 8 A100 reach 231 of 300 GB/s in Galvatron's `sp_time` files
-# (1 GiB all-reduced in 8.14 ms).
+# Share of a link's bandwidth that collectives reach: rings of 8 A100 reach 231 of 300 GB/s in Galvatron's
+# `sp_time` files (1 GiB all-reduced in 8.14 ms).
 LINK_SHARE = 0.77
-# Of a device whose memory's bandwidth nobody told: A100 has 153 FLOP a byte, H100 295.
+# For a device whose memory bandwidth is unknown: A100 has 153 FLOP a byte, H100 295.
 FLOPS_PER_BYTE = 200.0
-# Of an all-gather or a reduce-scatter, beside the links' own latency at each hop; an all-reduce is both. 1
-# MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven hops of
-# NVLink.
+# Latency of an all-gather or a reduce-scatter, on top of the links' own latency at each hop; an all-reduce is
+# both. 1 MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven
+# hops of NVLink.
 PHASE_LATENCY_S = 10e-6
 # Of one operation on the host that launches it, without CUDA graphs.
 LAUNCH_S = 10e-6
@@ -35,11 +37,12 @@ OVERLAP_SLOWDOWN = 1.13
 
 
 class TimeAssumptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures that a time model takes as given."""
+    """What a time model takes as given."""
 
     product_efficiency: float = PRODUCT_EFFICIENCY
     """Share of the peak that large matrix products reach; small ones reach less by their tiles and
-    bytes."""
+    bytes.
+    """
     attention_efficiency: float = ATTENTION_EFFICIENCY
     bandwidth_share: float = BANDWIDTH_SHARE
     link_share: float = LINK_SHARE
@@ -53,19 +56,16 @@ class TimeAssumptions(msgspec.Struct, frozen=True, kw_only=True):
     factor: float = 1.0
     """All times are multiplied by this; learnt from runs, else 1."""
     calibration: str | None = None
-    """What was learnt from; None for nothing."""
+    """What it was learnt from; None for nothing."""
 
 
-# How fast one device is, as far as kernels can tell.
+# Dense matrix products in 16 bits, at most.
 
 
 class DeviceSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Peaks of one device."""
-
-    # Dense matrix products in 16 bits, at most.
     flops_per_s: float
     memory_bytes_per_s: float
-    # How many tiles of a product run at once; None where nobody tells.
+    # Tiles of a product that run at once; None where unknown.
     multiprocessors: int | None = None
 
 
@@ -80,7 +80,7 @@ def describe_speed(device: ClusterDevice) -> DeviceSpeed:
 
 
 # Seconds of collectives on a ring, and how fast the ring of a group of ranks is.
-#
+
 # A ring moves (n - 1) / n of a tensor in each of an all-gather and a reduce-scatter, and twice that in an
 # all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
 # 69, 2009). Its bandwidth is what NCCL's tests call bus bandwidth.
@@ -104,11 +104,9 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return 2 * self.time_phase(size_bytes)
 
     def time_all_to_all(self, size_bytes: float) -> float:
-        """Return the seconds in which each rank sends all but its own share of so many bytes."""
         return self.time_phase(size_bytes)
 
     def time_send(self, size_bytes: float) -> float:
-        """Return the seconds in which a rank hands so many bytes to its neighbour."""
         return 0.0 if self.ranks == 1 else self.phase_latency_s + size_bytes / self.bytes_per_s
 
 
@@ -121,7 +119,7 @@ def find_ring(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssum
     Within a node it is as fast as the slowest link. Across nodes, every member on a node brings its own
     share of the network, so that the ring has as many shares as the node with the fewest members:
     Galvatron's table of two nodes has 8.1, 16.2, 20.8 and 44.7 GB/s for 1, 2, 4 and 8 members a node
-    (`allreduce_bandwidth_2nodes_8gpus_per_node.json`). Bandwidths that were measured win.
+    (`allreduce_bandwidth_2nodes_8gpus_per_node.json`). Measured bandwidths win.
     """
     ranks = len(positions)
     if ranks == 1:
@@ -129,10 +127,12 @@ def find_ring(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssum
     if (measured := _find_measured(cluster, positions, assumptions)) is not None:
         return measured
     slowest = cluster.slowest_link(positions)
+    # The first byte goes round over all hops but the one that closes the ring.
+    latency_s = sum(cluster.link(first, second).latency_s for first, second in pairwise(positions))
     return Ring(
         ranks=ranks,
         bytes_per_s=_count_shares(cluster, positions, slowest) * assumptions.link_share,
-        phase_latency_s=assumptions.phase_latency_s + _count_latency(cluster, positions),
+        phase_latency_s=assumptions.phase_latency_s + latency_s,
     )
 
 
@@ -151,7 +151,7 @@ def find_neighbours(
 
 
 def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssumptions) -> Ring | None:
-    """Return the ring as it was measured: its bandwidth, and what a small all-reduce took beyond that."""
+    """Return the ring as measured: its bandwidth, and what a small all-reduce took beyond that."""
     ranks = len(positions)
     table = cluster.measured
     is_consecutive = positions[-1] - positions[0] == ranks - 1
@@ -165,13 +165,8 @@ def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: Time
     return Ring(ranks=ranks, bytes_per_s=speed, phase_latency_s=latency_s)
 
 
-def _count_latency(cluster: Cluster, positions: Sequence[int]) -> float:
-    """Return the seconds in which the first byte goes round: all hops but the one that closes the ring."""
-    return sum(cluster.link(first, second).latency_s for first, second in pairwise(positions))
-
-
 def _count_shares(cluster: Cluster, positions: Sequence[int], slowest: Link) -> float:
-    """Return the bandwidth of the ring: of the slowest link, or of all members' shares of the network."""
+    """Return the bandwidth of the ring: that of the slowest link, or all members' shares of the network."""
     names = [cluster.devices[at].node for at in positions]
     members = min(len(list(group)) for _, group in groupby(names))
     if names[0] == names[-1] or members == 1:
@@ -185,8 +180,6 @@ def _count_shares(cluster: Cluster, positions: Sequence[int], slowest: Link) -> 
 
 
 class StageGroups(msgspec.Struct, frozen=True, kw_only=True):
-    """The slowest ring of each kind among the ranks of one stage."""
-
     tensor: Ring = ALONE
     context: Ring = ALONE
     # Data and context ranks, which hold the same weights.
@@ -195,7 +188,7 @@ class StageGroups(msgspec.Struct, frozen=True, kw_only=True):
     expert: Ring = ALONE
     # Ranks that hold the same experts.
     expert_data: Ring = ALONE
-    # To the next stage; ALONE of the last.
+    # To the next stage; ALONE for the last.
     following: Ring = ALONE
 
 
@@ -215,7 +208,6 @@ def find_groups(
 
     Args:
         stages: Positions in the cluster of the ranks of each stage, tensor ranks fastest.
-        assumptions: Shares and latencies.
     """
     return tuple(
         _find_stage(cluster, layout, stages, number, assumptions) for number in range(layout.pipeline)
@@ -252,7 +244,7 @@ def _find_stage(
 def _find_slowest(
     cluster: Cluster, devices: Sequence[int], stride: int, count: int, assumptions: TimeAssumptions
 ) -> Ring:
-    """Return the slowest ring of so many ranks, each a stride apart, over all of a stage's."""
+    """Return the slowest ring of so many ranks, each a stride apart, over all ranks of a stage."""
     if count == 1:
         return ALONE
     span = stride * count

@@ -1,4 +1,4 @@
-"""Seconds of one layer, and of what stands before and after all layers, for one micro-batch on one rank."""
+"""Seconds of one layer, and of what comes before and after all layers, for one micro-batch on one rank."""
 
 from math import ceil
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from .groups import DeviceSpeed, Ring, StageGroups, TimeAssumptions
 
 
 class Product(NamedTuple):
-    """Some products of a matrix of rows x inner by one of inner x columns."""
+    """Products of a matrix of rows x inner by one of inner x columns."""
 
     rows: float
     columns: float
@@ -23,12 +23,12 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Return multiplications and additions of all of them."""
+        """Multiplications and additions of all copies."""
         return 2 * self.rows * self.columns * self.inner * self.copies
 
     @property
     def elements(self) -> float:
-        """Return what is read and written once, of all of them."""
+        """Elements that are read or written once, of all copies."""
         sides = self.rows * self.inner + self.inner * self.columns + self.rows * self.columns
         return sides * self.copies
 
@@ -36,7 +36,7 @@ class Product(NamedTuple):
 def list_layer_products(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
 ) -> list[Product]:
-    """Return the products of one layer but for those between queries, keys and values."""
+    """Return the products of one layer except those between queries, keys and values."""
     tokens = count_tokens(layout, setup)
     products = _list_attention(shape, layout.tensor, tokens)
     if shape.experts is not None and shape.is_expert_layer(layer):
@@ -72,7 +72,7 @@ def count_routed_rows(experts: ExpertShape, layout: ParallelLayout, tokens: floa
 def count_model_flops(shape: ModelShape, setup: TrainingSetup, sequences: int) -> float:
     """Return the FLOPs of a training step, nothing recomputed: three times the forward pass.
 
-    Of fused attention half the scores count, as it skips what the causal mask hides.
+    With fused attention half the scores count, as it skips what the causal mask hides.
     """
     whole = ParallelLayout()
     layers = sum(
@@ -132,24 +132,20 @@ def _list_experts(
 
 # Kernels of one layer, forward; as many backward. A host launches them one by one.
 HOST_OPERATIONS = 20
-# Products backward for each forward: of the input's gradient and of the weight's.
+# Products backward for each forward: for the input's gradient and for the weight's.
 BACKWARD = 2
 
 
 class PassTime(NamedTuple):
-    """Seconds of some part of a micro-batch's work."""
-
     kernels_s: float = 0.0
     # Collectives between tensor, context and expert ranks that nothing hides.
     sent_s: float = 0.0
 
     def plus(self, other: "PassTime") -> "PassTime":
-        """Return both together."""
         return PassTime(self.kernels_s + other.kernels_s, self.sent_s + other.sent_s)
 
     @property
     def total_s(self) -> float:
-        """Return the seconds of both."""
         return self.kernels_s + self.sent_s
 
 
@@ -185,12 +181,6 @@ class StageClock:
         self._hidden_bytes = count_tokens(layout, setup) * shape.hidden * setup.numbers.compute_bytes
 
     def time_layer(self, layer: int) -> LayerTime:
-        """Return the seconds of one transformer layer, from 0.
-
-        Full recomputation runs the forward pass once more, with its collectives (arXiv 2104.04473, section
-        3.5); selective recomputation only what stands between the projections of attention (arXiv
-        2205.05198, section 5).
-        """
         core_forward, core_backward = self._kernels.time_core(self._shape, self._layout, self._setup)
         dense = self._time_dense(layer)
         sent_forward, sent_backward = self._time_collectives(layer, core_forward)
@@ -248,8 +238,9 @@ class StageClock:
         """Return the seconds of a layer's collectives, forward and backward.
 
         Tensor ranks: two all-reduces in each pass (arXiv 1909.08053), or as many bytes in all-gathers and
-        reduce-scatters with sequence parallelism (arXiv 2205.05198, section 4.2.2). Context ranks hand keys
-        and values round a ring while attention computes (arXiv 2310.01889); what is longer than that shows.
+        reduce-scatters with sequence parallelism (arXiv 2205.05198, section 4.2.2). Context ranks pass keys
+        and values round a ring while attention computes (arXiv 2310.01889); only what takes longer than that
+        counts.
         """
         reduced = 2 * self._groups.tensor.time_all_reduce(self._hidden_bytes)
         routed = self._time_routing(self._shape.experts, layer)
@@ -278,18 +269,17 @@ class StageClock:
 TILE = 128
 # Products of fused attention backward for each forward: five for two (FlashAttention-2, arXiv 2307.08691).
 FLASH_BACKWARD = 2.5
-# Of a score in 16 bits, forward and backward: read and written; its own and its gradient's read, one written.
+# Bytes of a score in 16 bits, forward and backward: read and written; its own and its gradient's read, one
+# written.
 SOFTMAX_BYTES = (4, 6)
-# Of a score: the same, and a mask of a byte.
+# Bytes of a score: the same, and a mask of a byte.
 DROPOUT_BYTES = (5, 5)
-# Of a logit, forward and backward: turned to fp32, its maximum found, subtracted, exponentiated, summed and
-# divided; and the gradient, turned back (Megatron-LM, core/tensor_parallel/cross_entropy.py).
+# Bytes of a logit, forward and backward: turned to fp32, its maximum found, subtracted, exponentiated, summed
+# and divided; and the gradient, turned back (Megatron-LM, core/tensor_parallel/cross_entropy.py).
 LOSS_BYTES = (38, 14)
 
 
 class KernelTimes:
-    """Seconds of kernels on one device under some assumptions."""
-
     def __init__(self, device: DeviceSpeed, assumptions: TimeAssumptions) -> None:
         self._device = device
         self._flops_per_s = device.flops_per_s * assumptions.product_efficiency
@@ -297,7 +287,7 @@ class KernelTimes:
         self._bytes_per_s = device.memory_bytes_per_s * assumptions.bandwidth_share
 
     def time_product(self, product: Product, element_bytes: int = 2) -> float:
-        """Return the seconds of a product: of its FLOPs or of its bytes, whichever take longer.
+        """Return the seconds of a product: for its FLOPs or for its bytes, whichever take longer.
 
         Efficiency falls with the size of the local matrices in two ways: tiles at the edges are computed
         whole, and the last wave of tiles leaves multiprocessors idle (NVIDIA, "Matrix Multiplication
@@ -308,7 +298,7 @@ class KernelTimes:
         return max(computing, product.elements * element_bytes / self._bytes_per_s)
 
     def count_busy_share(self, product: Product) -> float:
-        """Return the share of the multiprocessors' work on a product that is of use."""
+        """Return the useful share of the multiprocessors' work on a product."""
         across = ceil(product.rows / TILE)
         down = ceil(product.columns / TILE)
         share = product.rows * product.columns / (across * down * TILE * TILE)
@@ -319,13 +309,11 @@ class KernelTimes:
         return share * tiles / (waves * self._device.multiprocessors)
 
     def time_bytes(self, count: float) -> float:
-        """Return the seconds in which so many bytes are read or written."""
         return count / self._bytes_per_s
 
     def time_core(
         self, shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup
     ) -> tuple[float, float]:
-        """Return the seconds of attention between projections, forward and backward."""
         scores, values = list_core_products(shape, layout, setup)
         if setup.attention != "unfused":
             forward = (scores.flops + values.flops) / 2 / self._attention_flops_per_s

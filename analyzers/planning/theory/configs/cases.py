@@ -34,7 +34,7 @@ COLUMNS = {
     "transformer_impl": "transformer-impl",
     "vocab_size": "vocab-size",
 }
-# Beginnings of families that are no plain stack of layers.
+# Families of models that are no plain stack of layers, by the beginning of their names.
 NOT_MODELLED = ("t5", "multimodal", "vlm", "hybrid", "mamba", "retro")
 # Ranks of a case that does not say, where its degrees allow it: one node.
 DEFAULT_WORLD_SIZE = 8
@@ -57,10 +57,10 @@ _FREE_RUNS = (
 
 
 def read_case(row: Mapping[str, str]) -> TrainingRun:
-    """Return the run of one row: its `arguments`, else its plain columns.
+    """Read the run of one row: its `arguments`, else its plain columns.
 
     Raises:
-        UsageError: What of the row is missing or impossible.
+        UsageError: Something in the row is missing or impossible.
     """
     family = row.get("family", "").lower()
     if family.startswith(NOT_MODELLED):
@@ -103,13 +103,13 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
         given = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"arguments are not a JSON object of flags: {error}") from None
-    # A size that a tokenizer decides is no flag; the table may know it nevertheless.
+    # A size that a tokenizer decides is no flag; the table may have it nevertheless.
     known = {name: columns.get(name) for name in ("vocab-size", BERT)}
     return Flags({**known, **given, **_read_second_run(row)})
 
 
 def _read_second_run(row: Mapping[str, str]) -> dict[str, object]:
-    """Return the degrees of a run that goes on with another layout, and was measured with that.
+    """Return the degrees of a run that continues with another layout, in which it was measured.
 
     Names of such cases end in TP x PP x layers of a piece: `reshard_8x1xNone`.
     """
@@ -138,7 +138,7 @@ def _is_deterministic(row: Mapping[str, str]) -> bool:
 # What to change in a run that does not fit, found by trying: one change first, then two and three.
 
 MOST_CHANGES = 3
-# As many times the ranks of the run are tried at most, where its own do not do.
+# Where the run's own ranks are not enough, at most so many times as many are tried.
 MOST_RANKS = 8
 
 
@@ -152,7 +152,7 @@ class FittingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Choice(NamedTuple):
-    """One value for everything that may change; those of the run itself are a choice too."""
+    """One value for everything that may change; the run's own values are a choice too."""
 
     zero: int
     is_sequence_parallel: bool
@@ -169,7 +169,7 @@ _FLAGS = {
     "tensor": "--tp",
     "pipeline": "--pp",
 }
-# Order of equals only: what costs less time is tried first.
+# Breaks ties only: what costs less time is tried first.
 _COSTS = {
     "zero": 1.0,
     "is_sequence_parallel": 0.5,
@@ -190,11 +190,11 @@ def find_fitting_changes(
     """Return the smallest changes with which the fullest rank stays within a limit.
 
     Fewest ranks first, then fewest changes: ZeRO stage, sequence parallelism, recompute, sequences of a
-    micro-batch, TP, PP. The global batch stays. More of what does already is left out.
+    micro-batch, TP, PP. The global batch stays. Changes that contain one already found are left out.
 
     Args:
-        limit_bytes: What a rank may take.
-        measure: The peak that counts, of the memory of all stages.
+        limit_bytes: Most bytes of a rank.
+        measure: Returns the peak that counts, from the memory of all stages.
     """
     found: list[tuple[set[str], FittingChange]] = []
     for choice, changed in _order_choices(run):

@@ -1,4 +1,4 @@
-"""A configuration file of any kind, as the model and the flags it stands for."""
+"""Reads a configuration file of any kind as the model and the flags it stands for."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from .megatron import read_shape
 
 
 class Described(NamedTuple):
-    """A model, and what else its description says of the run."""
+    """A model, and what else its description says about the run."""
 
     shape: ModelShape
     flags: dict[str, object]
@@ -31,7 +31,7 @@ def describe_preset(name: str) -> Described:
 
 
 def describe_config(config: RunConfig) -> Described:
-    """Return what a configuration describes.
+    """Read the model and the flags of a configuration.
 
     Raises:
         UsageError: A size is missing or no number.
@@ -47,7 +47,7 @@ def describe_config(config: RunConfig) -> Described:
     return Described(read_shape(Flags(flags)), flags)
 
 
-# Names that both programs give a size.
+# Sizes with the same name in both programs.
 _SAME = (
     "hidden-size",
     "num-layers",
@@ -76,7 +76,9 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
     if not values.has("hidden-size"):
         flags = flag_hugging_face(config)
         if flags["ffn-hidden-size"] is None and values.has("dim"):
-            flags["ffn-hidden-size"] = _size_inner(values)
+            # Two thirds of 4 h, rounded up as Llama does (facebookresearch/llama, llama/model.py).
+            multiple = values.find_count("multiple-of", 256)
+            flags["ffn-hidden-size"] = -(-int(8 * values.get_count("dim") / 3) // multiple) * multiple
         return flags
     return {
         **{name: values.find_text(name) for name in _SAME if values.has(name)},
@@ -88,12 +90,6 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
         "max-position-embeddings": values.find_count("max-position-embeddings", 1024),
         **flag_plain_training(),
     }
-
-
-def _size_inner(values: Flags) -> int:
-    """Return two thirds of 4 h, rounded up as Llama does (facebookresearch/llama, llama/model.py)."""
-    multiple = values.find_count("multiple-of", 256)
-    return -(-int(8 * values.get_count("dim") / 3) // multiple) * multiple
 
 
 _DEGREES = {
@@ -140,7 +136,7 @@ def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def _flag_batch(training: Flags, degrees: Flags) -> dict[str, object]:
-    """Return the batch: through a pipeline, a rank's sequences go one by one unless told otherwise."""
+    """Return the batch: through a pipeline, a rank's sequences go one by one by default."""
     sequences = training.find_count("local-batch-size", training.find_count("batch-size", 8))
     if degrees.find_count("pipeline-parallel-degree", 1) == 1:
         return {"micro-batch-size": sequences}
@@ -168,13 +164,13 @@ def _is_less(degrees: Flags, stage: str) -> bool:
 
 
 def _flag_checkpoints(section: Flags) -> dict[str, object]:
-    """Return which activations are worked out again (torchtitan/distributed/activation_checkpoint.py).
+    """Return which activations are recomputed (torchtitan/distributed/activation_checkpoint.py).
 
     `full`: every layer. `selective`: single operations (`op`), or every n-th layer as the option says, every
-    second one without an option. A memory budget is left to the compiler, and counted as none.
+    second one without an option. A memory budget is left to the compiler, and counted as no recomputation.
 
     Raises:
-        UsageError: The mode or its option is none of these.
+        UsageError: An unknown mode or option.
     """
     mode = section.find_word("mode", "selective")
     if mode in ("none", "memory_budget"):
@@ -208,7 +204,7 @@ def _read_section(config: Mapping[str, object], name: str) -> Flags:
 
 
 class Family(NamedTuple):
-    """What a `model_type` means beyond the sizes that a configuration tells; defaults as in transformers."""
+    """What a `model_type` means beyond the sizes in a configuration; defaults as in transformers."""
 
     is_gated: bool = True
     has_bias: bool = False
@@ -218,7 +214,7 @@ class Family(NamedTuple):
     has_layer_norm: bool = False
     has_query_key_norm: bool = False
     has_learned_positions: bool = False
-    # Channels of a head where the configuration does not tell; None: hidden / heads.
+    # Channels of a head where the configuration lacks them; None: hidden / heads.
     head_channels: int | None = None
 
 
@@ -226,7 +222,7 @@ _LLAMA = Family()
 _GPT = Family(is_gated=False, has_bias=True, is_tied=True, has_layer_norm=True, has_learned_positions=True)
 _OTHER_GPT = _GPT._replace(has_learned_positions=False)
 _QWEN3 = Family(has_query_key_norm=True, head_channels=128)
-# Stacks of decoder layers that differ in nothing else that costs memory worth telling.
+# Stacks of decoder layers without other differences that matter for memory.
 FAMILIES = {
     "llama": _LLAMA,
     "mistral": _LLAMA,
@@ -246,7 +242,7 @@ FAMILIES = {
     "gpt_neox": _OTHER_GPT._replace(is_tied=False),
 }
 _REQUIRED = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
-# Flag, and the names that configurations give it.
+# Flag, and its names in configurations.
 _SIZES = {
     "num-layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "hidden-size": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -272,14 +268,18 @@ def flag_hugging_face(config: Mapping[str, object]) -> dict[str, object]:
     """Return a model's configuration as Megatron-LM's flags, for training without dropout in bf16.
 
     Raises:
-        UsageError: A size is missing, or `model_type` is none of `FAMILIES`.
+        UsageError: A size is missing, or `model_type` is not among `FAMILIES`.
     """
     values = Flags(config)
     family = _find_family(values, config)
-    flags: dict[str, object] = {flag: _find(config, names) for flag, names in _SIZES.items()}
+    flags: dict[str, object] = {
+        flag: next((config[name] for name in names if config.get(name) is not None), None)
+        for flag, names in _SIZES.items()
+    }
     for flag in _REQUIRED:
         if flags[flag] is None:
             raise UsageError(f"{_SIZES[flag][0]} is not given; expected a model's config.json with all sizes")
+    tied = config.get("tie_word_embeddings")
     flags |= {
         "kv-channels": flags["kv-channels"] or family.head_channels,
         "group-query-attention": True,
@@ -289,7 +289,7 @@ def flag_hugging_face(config: Mapping[str, object]) -> dict[str, object]:
         "add-qkv-bias": family.has_qkv_bias or values.is_on("attention-bias"),
         "qk-layernorm": family.has_query_key_norm,
         "position-embedding-type": "learned_absolute" if family.has_learned_positions else "rope",
-        "untie-embeddings-and-output-weights": not _is_tied(config, family),
+        "untie-embeddings-and-output-weights": not (family.is_tied if tied is None else bool(tied)),
         "multi-latent-attention": "kv_lora_rank" in config,
         "make-vocab-size-divisible-by": 1,
         **flag_plain_training(),
@@ -308,22 +308,13 @@ def flag_plain_training() -> dict[str, object]:
 
 
 def _find_family(values: Flags, config: Mapping[str, object]) -> Family:
-    """Return what the model type means; a configuration without one is like Llama, or GPT-2 by its names."""
+    """Return the family of the model type; without one like Llama, or GPT-2 by its names."""
     if not values.has("model-type"):
         return _GPT if "n_embd" in config else _LLAMA
     kind = values.find_word("model-type", "")
     if kind not in FAMILIES:
         raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {', '.join(FAMILIES)}")
     return FAMILIES[kind]
-
-
-def _find(config: Mapping[str, object], names: tuple[str, ...]) -> object:
-    return next((config[name] for name in names if config.get(name) is not None), None)
-
-
-def _is_tied(config: Mapping[str, object], family: Family) -> bool:
-    value = config.get("tie_word_embeddings")
-    return family.is_tied if value is None else bool(value)
 
 
 def _flag_experts(values: Flags, flags: Mapping[str, object]) -> dict[str, object]:

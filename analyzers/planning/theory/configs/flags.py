@@ -1,4 +1,4 @@
-"""Flags of a run as another program names them: words, numbers and switches under one name each."""
+"""Flags of a run by the names of another program: words, numbers and switches under one name each."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ PYTORCH = "pytorch"
 
 # One of so many layers is recomputed: an option of torchtitan, not of Megatron-LM.
 RECOMPUTE_EVERY = "recompute-every"
-# Micro-batches of one data rank, where no global batch tells; no flag of Megatron-LM.
+# Micro-batches of one data rank, where there is no global batch; no flag of Megatron-LM.
 MICRO_BATCHES = "micro-batches"
 # No flag of Megatron-LM either: its script for BERT decides that the model is BERT.
 BERT = "is-bert"
@@ -47,7 +47,6 @@ class Flags:
         return any(self.is_on(switch) for switch in switches) or (self.has(name) and not self.is_on(name))
 
     def find_word(self, name: str, default: str) -> str:
-        """Return a word in lower case."""
         return str(self._values[name]).lower() if self.has(name) else default
 
     def find_number(self, name: str, default: float) -> float:
@@ -79,10 +78,10 @@ class Flags:
         return int(number)
 
     def get_count(self, name: str, *others: str) -> int:
-        """Return a whole number that has to be there, under one of its names.
+        """Return a required whole number, under one of its names.
 
         Raises:
-            UsageError: None of the names is given, or its value is not a whole number.
+            UsageError: No name is given, or its value is not a whole number.
         """
         for known in (name, *others):
             if self.has(known):
@@ -101,9 +100,6 @@ class Flags:
     def find_text(self, name: str) -> str | None:
         """Return a value as text, None where it is not given."""
         return str(self._values[name]) if self.has(name) else None
-
-
-# A training run as a whole: what an estimate is made of.
 
 
 class TrainingRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,11 +38,11 @@ NOT_MODELLED = (
 def read_megatron_run(
     flags: Flags, *, world_size: int, gpu: Gpu = "h100", is_deterministic: bool = False, name: str = ""
 ) -> TrainingRun:
-    """Return the run that Megatron-LM's flags describe.
+    """Read the run that Megatron-LM's flags describe.
 
     Args:
-        flags: The flags that were given; what is not, has Megatron-LM's default.
-        world_size: Ranks of the job; Megatron-LM takes it from its launcher.
+        flags: The given flags; missing ones have Megatron-LM's default.
+        world_size: Ranks of the job; Megatron-LM gets it from its launcher.
         is_deterministic: Whether it runs with `--deterministic-mode`, where the flags do not say.
 
     Raises:
@@ -84,7 +84,7 @@ _MOST_STAGES = 4096
 
 
 def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLayout:
-    """Return the degrees; DP is what the world size leaves.
+    """Read the degrees; DP is what the world size leaves.
 
     Raises:
         UsageError: The world size is no multiple of TP x PP x CP, or the stages do not hold the layers.
@@ -170,7 +170,7 @@ _BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16
 
 
 def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_deterministic: bool) -> TrainingSetup:
-    """Return how the model is trained.
+    """Read how the model is trained.
 
     Raises:
         UsageError: A number is missing, or the global batch does not divide into micro-batches.
@@ -204,7 +204,6 @@ def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_determinist
 
 
 def _add_recompute(setup: TrainingSetup, flags: Flags) -> TrainingSetup:
-    """Return the setup with what of its activations is recomputed."""
     recompute = _read_recompute(flags)
     block = recompute == "full" and flags.find_word("recompute-method", "") == "block"
     recomputed = flags.find_count("recompute-num-layers", 1)
@@ -220,7 +219,6 @@ def _add_recompute(setup: TrainingSetup, flags: Flags) -> TrainingSetup:
 
 
 def _add_kernels(setup: TrainingSetup, flags: Flags, layout: ParallelLayout) -> TrainingSetup:
-    """Return the setup with how its kernels compute: fused or not, in fp8, experts together."""
     return msgspec.structs.replace(
         setup,
         fuses_gradients=not flags.is_off("gradient-accumulation-fusion"),
@@ -306,7 +304,7 @@ def _read_numbers(flags: Flags) -> NumberFormat:
 
 
 def _read_optimizer(numbers: NumberFormat, flags: Flags) -> NumberFormat:
-    """Return the moments of the optimizer: Adam keeps two, SGD one, Muon one of matrices."""
+    """Set the moments of the optimizer: Adam keeps two, SGD one, Muon one of matrices."""
     name = flags.find_word("optimizer", "adam")
     if name == "sgd":
         return msgspec.structs.replace(numbers, moment_bytes=numbers.moment_bytes // 2)
@@ -322,7 +320,7 @@ def _find_bytes(flags: Flags, name: str) -> int:
 def _count_master(flags: Flags) -> int:
     """Return the bytes of a master weight of the precision-aware optimizer.
 
-    The upper half of an fp32 master is the bf16 weight itself; unless told not to, it keeps the lower half
+    The upper half of an fp32 master is the bf16 weight itself; by default it keeps the lower half
     alone (Megatron-LM, core/optimizer/optimizer_config.py, store_param_remainders).
     """
     size = _find_bytes(flags, "main-params-dtype")
@@ -357,7 +355,7 @@ def _is_megatron_fsdp(flags: Flags) -> bool:
 def _read_attention(flags: Flags, gpu: Gpu, *, is_local: bool, is_deterministic: bool) -> Attention:
     """Return which kernel runs: the one asked for, else the one that Transformer Engine prefers.
 
-    It has no deterministic fused backward pass before compute capability 9 and takes flash attention then.
+    It has no deterministic fused backward pass before compute capability 9 and uses flash attention then.
     """
     asked = flags.find_word("attention-backend", "auto").rpartition(".")[2]
     if asked == "flash" or flags.is_on("use-flash-attn"):
@@ -391,7 +389,8 @@ def _count_deferred(flags: Flags, micro_batches: int) -> int:
 
 # The model in Megatron-LM's flags.
 
-# Words of tokenizers that need no file to tell, by the names of `--tokenizer-type` in lower case.
+# Vocabularies of tokenizers that need no file, by the names of `--tokenizer-type` in lower case.
+
 VOCABS = {
     "gpt2bpetokenizer": 50257,
     "bertwordpiececase": 28996,
@@ -404,7 +403,7 @@ _LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d+))?")
 
 
 def read_shape(flags: Flags) -> ModelShape:
-    """Return the model.
+    """Read the model.
 
     Raises:
         UsageError: A size is missing or no whole number.
@@ -412,11 +411,16 @@ def read_shape(flags: Flags) -> ModelShape:
     layers = flags.get_count("num-layers", "encoder-num-layers")
     hidden = flags.get_count("hidden-size")
     heads = flags.get_count("num-attention-heads")
-    _check_sizes(layers, heads)
-    groups = flags.find_count("num-query-groups", heads) if _is_grouped(flags) else heads
+    if not 1 <= layers <= MOST_LAYERS:
+        raise UsageError(f"num-layers is {layers}; expected 1 to {MOST_LAYERS:,}")
+    if heads < 1:
+        raise UsageError(f"num-attention-heads is {heads}; expected at least 1")
+    groups = flags.find_count("num-query-groups", heads) if flags.is_on("group-query-attention") else heads
     positions = flags.find_count("max-position-embeddings", flags.find_count("seq-length", 0))
     has_bias = not flags.is_off("add-bias-linear")
-    ffn = _read_ffn(flags, hidden)
+    # A gated MLP gets two thirds of 4 h, in whole multiples of 64, so that it has as many parameters.
+    usual_ffn = int(4 * hidden * 2 / 3 / 64) * 64 if flags.is_on("swiglu") else 4 * hidden
+    ffn = flags.find_count("ffn-hidden-size", usual_ffn)
     return ModelShape(
         layers=layers,
         hidden=hidden,
@@ -425,7 +429,9 @@ def read_shape(flags: Flags) -> ModelShape:
         head_channels=flags.find_count("kv-channels", hidden // heads),
         ffn=ffn,
         vocab=_read_vocab(flags),
-        vocab_multiple=1 if flags.has("padded-vocab-size") else _read_multiple(flags),
+        vocab_multiple=1
+        if flags.has("padded-vocab-size")
+        else flags.find_count("make-vocab-size-divisible-by", 128),
         learned_positions=positions if _has_positions(flags) else 0,
         is_gated=flags.is_on("swiglu") or flags.is_on("quick-geglu"),
         is_tied=not flags.is_on("untie-embeddings-and-output-weights"),
@@ -440,13 +446,6 @@ def read_shape(flags: Flags) -> ModelShape:
     )
 
 
-def _check_sizes(layers: int, heads: int) -> None:
-    if not 1 <= layers <= MOST_LAYERS:
-        raise UsageError(f"num-layers is {layers}; expected 1 to {MOST_LAYERS:,}")
-    if heads < 1:
-        raise UsageError(f"num-attention-heads is {heads}; expected at least 1")
-
-
 def _has_positions(flags: Flags) -> bool:
     """Return whether positions are learned: the default; two older flags turn them off as well."""
     if flags.is_on("use-rotary-position-embeddings") or flags.is_on("no-position-embedding"):
@@ -454,25 +453,11 @@ def _has_positions(flags: Flags) -> bool:
     return flags.find_word("position-embedding-type", "learned_absolute") == "learned_absolute"
 
 
-def _read_multiple(flags: Flags) -> int:
-    return flags.find_count("make-vocab-size-divisible-by", 128)
-
-
 def _read_vocab(flags: Flags) -> int:
     """Return the words before padding; the tokenizer that needs no words adds one for the end of a text."""
     tokenizer = flags.find_word("tokenizer-type", "")
     words = flags.find_count("vocab-size", VOCABS.get(tokenizer, DEFAULT_VOCAB))
     return flags.find_count("padded-vocab-size", words + (tokenizer == "nulltokenizer"))
-
-
-def _is_grouped(flags: Flags) -> bool:
-    return flags.is_on("group-query-attention") and flags.has("num-query-groups")
-
-
-def _read_ffn(flags: Flags, hidden: int) -> int:
-    # A gated MLP gets two thirds of 4 h, in whole multiples of 64, so that it has as many parameters.
-    default = int(4 * hidden * 2 / 3 / 64) * 64 if flags.is_on("swiglu") else 4 * hidden
-    return flags.find_count("ffn-hidden-size", default)
 
 
 def _read_experts(flags: Flags, layers: int, ffn: int) -> ExpertShape | None:
