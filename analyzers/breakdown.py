@@ -1,4 +1,4 @@
-"""Memory by module: trees of bytes out of a profile, where they lie in a drawing, what figures differ in."""
+"""Memory by module: trees of bytes out of a profile, their layout in a drawing, why two sizes differ."""
 
 import re
 from collections import Counter
@@ -12,7 +12,8 @@ from ..engine.units import MIB, format_bytes
 
 # A tree of bytes by module: what charts, screens and tables draw.
 
-# Which of two figures is drawn: what storages hold, or what the shapes of tensors come to.
+# Which of two sizes is drawn: the bytes of storages, or those computed from the shapes of tensors.
+
 Basis = Literal["measured", "computed"]
 
 
@@ -20,7 +21,7 @@ class BreakdownNode(msgspec.Struct, frozen=True):
     """A module, a parameter, or a kind, with all that is below it."""
 
     name: str
-    # Of the node and all below it; None where that of one of them is not known.
+    # Of the node and all below it; None where one of them is unknown.
     computed_bytes: int | None
     measured_bytes: int | None
     children: "tuple[BreakdownNode, ...]" = ()
@@ -42,9 +43,9 @@ class _Draft:
 
 
 def make_tree(name: str, entries: Iterable[LayoutEntry]) -> BreakdownNode:
-    """Return the tree of a layout, in the order of its entries.
+    """Build the tree of a layout, in the order of its entries.
 
-    The root of the entries' own paths gives way to the tree's; where they have several, as the chunks of an
+    The root of the entries' own paths is replaced by the tree's; where they have several, as the chunks of an
     interleaved pipeline have, each of them is a child.
 
     Args:
@@ -64,13 +65,13 @@ def make_tree(name: str, entries: Iterable[LayoutEntry]) -> BreakdownNode:
 
 
 def size_of(node: BreakdownNode, basis: Basis) -> int:
-    """Return the bytes to draw a node by; what is not known, and what went below zero, takes no room."""
+    """Return the bytes to draw a node by; unknown and negative ones count as 0."""
     size = node.measured_bytes if basis == "measured" else node.computed_bytes
     return max(0, size or 0)
 
 
 def choose_basis(node: BreakdownNode) -> Basis:
-    """Return the figure to draw a tree by: what was measured, where it was and came to anything."""
+    """Return the size to draw a tree by: the measured one, where it was measured and is not 0."""
     return "measured" if node.measured_bytes else "computed"
 
 
@@ -99,8 +100,6 @@ KIND_WORDS: dict[MemoryKind, str] = {
 
 
 class KindBreakdown(msgspec.Struct, frozen=True):
-    """One kind of memory."""
-
     kind: MemoryKind
     computed_bytes: int | None
     measured_bytes: int | None
@@ -111,13 +110,13 @@ class KindBreakdown(msgspec.Struct, frozen=True):
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
     """All kinds of memory of one rank."""
 
-    # Name of the moment; `whole profile` where figures are the largest of all moments.
+    # Name of the moment; `whole profile` where sizes are the largest of all moments.
     tag: str
     time_s: float
     kinds: tuple[KindBreakdown, ...]
-    # What the allocator of the device said: at the moment, or at the most.
+    # Bytes that the allocator of the device reported: at the moment, or at the most.
     allocated_bytes: int | None = None
-    # Of that, what belongs to no kind: buffers, temporary tensors, workspaces, rounding.
+    # The part of it that belongs to no kind: buffers, temporary tensors, workspaces, rounding.
     unattributed_bytes: int | None = None
 
     def find(self, kind: MemoryKind) -> KindBreakdown:
@@ -168,7 +167,7 @@ def _find_layout(
 
 
 def _find_most(sizes: Iterable[int | None]) -> int | None:
-    """Return the largest; None where one is not known, which may have been larger."""
+    """Return the largest; None where one is unknown, which may have been larger."""
     found = list(sizes)
     known = [size for size in found if size is not None]
     return max(known, default=None) if len(known) == len(found) else None
@@ -183,7 +182,7 @@ def _find_unattributed(moment: MemoryMoment) -> int | None:
     return moment.allocated_bytes - sum(size or 0 for size in known)
 
 
-# Where the nodes of a tree lie in an icicle or a sunburst: one level a row or ring, lengths as the bytes.
+# The layout of a tree as an icicle or a sunburst: one level a row or ring, lengths as the bytes.
 
 
 class IcicleCell(msgspec.Struct, frozen=True):
@@ -202,11 +201,11 @@ class IcicleCell(msgspec.Struct, frozen=True):
 def lay_out_icicle(root: BreakdownNode, basis: Basis, most_depth: int = 64) -> tuple[IcicleCell, ...]:
     """Return the cells of a tree, each before its children and these in their order.
 
-    Children begin where their parent does and never reach beyond it; what a node holds itself is left free
+    Children begin where their parent does and never reach beyond it; a node's own bytes are left free
     at its end. Nodes of no bytes have no cell.
 
     Args:
-        basis: The figure that lengths show.
+        basis: The size that lengths show.
         most_depth: Levels below the root.
     """
     total_bytes = size_of(root, basis)
@@ -223,7 +222,11 @@ def _lay_out(
     whole: tuple[int, int],
     most_depth: int,
 ) -> Iterator[IcicleCell]:
-    """Yield the cells of a node and below; `whole` is the bytes of all, and those that the node may take."""
+    """Yield the cells of a node and below.
+
+    Args:
+        whole: Bytes of all, and the room of the node.
+    """
     total_bytes, room_bytes = whole
     size_bytes = min(size_of(node, basis), room_bytes)
     if not size_bytes:
@@ -240,13 +243,14 @@ def _lay_out(
         left_bytes = left_bytes - taken
 
 
-# One point of a profile as one tree: kinds as long as they were then, modules where they were written so.
+# One point of a profile as one tree: kinds as large as they were then, modules where they were written so.
 
-# Below it two figures say the same.
+# Below this difference two sizes count as the same.
+
 _LEAST_SHARE = 0.01
-# Above it two figures differ, whatever was rounded.
+# Above it two sizes differ, whatever was rounded.
 _MOST_SHARE = 0.1
-# By how much a figure of `memory.log`, which has two decimals of a MiB, may be off.
+# Rounding error of a size in `memory.log`, which has two decimals of a MiB.
 _ROUNDED_BYTES = MIB // 200
 
 
@@ -257,8 +261,8 @@ def make_point_tree(
 
     A profile writes totals at every moment and modules at a few. Each kind has its total of the moment, and
     below it the modules of the nearest moment that wrote them with that total, to a hundredth or to what the
-    file rounds off (a tenth at most); where there is none such, the kind has nothing below it, because nobody
-    knows whose the bytes were.
+    file rounds off (a tenth at most); without such a moment the kind has nothing below it, because it is
+    unknown whose the bytes were.
 
     Args:
         moment: Index of the moment; None for the whole profile.
@@ -285,7 +289,9 @@ def make_point_tree(
 def _find_total(
     memory: ModuleMemory, kind: MemoryKind, moment: int | None, whole: Breakdown | None
 ) -> KindBytes | None:
-    """Return all of a kind at a moment; of the whole profile the most, or else what its modules come to."""
+    """Return the total of a kind at a moment; for the whole profile the most, or else the sum of its
+    modules.
+    """
     if moment is not None:
         return memory.moments[moment].kinds.get(kind)
     if whole is None:
@@ -302,7 +308,7 @@ def _find_total(
 
 def _make_kind_node(memory: ModuleMemory, kind: MemoryKind, total: KindBytes, place: int) -> BreakdownNode:
     for tree, slack_bytes in _list_trees(memory, kind, place):
-        if _says_the_same(tree, total, slack_bytes):
+        if _is_same_size(tree, total, slack_bytes):
             children = tree.children
             break
     else:
@@ -320,23 +326,22 @@ def _list_trees(memory: ModuleMemory, kind: MemoryKind, moment: int) -> Iterator
             yield make_tree(KIND_WORDS[kind], layout), (len(layout) + 1) * rounded_bytes
 
 
-def _says_the_same(tree: BreakdownNode, total: KindBytes, slack_bytes: int) -> bool:
-    """Tell whether both figures are those of a total, as far as they are known."""
+def _is_same_size(tree: BreakdownNode, total: KindBytes, slack_bytes: int) -> bool:
+    """Return whether both sizes are those of a total, as far as they are known."""
     pairs = ((tree.measured_bytes, total.measured_bytes), (tree.computed_bytes, total.computed_bytes))
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    return bool(known) and all(_is_close(one, other, slack_bytes) for one, other in known)
+    for one, other in known:
+        most = max(one, other)
+        if abs(one - other) > max(_LEAST_SHARE * most, min(slack_bytes, _MOST_SHARE * most)):
+            return False
+    return bool(known)
 
 
-def _is_close(one: int, other: int, slack_bytes: int) -> bool:
-    most = max(one, other)
-    return abs(one - other) <= max(_LEAST_SHARE * most, min(slack_bytes, _MOST_SHARE * most))
-
-
-# What measured and computed bytes differ in, in sentences: a difference that is named can be trusted.
+# Why measured and computed bytes differ, in sentences: a difference that is explained can be trusted.
 
 
 def explain_differences(breakdown: Breakdown) -> tuple[str, ...]:
-    """Return a sentence for each kind whose two figures are known and differ, and one for the remainder."""
+    """Return a sentence for each kind whose two sizes are known and differ, and one for the remainder."""
     sentences = [_explain(each) for each in breakdown.kinds]
     return (*(each for each in sentences if each), *_explain_remainder(breakdown))
 
@@ -380,19 +385,17 @@ def _explain_remainder(breakdown: Breakdown) -> tuple[str, ...]:
     )
 
 
-# Two profiles held against each other, module by module: what the second has more or less than the first.
+# Two profiles compared, module by module: what the second has more or less than the first.
 
-# Names by which wrappers keep what they wrap: torch.compile, Opacus, FSDP, activation checkpointing.
+# Names by which wrappers hold what they wrap: torch.compile, Opacus, FSDP, activation checkpointing.
 WRAPPERS = {"_orig_mod", "_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-# The same of DDP and DataParallel; as it is a plain word, at the top and alone only.
+# The name used by DDP and DataParallel; as it is a plain word, only at the top and alone.
 OUTER_WRAPPER = "module"
 _CHUNK = re.compile(r"activations_\d+")
 ALL = "all kinds"
 
 
 class ComparedNode(msgspec.Struct, frozen=True):
-    """A module, a parameter, or a kind, in two profiles."""
-
     name: str
     # 0 where the first profile has no such node; None where its bytes are not known.
     first_bytes: int | None
@@ -403,7 +406,7 @@ class ComparedNode(msgspec.Struct, frozen=True):
 
     @property
     def difference_bytes(self) -> int | None:
-        """What the second has more; None where one of both is not known."""
+        """What the second has more; None where one of both is unknown."""
         if self.first_bytes is None or self.second_bytes is None:
             return None
         return self.second_bytes - self.first_bytes
@@ -412,15 +415,11 @@ class ComparedNode(msgspec.Struct, frozen=True):
 class BreakdownComparison(msgspec.Struct, frozen=True):
     """Two profiles, each kind at its most."""
 
-    # The figure that is compared.
     basis: Basis
-    # Kinds, and below them the modules.
     tree: ComparedNode
 
 
 class ComparedRow(NamedTuple):
-    """A node somewhere in a tree."""
-
     kind: str
     # Names below the kind.
     path: tuple[str, ...]
@@ -428,14 +427,14 @@ class ComparedRow(NamedTuple):
 
 
 def compare_profiles(first: ModuleMemory, second: ModuleMemory) -> BreakdownComparison:
-    """Return what a second profile holds against a first: measured where both were, else computed."""
+    """Compare two profiles: measured bytes where both have them, else computed ones."""
     trees = [make_point_tree(memory, MEMORY_KINDS, None, ALL) for memory in (first, second)]
     basis = choose_common_basis(*trees)
     return BreakdownComparison(basis, compare_trees(trees[0], trees[1], basis))
 
 
 def choose_common_basis(first: BreakdownNode | None, second: BreakdownNode | None) -> Basis:
-    """Return the figure that both trees of kinds have something of."""
+    """Return the basis for which both trees of kinds have sizes."""
     is_measured = [
         tree is None or any(kind.measured_bytes for kind in (tree, *tree.children))
         for tree in (first, second)
@@ -444,22 +443,28 @@ def choose_common_basis(first: BreakdownNode | None, second: BreakdownNode | Non
 
 
 def compare_trees(first: BreakdownNode | None, second: BreakdownNode | None, basis: Basis) -> ComparedNode:
-    """Return two trees as one: the root, kinds, modules. Modules are the same where their paths are.
+    """Join two trees: the root, kinds, modules. Modules are the same where their paths are.
 
     The names of wrappers are left out of the paths: `module.layers.0`, `_orig_mod.layers.0` and
     `_module.layers.0` are all `layers.0`.
 
     Args:
-        first: What is held against; None for nothing.
-        basis: Which figure is compared.
+        first: The tree compared with; None for nothing.
     """
-    plain = [None if tree is None else _unwrap_root(tree) for tree in (first, second)]
+    plain = [
+        None
+        if tree is None
+        else msgspec.structs.replace(
+            tree, children=tuple(_unwrap(kind, is_top=True) for kind in tree.children)
+        )
+        for tree in (first, second)
+    ]
     return _compare(plain[0], plain[1], basis, ALL)
 
 
 def list_rows(tree: ComparedNode, depth: int) -> list[ComparedRow]:
-    """Return what differs, the most apart first: nodes so many levels below their kinds, or fewer where a
-    branch ends or one profile alone has it.
+    """Return the differences, largest first: nodes so many levels below their kinds, or fewer where a
+    branch ends or only one profile has it.
 
     Args:
         depth: Levels below a kind.
@@ -470,11 +475,14 @@ def list_rows(tree: ComparedNode, depth: int) -> list[ComparedRow]:
         for path, node in _walk_to(kind, depth)
         if path
     ]
-    return sorted((row for row in rows if row.node.difference_bytes), key=_apart)
+    return sorted(
+        (row for row in rows if row.node.difference_bytes),
+        key=lambda row: (-abs(row.node.difference_bytes or 0), row.kind, row.path),
+    )
 
 
 def list_unmatched(tree: ComparedNode) -> tuple[list[ComparedRow], list[ComparedRow]]:
-    """Return what the first profile alone has, and what the second alone has; nothing below such a node."""
+    """Return what only the first profile has, and what only the second has; nothing below such a node."""
     found: tuple[list[ComparedRow], list[ComparedRow]] = ([], [])
     for kind in tree.children:
         for path, node in _walk_to_unmatched(kind, ()):
@@ -501,7 +509,12 @@ def find_compared(root: ComparedNode, path: Sequence[str]) -> ComparedNode | Non
 def _compare(
     first: BreakdownNode | None, second: BreakdownNode | None, basis: Basis, name: str
 ) -> ComparedNode:
-    sizes = [_find_bytes(node, basis) for node in (first, second)]
+    sizes: list[int | None] = []
+    for node in (first, second):
+        known = (
+            None if node is None else (node.measured_bytes if basis == "measured" else node.computed_bytes)
+        )
+        sizes.append(0 if node is None else known)
     is_known_below = (first is None or first.children) and (second is None or second.children)
     pairs = _pair(first, second) if is_known_below else ()
     return ComparedNode(
@@ -517,7 +530,7 @@ def _compare(
 def _pair(
     first: BreakdownNode | None, second: BreakdownNode | None
 ) -> Iterator[tuple[str, BreakdownNode | None, BreakdownNode | None]]:
-    """Yield children of both by name, in the order of the first; of the second alone at the end."""
+    """Yield children of both by name, in the order of the first; those of the second alone at the end."""
     ones = _key_children(first)
     others = _key_children(second)
     for name in dict.fromkeys([*ones, *others]):
@@ -535,18 +548,8 @@ def _key_children(node: BreakdownNode | None) -> dict[str, BreakdownNode]:
     return keyed
 
 
-def _find_bytes(node: BreakdownNode | None, basis: Basis) -> int | None:
-    if node is None:
-        return 0
-    return node.measured_bytes if basis == "measured" else node.computed_bytes
-
-
-def _unwrap_root(tree: BreakdownNode) -> BreakdownNode:
-    return msgspec.structs.replace(tree, children=tuple(_unwrap(kind, is_top=True) for kind in tree.children))
-
-
 def _unwrap(node: BreakdownNode, *, is_top: bool = False) -> BreakdownNode:
-    """Return a node in which what wrappers hold stands in their place."""
+    """Return a node in which the content of wrappers replaces them."""
     modules = [child for child in node.children if not child.name.startswith("(")]
     is_lone = len(modules) == 1
     children: list[BreakdownNode] = []
@@ -577,7 +580,3 @@ def _walk_to_unmatched(
         return
     for child in node.children:
         yield from _walk_to_unmatched(child, (*path, child.name))
-
-
-def _apart(row: ComparedRow) -> tuple[int, str, tuple[str, ...]]:
-    return -abs(row.node.difference_bytes or 0), row.kind, row.path

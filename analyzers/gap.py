@@ -1,7 +1,7 @@
-"""The gap between live tensors and device used, named: what fills a device, part by part.
+"""The gap between live tensors and device used, explained: what fills a device, part by part.
 
-Device used is NVML's figure for the whole device. Within a process it is the caching allocator's segments
-(`memory_reserved`) and what lies outside of them: the context, NCCL, cuBLAS workspaces. Terms as in PyTorch.
+Device used is NVML's number for the whole device. Within a process it is the caching allocator's segments
+(`memory_reserved`) and what is outside of them: the context, NCCL, cuBLAS workspaces. Terms as in PyTorch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,6 @@ import msgspec
 
 from ..engine.model import AllocatorReading, DeviceSample, RankSample
 
-# What a part is.
 PartKind = Literal[
     "allocated", "awaiting_free", "stranded", "cached", "context", "other_processes", "unattributed"
 ]
@@ -31,17 +30,14 @@ _ALL: tuple[PartKind, ...] = tuple(NAMES)
 
 
 class GapPart(msgspec.Struct, frozen=True):
-    """One part of what is used on a device."""
-
     # One kind, or those that cannot be told apart.
     kinds: tuple[PartKind, ...]
-    # What it is in words, all of it.
     name: str
     size_bytes: int
 
 
 class MemoryGap(msgspec.Struct, frozen=True):
-    """What fills a device; None means that it cannot be known."""
+    """What fills a device; None where unknown."""
 
     used_bytes: int | None
     # In the order of `NAMES`; they add up to `used_bytes` exactly. Empty where that is unknown.
@@ -49,13 +45,13 @@ class MemoryGap(msgspec.Struct, frozen=True):
     # Whether the readings fit together; those of driver and allocator are not of one instant. Where they do
     # not, the later parts were cut to what is used.
     is_consistent: bool = True
-    # Internal fragmentation: bytes within live blocks that nobody asked for (allocated − requested).
+    # Internal fragmentation: bytes within live blocks beyond those requested (allocated − requested).
     internal_bytes: int | None = None
     # Most that the allocators here can really reserve: what they have and what is free, or their limit.
     capacity_bytes: int | None = None
 
     def size_of(self, kind: PartKind) -> int | None:
-        """Return the bytes of a kind that stands alone; None where it cannot be told from others."""
+        """Return the bytes of a kind that is a part of its own; None where it is joined with others."""
         return next((part.size_bytes for part in self.parts if part.kinds == (kind,)), None)
 
 
@@ -63,12 +59,12 @@ class Activations(NamedTuple):
     """Activations, buffers and temporary tensors: the peak of a step less what the optimizers hold."""
 
     size_bytes: int
-    # Whether the peak is; one that was only sampled is the least that it can have been, and so is this.
+    # Whether the peak is exact; a sampled peak is a lower bound, and so is this.
     is_exact: bool
 
 
 def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
-    """Return what fills a device.
+    """Explain what fills a device.
 
     Args:
         device: The device at one tick.
@@ -81,17 +77,19 @@ def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
     if used is not None:
         names = HOST_NAMES if device.kind == "cpu" else NAMES
         parts, is_consistent = _fit(tuple(_split(device, living)), used, names)
+    allocated = _add(living, _read_allocated)
+    requested = _add(living, lambda reading: reading.requested_bytes)
     return MemoryGap(
         used_bytes=used,
         parts=parts,
         is_consistent=is_consistent,
-        internal_bytes=_find_internal(living),
+        internal_bytes=None if allocated is None or requested is None else max(0, allocated - requested),
         capacity_bytes=find_capacity(device, living),
     )
 
 
 def find_activations(rank: RankSample) -> Activations | None:
-    """Return the peak of a process's newest step less all that its optimizers hold and what it keeps.
+    """Return the peak of a process's newest step less what its optimizers hold and what it keeps.
 
     Returns:
         None where one part is unknown, or more is held than the peak that was seen.
@@ -105,10 +103,10 @@ def find_activations(rank: RankSample) -> Activations | None:
 
 
 def find_kept(rank: RankSample) -> int | None:
-    """Return the bytes that a process keeps from step to step beside what its optimizers hold.
+    """Return the bytes that a process keeps from step to step in addition to what its optimizers hold.
 
     That is the floor of its newest step less the model's state, as in the summary of a flight record. Where
-    gradients are gone at the floor it is the least that it can be. None where one of both is unknown.
+    gradients are gone at the floor it is a lower bound. None where one of both is unknown.
     """
     held = _sum_held(rank)
     floor = None if rank.step is None else rank.step.floor_bytes
@@ -130,9 +128,6 @@ def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
 
     That is what they have reserved and what is free (others keep theirs), or the sum of their limits
     (`set_per_process_memory_fraction`) where that is less.
-
-    Args:
-        device: The device at one tick.
     """
     reserved = _add(ranks, lambda reading: reading.reserved_bytes)
     free = device.memory.free_bytes
@@ -144,10 +139,10 @@ def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
 
 
 def find_own_gap(device: DeviceSample, rank: RankSample) -> int | None:
-    """Return the bytes that one process holds on its device beyond live tensors; None where nobody tells.
+    """Return the bytes that one process holds on its device beyond live tensors; None where unknown.
 
     Args:
-        device: The device that the process lives on.
+        device: The device of the process.
         rank: The process, at the same tick.
     """
     allocator = rank.allocator or AllocatorReading()
@@ -165,7 +160,7 @@ class _Part(NamedTuple):
 
 
 def _split(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
-    """Yield the parts in order; the last takes what is left."""
+    """Yield the parts in order; the last gets what is left."""
     if device.kind == "cpu":
         yield from _split_host(ranks)
         return
@@ -176,7 +171,7 @@ def _split(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]
 
 
 def _split_host(ranks: Sequence[RankSample]) -> Iterator[_Part]:
-    """Yield the parts of host memory, whose allocator keeps no cache that it tells of."""
+    """Yield the parts of host memory, whose allocator reports no cache."""
     allocated = _add(ranks, _read_allocated)
     residents = [rank.resident_bytes for rank in ranks]
     known = [resident for resident in residents if resident is not None]
@@ -191,9 +186,9 @@ def _split_host(ranks: Sequence[RankSample]) -> Iterator[_Part]:
 
 
 def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
-    """Yield what the allocators hold; where they do not tell how much, the last part takes all the rest."""
+    """Yield what the allocators hold; where they do not report how much, the last part gets all the rest."""
     allocated = _add(ranks, _read_allocated)
-    reserved = _add(ranks, _read_reserved)
+    reserved = _add(ranks, lambda reading: reading.reserved_bytes)
     if allocated is None:
         yield _Part(_ALL[: _ALL.index("context")] if reserved is not None else _ALL, reserved)
         return
@@ -217,7 +212,6 @@ def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
 
 
 def _split_outside(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
-    """Yield what lies outside of the allocators."""
     context = _find_context(device, ranks)
     others = _find_others(device, ranks)
     if context is None:
@@ -233,7 +227,7 @@ def _split_outside(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterato
 
 
 def _find_context(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
-    """Return what the processes hold outside of their allocators, as the driver or the model tells."""
+    """Return what the processes hold outside of their allocators, according to the driver or the model."""
     if device.kind == "simulated":
         return sum(rank.context_bytes or 0 for rank in ranks)
     held = {process.pid: process.used_bytes for process in device.processes or ()}
@@ -248,7 +242,7 @@ def _find_context(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
 
 
 def _find_others(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
-    """Return what processes without a probe hold; None where the driver does not tell of each."""
+    """Return what processes without a probe hold; None where the driver does not report each."""
     if device.kind == "simulated":
         return 0
     pids = {rank.pid for rank in ranks}
@@ -276,22 +270,12 @@ def _join(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _find_internal(ranks: Sequence[RankSample]) -> int | None:
-    allocated = _add(ranks, _read_allocated)
-    requested = _add(ranks, lambda reading: reading.requested_bytes)
-    return None if allocated is None or requested is None else max(0, allocated - requested)
-
-
 def _read_allocated(reading: AllocatorReading) -> int | None:
     return reading.allocated_bytes
 
 
-def _read_reserved(reading: AllocatorReading) -> int | None:
-    return reading.reserved_bytes
-
-
 def _add(ranks: Sequence[RankSample], read: Callable[[AllocatorReading], int | None]) -> int | None:
-    """Return the sum over all processes; None where there is none, or one has not told."""
+    """Return the sum over all processes; None without processes, or where one has not reported."""
     values = [read(rank.allocator or AllocatorReading()) for rank in ranks]
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

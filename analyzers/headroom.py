@@ -1,7 +1,7 @@
-"""The largest step that would fit, for every process that tells the sizes of its steps.
+"""The largest step that would fit, for every process that reports the sizes of its steps.
 
 It opens no findings: it adds an estimate to the assessment of the process. Sizes are not kept in the ring of
-history, so that a worker that was restarted learns them anew; nothing is decided by them.
+history, so that a restarted worker learns them from new steps; no decision depends on them.
 """
 
 import math
@@ -22,7 +22,7 @@ FORGOTTEN_AFTER_S = 60.0
 
 
 class HeadroomAnalyzer:
-    """Adds to assessments what steps of different sizes say."""
+    """Adds estimates from steps of different sizes to assessments."""
 
     name = "headroom"
 
@@ -30,19 +30,19 @@ class HeadroomAnalyzer:
         self._tracks: dict[SubjectKey, HeadroomTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take the steps of a sample; there is never a finding."""
+        """Observe the steps of a sample; there is never a finding."""
         if self._tracks or any(rank.sized_steps for rank in sample.ranks):
             self._observe_ranks(sample)
         return ()
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt nothing: there are no findings of this kind."""
+        """Do nothing: there are no findings of this kind."""
 
     def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
-        """Return assessments with estimates, and those whose estimate alone has changed.
+        """Return assessments with estimates, and those of which only the estimate changed.
 
         Args:
-            changed: Assessments that changed since this was last asked.
+            changed: Assessments that changed since the last call.
         """
         if not self._tracks:
             return changed
@@ -77,26 +77,26 @@ class HeadroomAnalyzer:
 
 # Between two estimates, once many sizes are known.
 EVERY_S = 10.0
-# Sizes up to which each new one brings an estimate at once.
+# Up to so many sizes, each new one brings an estimate at once.
 FEW_SIZES = 8
 KEPT_LIMITS = 32
 KEPT_EXACT = 256
 # Steps of a process that are left out: optimizers make their state in the first.
 WARM_UP_STEPS = 1
-# Most of the limit that counts as sure to be of use: the last segment must fit whole.
+# Largest share of the limit that is surely usable: the last segment must fit whole.
 MOST_USED = 0.95
-# Change of a figure, as a share, that a person would see.
+# Change of a value, as a share, that a person would notice.
 SEEN_SHARE = 0.02
 
 
 class HeadroomTrack:
-    """Takes the steps of one process and adds an estimate to its assessment."""
+    """Collects the steps of one process and adds an estimate to its assessment."""
 
     def __init__(self) -> None:
         self.seen_s = 0.0
         self._advisors = (HeadroomAdvisor("tokens"), HeadroomAdvisor("samples"))
         self._newest_index = 0
-        # Numbers of the newest steps with exact peaks, which are told more than once.
+        # Numbers of the newest steps with exact peaks, which are reported more than once.
         self._exact: deque[int] = deque(maxlen=KEPT_EXACT)
         self._sizes: set[tuple[int | None, int | None]] = set()
         self._limits: deque[int] = deque(maxlen=KEPT_LIMITS)
@@ -107,7 +107,7 @@ class HeadroomTrack:
         self._assessment: Assessment | None = None
 
     def observe(self, subject: Subject, steps: Sequence[StepReading]) -> None:
-        """Take the steps of one tick whose size was told."""
+        """Observe the steps of one tick whose size was reported."""
         self.seen_s = subject.sample.time_s
         limit_bytes = subject.limit_bytes
         if limit_bytes is not None:
@@ -117,21 +117,22 @@ class HeadroomTrack:
         self._most_reserved = max(self._most_reserved, allocator.reserved_bytes or 0)
         for step in steps:
             if step.index not in self._exact and (step.is_peak_exact or step.index > self._newest_index):
-                self._take(step)
+                self._add_step(step)
         if steps:
             self._newest_index = max(self._newest_index, *(step.index for step in steps))
 
     def annotate(self, assessment: Assessment) -> Assessment:
-        """Return the assessment of this process with the estimate."""
         self._assessment = assessment
         self._estimate()
         return msgspec.structs.replace(assessment, headroom=self._told)
 
     def take_changed(self) -> Assessment | None:
-        """Return the newest assessment with another estimate than was told; None where nothing changed."""
+        """Return the newest assessment if its estimate changed since the last one returned; None
+        otherwise.
+        """
         return None if self._assessment is None or not self._estimate() else self.annotate(self._assessment)
 
-    def _take(self, step: StepReading) -> None:
+    def _add_step(self, step: StepReading) -> None:
         if step.peak_bytes is None or step.index <= WARM_UP_STEPS:
             return
         self._most_allocated = max(self._most_allocated, step.peak_bytes)
@@ -147,17 +148,23 @@ class HeadroomTrack:
         self._is_due = True
 
     def _estimate(self) -> bool:
-        """Estimate anew where that is due; return whether a person would see a difference."""
+        """Estimate if that is due; return whether a person would notice a difference."""
         known = self._assessment
         is_early = 0.0 <= self.seen_s - self._estimated_s < EVERY_S
         if known is None or not self._is_due or is_early or not self._limits:
             return False
         self._is_due = False
         self._estimated_s = self.seen_s
+        # Share of reserved bytes that is surely usable by a peak. Segments are larger than their content, by
+        # how much changes with every size. What was kept from other sizes would be given back first; how
+        # much that is nobody reports, and so it counts as lost.
+        utilization = MOST_USED
+        if self._most_reserved:
+            utilization = min(MOST_USED, self._most_allocated / self._most_reserved)
         ceiling_bytes = min(self._limits)
         limit_bytes = min(ceiling_bytes, known.capacity_bytes or ceiling_bytes)
         found = tuple(
-            advisor.estimate(limit_bytes, utilization=self._find_utilization(), ceiling_bytes=ceiling_bytes)
+            advisor.estimate(limit_bytes, utilization=utilization, ceiling_bytes=ceiling_bytes)
             for advisor in self._advisors
             if advisor.has_steps
         )
@@ -165,16 +172,6 @@ class HeadroomTrack:
         if is_other:
             self._told = found
         return is_other
-
-    def _find_utilization(self) -> float:
-        """Return the share of reserved bytes that are of use to a peak, as far as is sure.
-
-        Segments are larger than what lies in them, by how much changes with every size. What was kept from
-        other sizes would be given back first; nobody tells how much that is, and so it counts as lost.
-        """
-        if not self._most_reserved:
-            return MOST_USED
-        return min(MOST_USED, self._most_allocated / self._most_reserved)
 
 
 def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
@@ -191,13 +188,14 @@ def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
 
 
 # What steps of each size needed: exact peaks as they are, sampled ones only where there are many.
-#
-# A peak that was sampled is a lower bound. Between two steps live bytes rise and fall about evenly, so that
-# a moment at random finds any level with equal chance, and the most of n such moments falls short of the peak
-# by 1 / (n + 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
+
+# A sampled peak is a lower bound. Between two steps live bytes rise and fall about evenly, so that a random
+# moment finds any level with equal chance, and the most of n such moments falls short of the peak by 1 / (n +
+# 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
+
+# Steps of about one size with sampled peaks before they count.
 
 
-# Steps of about one size whose peak was only sampled, before they tell anything.
 LEAST_SAMPLED = 32
 # Largest size over the smallest that count as about one.
 MOST_STRETCH = 1.1
@@ -210,7 +208,7 @@ class StepSize(msgspec.Struct, frozen=True, gc=False):
     peak_bytes: int
     # Live bytes between steps; what grows there is not charged to the size.
     floor_bytes: int | None = None
-    # Whether the allocator said the peak; else it is a lower bound.
+    # Whether the allocator reported the peak; else it is a lower bound.
     is_exact: bool = True
 
 
@@ -248,7 +246,7 @@ def collect_needs(steps: Sequence[StepSize]) -> Needs:
 
 
 def _lift(bounds: Sequence[_Bound]) -> Iterator[_Bound]:
-    """Yield what steps of about one size needed, as estimated from lower bounds; sizes ascend."""
+    """Yield the estimated needs of steps of about one size, from lower bounds; sizes ascend."""
     group: list[_Bound] = []
     for at, bound in enumerate(bounds):
         if group and bound.size > MOST_STRETCH * group[0].size:
@@ -267,7 +265,7 @@ MOST_STEPS = 2048
 
 
 class HeadroomAdvisor:
-    """Takes steps with their sizes and says what would fit.
+    """Collects steps with their sizes and estimates what would fit.
 
     Args:
         unit: What sizes count, in the plural.
@@ -279,15 +277,14 @@ class HeadroomAdvisor:
 
     @property
     def has_steps(self) -> bool:
-        """Whether any step was taken that counts."""
         return bool(self._steps)
 
     def add(self, step: StepSize) -> None:
-        """Take one step that ended; the oldest is forgotten when there are too many."""
+        """Add a step that ended; the oldest is forgotten when there are too many."""
         self._steps.append(step)
 
     def add_older(self, step: StepSize) -> None:
-        """Take one step that ended before the others; it is left out where there is no room."""
+        """Add a step that ended before the others; it is left out where there is no room."""
         if len(self._steps) < MOST_STEPS:
             self._steps.appendleft(step)
 
@@ -307,14 +304,15 @@ class HeadroomAdvisor:
 
 
 # Memory per token, and the largest batch that would fit: a robust line through the peaks of steps.
-#
-# Method: Theil-Sen line through what each step needed beyond its floor, against its size; the answer is the
-# size at which the upper end of the prediction interval (Student's t on the robust spread of the residuals)
-# meets the limit, and the size at which its lower end does. It is refused where sizes hardly differ, peaks
-# do not follow them, or not in a straight line: attention without a fused kernel grows with the square of
-# the length.
+
+# Method: Theil-Sen line through what each step needed beyond its floor, by its size; the answer is the size
+# at which the upper end of the prediction interval (Student's t on the robust spread of the residuals) meets
+# the limit, and the size at which its lower end does. It is refused where sizes hardly differ, peaks do not
+# follow them, or not in a straight line: attention without a fused kernel grows with the square of the
+# length.
 
 # Distinct sizes from which a line can be told from a bend.
+
 LEAST_SIZES = 3
 # Least distance of the sizes, as a share of the largest.
 LEAST_RANGE = 0.2
@@ -333,7 +331,7 @@ CONFIDENCE = 0.9
 
 
 class _Line:
-    """A robust line through the peaks, and how far they lie from it."""
+    """A robust line through the peaks."""
 
     def __init__(self, sizes: Sequence[float], needs: Sequence[float]) -> None:
         self.sizes = sizes
@@ -346,13 +344,13 @@ class _Line:
         return self.offset + self.slope * size
 
     def find_error(self) -> float:
-        """Return the standard error of the slope, by how far its own points lie from it."""
+        """Return the standard error of the slope, by how far its own points deviate from it."""
         residuals = [need - self.predict(size) for size, need in zip(self.sizes, self.needs, strict=True)]
         return find_spread(residuals, len(self.sizes)) / math.sqrt(_sum_squares(self.sizes))
 
 
 class _Prediction:
-    """The interval in which the need of one more step lies, by a line and how far steps lie from it."""
+    """The interval of the need of one more step, by a line and how far steps deviate from it."""
 
     def __init__(self, line: _Line, spread: float, confidence: float) -> None:
         self.line = line
@@ -376,7 +374,7 @@ class _Prediction:
 
 
 class _Room(NamedTuple):
-    """Bytes beyond the floor that a step may take: those that are sure, and those of the best case."""
+    """Bytes beyond the floor that a step may use: surely, and in the best case."""
 
     sure_bytes: float
     best_bytes: float
@@ -391,14 +389,14 @@ def estimate_headroom(
     ceiling_bytes: int | None = None,
     confidence: float = CONFIDENCE,
 ) -> HeadroomEstimate:
-    """Return the memory per unit of size and the largest size that would fit, or why that cannot be told.
+    """Estimate the memory per unit of size and the largest size that would fit, or why that is unknown.
 
     Args:
         points: Steps of one process, in order.
         limit_bytes: Most that its allocator can reserve, or less where not all of that can be live.
         unit: What sizes count, in the plural.
         utilization: Peak allocated / peak reserved of the process, where known: the limit holds reserved
-            bytes, of which only so much can be live.
+            bytes, and only so much of them can be live.
         ceiling_bytes: Most that could be live in the best case; None for the limit.
         confidence: Probability that the largest size fits, above 0.5 and below 1.
     """
@@ -424,7 +422,7 @@ def estimate_headroom(
 
 
 def _thin(by_size: dict[float, list[float]]) -> tuple[list[float], list[float]]:
-    """Return sizes with the median of what they needed; of many sizes, evenly chosen ones."""
+    """Return sizes with the median of their needs; if there are many sizes, evenly chosen ones."""
     sizes = list(by_size)
     if len(sizes) > MOST_SIZES:
         last = len(sizes) - 1
@@ -433,9 +431,9 @@ def _thin(by_size: dict[float, list[float]]) -> tuple[list[float], list[float]]:
 
 
 def _leave_flat(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
-    """Return the needs without those of small sizes that are alike: their peak is that of something else.
+    """Leave out the needs of small sizes that are alike: their peak has another cause.
 
-    Where the optimizer's step takes more than a small batch does, its peak stands in for that of the batch.
+    Where the optimizer's step needs more than a small batch does, the peak is that of the optimizer.
     """
     middles = {size: median_of_sorted(sorted(needs)) or 0.0 for size, needs in by_size.items()}
     least = min(middles.values(), default=0.0)
@@ -456,7 +454,7 @@ def _refuse_sizes(sizes: list[float]) -> str | None:
 
 
 def _refuse_needs(sizes: list[float], seen: int) -> str | None:
-    """Return why the peaks that are known do not tell enough, of sizes that would."""
+    """Return why the known peaks are not enough for an estimate; None where they are."""
     if len(sizes) < LEAST_SIZES or sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
         known = f"{len(sizes) or 'none'} of {seen}"
         return (
@@ -493,7 +491,7 @@ def _sum_squares(sizes: Sequence[float]) -> float:
 def _answer(
     empty: HeadroomEstimate, by_size: dict[float, list[float]], floor: float, room: _Room
 ) -> HeadroomEstimate:
-    """Return what a line through the needs says, or why none can be laid."""
+    """Estimate by a line through the needs, or say why there is none."""
     line = _Line(*_thin(by_size))
     residuals = [need - line.predict(size) for size, needs in by_size.items() for need in needs]
     spread = find_spread(residuals, len(line.sizes))
@@ -521,7 +519,7 @@ def _answer(
 
 
 def _find_last(is_true: Callable[[int], bool], most: int) -> int:
-    """Return the last number up to `most` of which something is true that holds for all below."""
+    """Return the last number up to `most` for which a condition is true that is true for all below."""
     low = 0
     high = most
     while low < high:
@@ -532,7 +530,7 @@ def _find_last(is_true: Callable[[int], bool], most: int) -> int:
 
 # Standard deviation of a normal distribution over its median absolute deviation.
 TO_DEVIATION = 1.4826
-# Least spread: below the granularity of what splits off a block, figures say nothing.
+# Least spread: below the granularity of what splits off a block, sizes mean nothing.
 LEAST_BYTES = float(1 << 20)
 
 
@@ -540,11 +538,10 @@ def find_spread(residuals: Sequence[float], sizes: int) -> float:
     """Return the robust standard deviation of residuals in bytes.
 
     Args:
-        residuals: In bytes.
-        sizes: Distinct sizes that the line was laid through, two of which it spent.
+        sizes: Distinct sizes that the line was laid through; it spent two of them.
     """
     deviation = TO_DEVIATION * (median_of_sorted(sorted(abs(each) for each in residuals)) or 0.0)
-    # A tenth of the steps may lie far off and leave the median where it is; they count for what they are.
+    # A tenth of the steps may be far off and leave the median where it is; they count for what they are.
     tail = sorted(abs(each) for each in residuals)[int(0.9 * (len(residuals) - 1))] / 1.645
     # Few residuals hug their line; the share is that of a median of so few (found by simulation).
     return max(deviation, tail, LEAST_BYTES) * sizes / max(1, sizes - 2)

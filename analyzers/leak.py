@@ -1,7 +1,7 @@
 """Leaks of device memory (`leak`) and of host memory (`host_leak`), of a process or of a host as a whole.
 
-The rule is the horizon ratio over floors (`analyzers/floors/episode.py`); thresholds and what they mean stand
-in `docs/verdicts.md`.
+The rule is the horizon ratio over floors (`analyzers/floors/episode.py`); `docs/verdicts.md` explains the
+thresholds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ LEAK = "leak"
 HOST_LEAK = "host_leak"
 KINDS = (LEAK, HOST_LEAK)
 
-# A process that holds less is judged as if it had this much room to grow, or as much as it holds.
+# Room to grow of a process that holds less; one that holds more has as much room as it holds.
 HOST_HEADROOM_BYTES = 8 * GIB
 
 # Node, kind of finding, UUID of the device, process id and start time.
@@ -46,7 +46,7 @@ OwnerKey = tuple[str, str, str | None, int | None, float | None]
 
 
 class Owner(NamedTuple):
-    """Whom a finding is about, as its newest sample says."""
+    """The subject of a finding, from its newest sample."""
 
     kind: str
     node: str
@@ -59,7 +59,6 @@ class Owner(NamedTuple):
 
     @property
     def key(self) -> OwnerKey:
-        """What tells it from others."""
         return self.node, self.kind, self.device_uuid, self.pid, self.started_s
 
     @property
@@ -68,7 +67,9 @@ class Owner(NamedTuple):
 
 
 def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]:
-    """Yield who is there, with the beat, if there is one, and the most that it can reach in bytes."""
+    """Yield the owners in a sample, with the beat, if there is one, and the most that it can reach in
+    bytes.
+    """
     for subject in subjects_of(sample):
         rank = subject.rank
         device = subject.device
@@ -85,13 +86,26 @@ def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]
             read_beat(subject),
             subject.limit_bytes,
         )
+    labels = {device.uuid: device.label for device in sample.devices}
     for rank in sample.ranks:
         if rank.state == "ok" and rank.resident_bytes is not None:
-            yield _host_owner(sample, rank), _host_beat(sample, rank), _host_limit(sample.host, rank)
+            owner = Owner(
+                HOST_LEAK,
+                sample.node,
+                rank.device_uuid,
+                labels.get(rank.device_uuid or ""),
+                rank.pid,
+                rank.started_s,
+                name_rank(rank),
+            )
+            resident = round_sector(rank.resident_bytes)
+            step = None if rank.step is None else rank.step.index
+            beat = Beat(sample.time_s, resident, resident, rank.steps_within, step, "host")
+            yield owner, beat, _host_limit(sample.host, rank)
 
 
 def listed_keys(sample: Sample) -> set[OwnerKey]:
-    """Return who is listed and has not ended, though nothing new may be known of them."""
+    """Return who is listed and has not ended, though nothing new may be known about them."""
     node = sample.node
     found: set[OwnerKey] = {(node, HOST_LEAK, None, None, None)}
     found |= {
@@ -103,18 +117,6 @@ def listed_keys(sample: Sample) -> set[OwnerKey]:
         if rank.state != "ended":
             found |= {(node, kind, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS}
     return found
-
-
-def _host_owner(sample: Sample, rank: RankSample) -> Owner:
-    labels = {device.uuid: device.label for device in sample.devices}
-    label = labels.get(rank.device_uuid or "")
-    return Owner(HOST_LEAK, sample.node, rank.device_uuid, label, rank.pid, rank.started_s, name_rank(rank))
-
-
-def _host_beat(sample: Sample, rank: RankSample) -> Beat:
-    resident = round_sector(rank.resident_bytes or 0)
-    step = None if rank.step is None else rank.step.index
-    return Beat(sample.time_s, resident, resident, rank.steps_within, step, "host")
 
 
 def _host_limit(host: HostSample | None, rank: RankSample) -> int:
@@ -129,9 +131,9 @@ def _host_limit(host: HostSample | None, rank: RankSample) -> int:
 
 _MEMORY = EvidenceKey("memory")
 
-# Seconds to out of memory below which a leak is so grave.
+# Severity by the seconds left to out of memory.
 SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
-# Change of growth or rate, as a share, that a person would see.
+# Change of growth or rate, as a share, that a person would notice.
 NEWS_SHARE = 0.25
 
 _MEASURES: dict[BeatKind, str] = {
@@ -143,7 +145,7 @@ _MEASURES: dict[BeatKind, str] = {
 
 
 class Leak(NamedTuple):
-    """What is known of one leak at one moment."""
+    """What is known about one leak at one moment."""
 
     owner: Owner
     time_s: float
@@ -156,7 +158,6 @@ class Leak(NamedTuple):
 
     @property
     def grown_bytes(self) -> int:
-        """What it grew since its onset."""
         return self.floor_bytes - self.episode.onset_bytes
 
     @property
@@ -168,7 +169,6 @@ class Leak(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """How soon it will have consequences."""
         left_s = self.time_left_s
         if left_s is None:
             return "low"
@@ -176,7 +176,6 @@ class Leak(NamedTuple):
 
 
 def state_leak(finding: Finding, leak: Leak) -> Finding:
-    """Return a finding with what is known of its leak now."""
     return restate(
         finding,
         leak.time_s,
@@ -190,7 +189,7 @@ def state_leak(finding: Finding, leak: Leak) -> Finding:
 
 
 def is_news(finding: Finding, leak: Leak) -> bool:
-    """Return whether a person would see what has changed since a finding was last stated."""
+    """Return whether a person would notice what has changed since a finding was last stated."""
     grown = GROWN.read_number(finding) or 0.0
     rate = RATE.read_number(finding) or 0.0
     is_grown = abs(leak.grown_bytes - grown) > NEWS_SHARE * max(grown, 1.0)
@@ -281,7 +280,7 @@ class LeakTrack(OpenFinding):
         self._growth = GrowthTrack()
 
     def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Sequence[Finding]:
-        """Take one beat; return what opened, changed or closed."""
+        """Observe one beat; return what opened, changed or closed."""
         growth = self._growth
         growth.observe(beat, limit_bytes)
         if self.is_settled(beat.time_s):
@@ -324,7 +323,7 @@ def _open(owner: Owner, time_s: float) -> Finding:
 
 
 class LeakAnalyzer:
-    """Open one finding per owner while its floors grow without end; close it when they stop or it ends."""
+    """Opens one finding per owner while its floors grow without end; closes it when they stop or it ends."""
 
     name = "leak"
 
@@ -332,7 +331,7 @@ class LeakAnalyzer:
         self._tracks = Tracks(make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for owner, beat, limit_bytes in chain(owners_of(sample), hosts_of(sample)):
             track = self._tracks.see(owner.key, sample.time_s)
@@ -349,16 +348,17 @@ class LeakAnalyzer:
                 self._tracks.adopt(read_key(finding), finding)
 
 
-# Page-locked buffers, files in a tmpfs or in shared memory, data loader workers and other programs belong
-# to no process that reports. What those that do report hold is subtracted, so that a process that leaks is
-# told by itself and not twice. Page cache is not counted: used is what the kernel could not make available
-# (MemTotal - MemAvailable, proc_meminfo(5)).
+# Page-locked buffers, files in a tmpfs or in shared memory, data loader workers and other programs belong to
+# no process that reports. What reporting processes hold is subtracted, so that a process that leaks is
+# reported by itself and not twice. Page cache is not counted: used is what the kernel could not make
+# available (MemTotal - MemAvailable, proc_meminfo(5)).
+
 # A host that has more time than this is left alone: nobody can be named, and much may happen on it.
 SOON_S = 86_400.0
 
 
 class HostTrack(LeakTrack):
-    """The growth of a host, told only where it would be full within a day."""
+    """The growth of a host, reported only where it would be full within a day."""
 
     def _state_leak(self, leak: Leak) -> Sequence[Finding]:
         if self.finding is not None or (leak.time_left_s is not None and leak.time_left_s < SOON_S):
@@ -381,12 +381,11 @@ def hosts_of(sample: Sample) -> Iterator[tuple[Owner, Beat, int]]:
 
 
 def make_track(key: OwnerKey) -> LeakTrack:
-    """Return a track for an owner that was not seen before."""
     _, kind, _, pid, _ = key
     return HostTrack() if kind == HOST_LEAK and pid is None else LeakTrack()
 
 
-# What a finding on the memory of a host as a whole says, where it differs from that on a process.
+# Texts on the memory of a host as a whole, where they differ from those on a process.
 
 HOST_MEASURE = "host memory in use, less what the processes that report hold"
 HOST_ADVICE = (
@@ -397,11 +396,7 @@ HOST_ADVICE = (
 
 
 def word_host_title(bytes_per_s: float, grown_bytes: int) -> str:
-    """Return the finding in one sentence.
-
-    Args:
-        grown_bytes: What it grew since its onset.
-    """
+    """Return the finding in one sentence."""
     pace = format_bytes(round(bytes_per_s * 60))
     grown = format_bytes(grown_bytes)
     return f"host memory fills by {pace} a minute, in no process that reports ({grown})"

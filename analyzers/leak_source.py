@@ -17,30 +17,31 @@ from .segments import find_caller, find_headline, keep_python
 # The search for the source of one leak: allocations recorded for a while, and maps compared meanwhile.
 
 # From one map to the next: a leak of every step then shows as so many blocks.
+
 INTERVAL_STEPS = 4
 SHORTEST_S = 3.0
 # Length of an interval.
 LONGEST_S = 10.0
 # In one attempt. It ends with the first map by which a source is known, after two at least.
 INTERVALS = 4
-# So many times as long as was recorded, nothing is: one part of seven costs 1 % where recording slows a step
-# by 7 %.
+# After recording, it rests for so many times as long: one part of seven costs 1 % where recording slows a
+# step by 7 %.
 RESTS = 6
 SHORTEST_REST_S = 10.0
 ATTEMPTS = 6
-# For a map to come, beside what the process may wait for the end of a step.
+# Seconds to wait for a map, in addition to the wait for the end of a step.
 ANSWER_S = 15.0
 LEAST_WAIT_S = 5.0
-# For the end of a step.
+# Most seconds to wait for the end of a step.
 LONGEST_WAIT_S = 60.0
-# How many steps a process may wait for the end of one: steps differ.
+# Steps to wait for the end of one: steps differ.
 DURATIONS = 2.5
 
 Stage = Literal["rest", "map", "interval", "ending", "over"]
 
 
 class SourceSearch:
-    """Looks for the source of one leak, at most `ATTEMPTS` times, each time twice as long.
+    """Searches for the source of one leak, at most `ATTEMPTS` times, each time twice as long.
 
     While the process records its allocations it is asked for maps, at ends of steps where it makes steps.
     What has grown from map to map is the source. A process that records itself is only asked for maps.
@@ -50,7 +51,7 @@ class SourceSearch:
         self.sources: tuple[LeakSource, ...] = ()
         self._stage: Stage = "rest"
         self._since_s: float | None = None
-        self._held: list[Holdings] = []
+        self._maps: list[Holdings] = []
         self._steps = 0
         self._attempts = 0
         self._began_s = 0.0
@@ -74,26 +75,28 @@ class SourceSearch:
         return self._stage in ("map", "interval", "ending")
 
     def follow(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
-        """Take the process as one sample shows it; yield what should be asked now."""
+        """Observe the process in one sample; yield what should be asked now."""
         self._steps += rank.steps_within
         waited_s = time_s - (self._since_s if self._since_s is not None else time_s)
         if self._stage == "rest" and (self._since_s is None or waited_s >= self._rest_s):
             yield from self._begin(rank, time_s)
-        elif self._stage == "interval" and self._is_past(rank, waited_s):
-            yield from self._ask(rank, time_s)
+        elif self._stage == "interval" and waited_s >= self._interval_s(rank):
+            is_stepping = self._steps >= INTERVAL_STEPS or not self._has_ends
+            if is_stepping or waited_s >= LONGEST_WAIT_S:
+                yield from self._ask(rank, time_s)
         elif self._stage == "ending" or (self._stage == "map" and waited_s >= self._map_within_s):
             yield from self._end(rank, time_s)
 
     def take_map(self, segment_map: SegmentMap, time_s: float) -> bool:
-        """Take a map of the process, whoever asked for it; return whether it names a source."""
-        is_older = bool(self._held) and segment_map.time_s <= self._held[-1].time_s
+        """Add a map of the process, whoever asked for it; return whether it names a source."""
+        is_older = bool(self._maps) and segment_map.time_s <= self._maps[-1].time_s
         if not self.awaits_map or is_older or (self._has_ends and not segment_map.is_at_step_end):
             return False
-        self._held.append(measure_holdings(segment_map))
-        sources = find_sources(self._held)
-        is_last = len(self._held) > INTERVALS
+        self._maps.append(measure_holdings(segment_map))
+        sources = find_sources(self._maps)
+        is_last = len(self._maps) > INTERVALS
         if not sources and is_last:
-            sources = find_sizes(self._held)
+            sources = find_sizes(self._maps)
         self._enter("ending" if sources or is_last else "interval", time_s)
         self.sources = sources or self.sources
         return bool(sources)
@@ -103,7 +106,7 @@ class SourceSearch:
             self._enter("over", time_s)
             return
         self._attempts += 1
-        self._held = []
+        self._maps = []
         self._began_s = time_s
         yield from self._ask(rank, time_s)
 
@@ -114,11 +117,11 @@ class SourceSearch:
         self._map_within_s = ANSWER_S + wait_s
         self._enter("map", time_s)
         yield Inquiry("segments", rank.pid, wait_s if self._has_ends else None)
-        is_first = not self._held
-        is_last = len(self._held) == INTERVALS
+        is_first = not self._maps
+        is_last = len(self._maps) == INTERVALS
         if rank.memory_history != "user" and (is_first or (rank.memory_history == "off" and not is_last)):
             interval_s = max(self._interval_s(rank), INTERVAL_STEPS * _duration_s(rank))
-            left_s = (INTERVALS - len(self._held)) * interval_s
+            left_s = (INTERVALS - len(self._maps)) * interval_s
             yield Inquiry("history", rank.pid, left_s + self._map_within_s)
 
     def _end(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
@@ -130,13 +133,9 @@ class SourceSearch:
             yield Inquiry("history", rank.pid, is_on=False)
 
     def _interval_s(self, rank: RankSample) -> float:
-        # What is kept every hundredth step needs a longer look.
+        # A leak of every hundredth step needs a longer look.
         longer: float = 2 ** (self._attempts - 1)
         return min(LONGEST_S, longer * max(SHORTEST_S, INTERVAL_STEPS * _duration_s(rank)))
-
-    def _is_past(self, rank: RankSample, waited_s: float) -> bool:
-        is_stepping = self._steps >= INTERVAL_STEPS or not self._has_ends
-        return waited_s >= self._interval_s(rank) and (is_stepping or waited_s >= LONGEST_WAIT_S)
 
     def _enter(self, stage: Stage, time_s: float) -> None:
         self._stage = stage
@@ -148,21 +147,17 @@ def _duration_s(rank: RankSample) -> float:
     return (rank.step.duration_s if rank.step is not None else None) or 0.0
 
 
-# What one segment map says is held: live bytes, by the place that allocated them and by size of block.
+# Live bytes in one segment map, by the place that allocated them and by size of block.
 
 
 class Held(NamedTuple):
-    """Live blocks of one place, or one size."""
-
     size_bytes: int
     blocks: int
 
     def plus(self, other: "Held") -> "Held":
-        """Return both together."""
         return Held(self.size_bytes + other.size_bytes, self.blocks + other.blocks)
 
     def minus(self, other: "Held") -> "Held":
-        """Return what this is more than another."""
         return Held(self.size_bytes - other.size_bytes, self.blocks - other.blocks)
 
 
@@ -179,7 +174,7 @@ class Place(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """The same of one map as a whole."""
+    """Live bytes of one map as a whole."""
 
     time_s: float
     is_at_step_end: bool
@@ -191,7 +186,6 @@ class Holdings(NamedTuple):
 
 
 def measure_holdings(segment_map: SegmentMap) -> Holdings:
-    """Return what a map says is held."""
     by_size = _by_size(segment_map)
     live_bytes = sum(held.size_bytes for held in by_size.values())
     return Holdings(
@@ -223,24 +217,24 @@ def _by_size(segment_map: SegmentMap) -> dict[int, Held]:
 
 
 # What has grown over some segment maps of one process: by the stack that allocated it, else by block size.
-#
+
 # RESIN (OSDI 2022) names a leak in the same way: snapshots on suspicion, and what is in the later one only,
-# grouped by stack. Maps are taken between two steps, where what serves a step only has gone; and what is
+# grouped by stack. Maps are made between two steps, where what serves a step only has gone; and what is
 # filled once, as a cache, or emptied again is no leak: a source grows from map to map.
 
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_SOURCES = 3
-# A stack, or size, of a smaller part of what has grown is not named.
+# A stack, or size, with a smaller share of what has grown is not named.
 LEAST_SHARE = 0.2
-# Of all that has grown; where the sources make up less of it, the leak is something else.
+# Share of all that has grown; where the sources explain less of it, the leak is something else.
 LEAST_EXPLAINED = 0.5
-# Part of what a place gained that it may have gained from one map to the next: else it was filled once.
+# Share of its gain that a place may have gained from one map to the next: else it was filled once.
 MOST_OF_ONE = 0.8
-# Part of what it gained that it may have lost again.
+# Share of its gain that it may have lost again.
 MOST_LOST = 0.2
 LEAST_MAPS = 3
-# Where maps were taken anywhere within steps, what serves a step comes and goes: a chance rise is likely.
+# Where maps were made anywhere within steps, what serves a step comes and goes: a chance rise is likely.
 LEAST_MAPS_WITHIN_STEPS = 5
 
 
@@ -251,7 +245,7 @@ class LeakSource(NamedTuple):
     size_bytes: int
     # In how many blocks.
     blocks: int
-    # Part of all that has grown.
+    # Share of all that has grown.
     share: float
     # Who allocated it, or called the model that did; None where no allocation was recorded.
     frame: Frame | None
@@ -260,7 +254,7 @@ class LeakSource(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a sentence calls it: `evaluate() at train.py:212`, `blocks of 2,097,152 bytes`."""
+        """Its name in a sentence: `evaluate() at train.py:212`, `blocks of 2,097,152 bytes`."""
         if self.frame is None:
             return f"blocks of {self.size_bytes // self.blocks:,} bytes"
         name = self.frame.name
@@ -277,16 +271,14 @@ class _Growth(NamedTuple):
 
     @property
     def whole(self) -> Held:
-        """From the first map to the last."""
         return Held(sum(gain.size_bytes for gain in self.gains), sum(gain.blocks for gain in self.gains))
 
     @property
     def has_grown(self) -> bool:
-        """Whether there is more of it, in blocks and in bytes."""
         return self.whole.size_bytes > 0 and self.whole.blocks > 0
 
     def is_steady(self, *, has_step_ends: bool) -> bool:
-        """Whether it grew again and again, and gave hardly anything back."""
+        """Return whether it grew again and again, and gave hardly anything back."""
         gained = [max(0, gain.blocks) for gain in self.gains]
         if not has_step_ends and not all(gained):
             return False
@@ -294,7 +286,7 @@ class _Growth(NamedTuple):
         return has_spread and self.whole.blocks >= (1 - MOST_LOST) * sum(gained)
 
     def plus(self, other: "_Growth") -> "_Growth":
-        """Return both together; the line is the first one's."""
+        """Add another's; the line stays."""
         return _Growth(tuple(a.plus(b) for a, b in zip(self.gains, other.gains, strict=True)), self.line)
 
 
@@ -312,7 +304,7 @@ def find_sources(maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
         return ()
     by_place = _grow([held.by_place for held in maps])
     callers: dict[Frame, _Growth] = {}
-    for place, grown in sorted(by_place.items(), key=_by_bytes):
+    for place, grown in sorted(by_place.items(), key=lambda item: -item[1].whole.size_bytes):
         known = callers.get(place.caller)
         callers[place.caller] = grown._replace(line=place.innermost) if known is None else known.plus(grown)
     return _rank(list(callers.items()), maps)
@@ -335,7 +327,7 @@ def _have_step_ends(maps: Sequence[Holdings]) -> bool:
 
 
 def _grow(maps: Sequence[dict[Key, Held]]) -> dict[Key, _Growth]:
-    """Return what has grown from the first map to the last, with its way there."""
+    """Return what has grown from the first map to the last, with every change between."""
     grown: dict[Key, _Growth] = {}
     for key in maps[-1]:
         held = [each.get(key, NOTHING) for each in maps]
@@ -345,12 +337,10 @@ def _grow(maps: Sequence[dict[Key, Held]]) -> dict[Key, _Growth]:
     return grown
 
 
-def _by_bytes(item: tuple[Place, _Growth]) -> int:
-    return -item[1].whole.size_bytes
-
-
 def _rank(grown: list[tuple[Frame | None, _Growth]], maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
-    """Return the steady ones that make up much of all that has grown, whether its place is known or not."""
+    """Return the steady ones that are a large share of all that has grown, whether its place is known
+    or not.
+    """
     first_bytes = maps[0].live_bytes
     last_bytes = maps[-1].live_bytes
     live_bytes = 0 if first_bytes is None or last_bytes is None else last_bytes - first_bytes
@@ -397,7 +387,7 @@ class LeakSourceInquirer:
                 self._named[finding.id] = told
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
-        """Take one sample and what was found in it; return what should be asked now."""
+        """Observe one sample and its findings; return what should be asked now."""
         self._time_s = sample.time_s
         for finding in findings:
             self._note(finding)
@@ -457,7 +447,7 @@ class LeakSourceInquirer:
 
 
 def _process_of(finding: Finding) -> _Process | None:
-    """Return node and process of a finding about memory that grows; None where it is not of a process."""
+    """Return node and process of a finding about memory that grows; None for any other."""
     pid, _ = read_process(finding) if finding.kind in (_LEAK, _OOM) else (None, None)
     return None if pid is None else (finding.node, pid)
 

@@ -1,4 +1,4 @@
-"""How near a device is to running out of memory, as far as anybody can say."""
+"""How near a device is to running out of memory, as far as known."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -26,23 +26,23 @@ from .out_of_memory import OOM_MET, RETRIES
 DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 # Kinds that are about memory that grows.
 GROWTH = ("leak", "divergence")
-# From the least to the most worrying: what is unknown outweighs what is known to be low.
+# From the least to the most worrying: unknown outweighs known to be low.
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
 
 _UNKNOWN = LEVELS.index("unknown")
 
 
 class Risk(msgspec.Struct, frozen=True):
-    """Risk of running out of memory, with why it is what it is."""
+    """Risk of running out of memory, with its reason."""
 
     level: RiskLevel
-    # A few words for a person; where a finding says so, the finding's own sentence.
+    # A few words for a person; where it comes from a finding, the finding's own sentence.
     reason: str
-    # When memory is expected to run out, in the samples' own clock; None where that is not foreseen.
+    # When memory is expected to run out, in the samples' own clock; None without a forecast.
     oom_s: float | None = None
 
     def time_left_s(self, now_s: float) -> float | None:
-        """Return the whole seconds that are left, where there is a risk of which one can say that."""
+        """Return the whole seconds that are left; None below medium risk and without a forecast."""
         if self.oom_s is None or LEVELS.index(self.level) <= _UNKNOWN:
             return None
         return float(max(0, round(self.oom_s - now_s)))
@@ -61,7 +61,7 @@ def assess_risks(
     Args:
         devices: The devices of a node, or some of them.
         findings: Findings of the node, of any kind, open or closed.
-        assessments: What is known of each process of the node, the newest word of each.
+        assessments: The newest assessment of each process of the node.
         ranks: The training processes of the node; without them none is known to have ended.
     """
     found: dict[str | None, list[Finding]] = {}
@@ -83,15 +83,17 @@ def assess_risk(
 
     A forecast is an assessment, or an open finding of kind `oom`. Recorded use above the capacity that was
     asked about (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory
-    (`retries`) are facts and count as much; the gravest counts. Without any the level is `unknown`, because a
-    caching allocator fills a device in healthy jobs too; and so it is where the figures are old, unless the
-    last word was grave. A calm word, or none, gives way to an open finding on growth that says otherwise.
+    (`retries`) are facts and count as much; the most severe counts. Without any the level is `unknown`,
+    because a
+    caching allocator fills a device in healthy jobs too; and so it is where the values are old, unless the
+    last assessment was severe. A low or missing risk gives way to an open finding on growth that contradicts
+    it.
     What a job met that has ended counts only until another trains on the device.
 
     Args:
         device: The device at its newest tick.
         findings: Findings of its node, of any kind, open or closed.
-        assessments: What is known of each process of its node, the newest word of each.
+        assessments: The newest assessment of each process of its node.
         ranks: The training processes of its node; without them none is known to have ended.
     """
     if device.state == "lost":
@@ -140,7 +142,7 @@ def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:
 def _leave_out_ended(
     device: DeviceSample, findings: Sequence[Finding], ranks: Sequence[RankSample]
 ) -> Sequence[Finding]:
-    """Return findings without the errors of jobs that have ended, where somebody trains on the device."""
+    """Leave out the errors of jobs that have ended, where somebody trains on the device."""
     if not any(it.kind in MET and it.is_open for it in findings):
         return findings
     if not any(rank.device_uuid == device.uuid and rank.state != "ended" for rank in ranks):
@@ -149,9 +151,9 @@ def _leave_out_ended(
 
 
 def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) -> list[Assessment]:
-    """Return what is assessed of the processes on a device, or of the device as a whole.
+    """Return the assessments of the processes on a device, or of the device as a whole.
 
-    What was said of the whole device before a process there began to report is no longer true.
+    An assessment of the whole device from before a process there began to report is no longer valid.
     """
     found = [assessment for assessment in assessments if assessment.device_uuid == device.uuid]
     told_s = max((it.time_s for it in found if it.pid is not None), default=None)
@@ -159,7 +161,7 @@ def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) ->
 
 
 def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Return assessments as of a sample: of a process that does not report only a grave word stands."""
+    """Return assessments as of a sample: of a process that does not report only a severe one stays."""
     silent = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "stale"}
     if not silent:
         return tuple(assessments)
@@ -176,7 +178,7 @@ def _weigh(level: RiskLevel) -> int:
 
 
 def _gravest_assessment(device: DeviceSample, assessments: Sequence[Assessment]) -> Assessment | None:
-    """Return the assessment that counts: the gravest, of those the one that foresees the soonest end."""
+    """Return the assessment that counts: the most severe, of those the one with the soonest forecast."""
     if device.state == "ended":
         return None
     found = find_assessments(device, assessments)
@@ -202,7 +204,7 @@ def _gravest_finding(device: DeviceSample, findings: Sequence[Finding]) -> Findi
 
 
 def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | None:
-    """Return what the gravest open finding on growth on a device stands for; None without one."""
+    """Return the risk of the most severe open finding on growth on a device; None without one."""
     found = [
         Risk(_grade_growth(finding), finding.title)
         for finding in findings
@@ -212,7 +214,7 @@ def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | No
 
 
 def _grade_growth(finding: Finding) -> RiskLevel:
-    """Return the level of a finding on growth: a leak is as grave as a forecast of the same time left."""
+    """Return the level of a finding on growth: a leak is as severe as a forecast of the same time left."""
     if finding.kind != "leak":
         return finding.severity
     left_s = TIME_LEFT.read_number(finding)
@@ -220,7 +222,7 @@ def _grade_growth(finding: Finding) -> RiskLevel:
 
 
 def _is_contradicted(risk: Risk, growth: Risk) -> bool:
-    """Return whether growth is graver than a calm risk, or the risk denies that there is any."""
+    """Return whether growth is more severe than a low risk, or the risk denies that there is any."""
     return _weigh(growth.level) > _weigh(risk.level) or (risk.level == "low" and risk.oom_s is None)
 
 

@@ -16,7 +16,7 @@ from .findings.subjects import name_device
 
 KIND = "idle_held"
 
-# Seconds without utilisation from which held memory is worth a word; loading and waiting take minutes.
+# Seconds without utilisation from which held memory is reported; loading and waiting take minutes.
 IDLE_S = 1800.0
 # Share of the capacity that must be held; the driver's own part is well below.
 HELD_SHARE = 0.10
@@ -40,7 +40,7 @@ _ADVICE = (
 
 
 class IdleTrack(OpenFinding):
-    """How long one device has been idle with memory held, and the finding that says so."""
+    """How long one device has been idle with memory held, and the finding on that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class IdleTrack(OpenFinding):
         self._known_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         since_s = _SINCE.read(finding)
         self._since_s = since_s if isinstance(since_s, float) else finding.opened_s
         self._least_bytes = _HELD.read_count(finding) or 0
 
     def start_anew(self) -> None:
-        """Forget everything but the open finding: nobody knows what happened since."""
+        """Forget everything but the open finding: what happened since is unknown."""
         if self.finding is None:
             self._since_s = None
         self._known_s = None
@@ -87,7 +87,7 @@ class IdleTrack(OpenFinding):
         return self._update(device, used, total, time_s)
 
     def is_forgotten(self, time_s: float, gap_s: float) -> bool:
-        """Tell whether nothing is open and its device was silent for longer than a gap."""
+        """Return whether nothing is open and its device was silent for longer than a gap."""
         return self.finding is None and (self._known_s is None or time_s - self._known_s > gap_s)
 
     def _watch(self, node: str, device: DeviceSample, time_s: float, *, is_idle: bool) -> Sequence[Finding]:
@@ -140,14 +140,14 @@ class IdleTrack(OpenFinding):
         )
 
     def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
-        """Return the finding as closed, to be published; the next idle time begins afresh."""
+        """Close the finding and return it, to be published; the next idle time begins afresh."""
         self._since_s = None
         self._relief = Crossing()
         self.absence = Crossing()
         return super().close(time_s, because)
 
 
-# What one device used over all samples seen of it: sums, peaks and the newest figures.
+# What one device used over all samples seen of it: sums, peaks and the newest values.
 
 _NOTHING = AllocatorReading()
 
@@ -157,12 +157,11 @@ class UsageSummary(msgspec.Struct, frozen=True, gc=False):
 
     node: str
     device_uuid: str
-    # Label of the device (`DeviceSample.label`).
     device: str
     device_index: int
-    # Whose figure `allocated_bytes` is: the allocator's where any sample had one, else device used.
+    # Source of `allocated_bytes`: the allocator where any sample had one, else device used.
     memory_source: Literal["allocator", "device"] | None
-    # Newest bytes of live tensors; device used where no allocator tells.
+    # Newest bytes of live tensors; device used where no allocator reports.
     allocated_bytes: int | None
     reserved_bytes: int | None
     # Newest device used.
@@ -192,8 +191,6 @@ class UsageSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceUsage:
-    """Adds up the samples of one device."""
-
     def __init__(self, node: str, device: DeviceSample, time_s: float) -> None:
         self._node = node
         self._newest = device
@@ -208,7 +205,7 @@ class DeviceUsage:
         """Count one sample in which the device is well.
 
         Args:
-            time_s: Time of the sample; later than that of the one before.
+            time_s: Later than that of the one before.
         """
         self._newest = device
         self._last_s = time_s
@@ -232,7 +229,6 @@ class DeviceUsage:
             self._busy.add(busy, busy, time_s)
 
     def summarize(self) -> UsageSummary:
-        """Return what the samples so far come to."""
         device = self._newest
         memory = self._newest.memory
         is_live_known = self._live.count > 0
@@ -268,8 +264,6 @@ class DeviceUsage:
 
 
 class _Level:
-    """Newest, sum and most of one figure."""
-
     __slots__ = ("_sum", "count", "most", "most_s", "newest")
 
     def __init__(self) -> None:
@@ -280,7 +274,6 @@ class _Level:
         self.most_s: float | None = None
 
     def add(self, value: float, most: float, time_s: float) -> None:
-        """Count one value, and the most within its tick."""
         self.count += 1
         self._sum += value
         self.newest = value
@@ -293,19 +286,18 @@ class _Level:
         return self._sum / self.count if self.count else None
 
 
-# Usage of every device: what it comes to over time, and memory that nobody computes with.
-#
-# The first is asked for by reports (`summaries`); the second opens a finding, whose rules stand in
-# `docs/verdicts.md`.
+# Usage of every device: its sum over time, and memory that nobody computes with.
 
-# Devices that are remembered; of a script that makes modelled ones without end the oldest go first.
+# Reports ask for the first (`summaries`); the second opens a finding, whose rules are in `docs/verdicts.md`.
+
+# Devices that are remembered; where a script makes modelled ones without end the oldest go first.
 MOST_DEVICES = 4096
 
 _Key = tuple[str, str]
 
 
 class UsageAnalyzer:
-    """Adds up what devices use, and opens one finding per device that is held and idle."""
+    """Adds up the usage of devices, and opens one finding per device that is held and idle."""
 
     name = "usage"
 
@@ -315,7 +307,7 @@ class UsageAnalyzer:
         self._idle: dict[_Key, IdleTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         node = sample.node
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:

@@ -20,13 +20,11 @@ from .pressure import is_relieved
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
 
-# Most device-used bytes seen of a device by its UUID, and when (`History.peak`).
+# Most device-used bytes seen on a device by its UUID, and when (`History.peak`).
 Peaks = Callable[[str], tuple[int, float] | None]
 
 
 class _Peak(NamedTuple):
-    """The most that one rank used so far."""
-
     device: DeviceSample
     used_bytes: int
     time_s: float
@@ -40,14 +38,15 @@ class _Peak(NamedTuple):
 
 
 def describe_fit(sample: Sample, peaks: Peaks) -> tuple[str, ...] | None:
-    """Return a clause that says how close a recorded run came to its capacity, the longest form first.
+    """Return a clause on how close a recorded run came to its capacity, the longest form first.
 
-    None where the question was not put, or cannot be answered with yes: the samples are not recorded, the
+    None where it was not asked for, or is not known to be true: the samples are not recorded, the
     capacity or a rank's device used is unknown, or a rank used more.
     """
     if sample.clock != "trace":
         return None
-    told = [device for device in sample.devices if _tells(device)]
+    # Only ranks that have had any sample yet.
+    told = [it for it in sample.devices if it.memory.used_bytes is not None or it.allocator is not None]
     known = [peak for peak in (_find_peak(device, sample, peaks) for device in told) if peak is not None]
     if not known or len(known) < len(told):
         return None
@@ -55,11 +54,6 @@ def describe_fit(sample: Sample, peaks: Peaks) -> tuple[str, ...] | None:
     if highest.used_bytes > highest.total_bytes:
         return None
     return _word(highest, sample)
-
-
-def _tells(device: DeviceSample) -> bool:
-    """Return whether a rank has had any sample yet."""
-    return device.memory.used_bytes is not None or device.allocator is not None
 
 
 def _find_peak(device: DeviceSample, sample: Sample, peaks: Peaks) -> _Peak | None:
@@ -102,8 +96,8 @@ class Verdict(msgspec.Struct, frozen=True):
     def text(self, width: int) -> str:
         """Return the verdict in at most `width` terminal cells.
 
-        What goes first: the interval, then the tail of the cause, then the figure; at last words, and
-        then an ellipsis says so.
+        Dropped first is the interval, then the tail of the cause, then the number; at last words, and
+        then an ellipsis marks that.
         """
         return self.sentence.fit(width)
 
@@ -120,15 +114,16 @@ def summarize(
     *,
     is_recorded: bool = False,
 ) -> Verdict:
-    """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
+    """Return the verdict on one node: lost and stale devices, then the most severe finding or what is known.
 
-    Of a recorded run the answer goes first: that a rank's trace has ended is no trouble. How many devices are
-    followed comes last, where some are not.
+    For a recorded run the answer goes first: that a rank's trace has ended is no trouble. The number of
+    followed
+    devices comes last, where some are not.
 
     Args:
         sample: The newest sample, or None before the first.
         findings: Findings of the node, open or closed.
-        peaks: The most that each device used so far; without it the newest sample alone is known.
+        peaks: The most that each device used so far; by default only the newest sample counts.
         assessments: How near each process is to running out of memory.
         is_recorded: Whether the sample comes from a file.
     """
@@ -152,7 +147,7 @@ def summarize(
 
 
 def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_recorded: bool) -> Verdict:
-    """Return the verdict where no device is left: the error that ended the last process, or the cause."""
+    """Return the verdict without any device: the error that ended the last process, or the cause."""
     lead, _ = _find_lead(sample, findings)
     if lead is None:
         return Verdict("unknown", Sentence(tuple(describe_absence(sample, is_recorded=is_recorded))))
@@ -167,10 +162,11 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
 
 
 def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | None, Finding | None]:
-    """Return the finding that the verdict must speak of first, and an error of the past to mention after it.
+    """Return the finding that the verdict must mention first, and a past error to mention after it.
 
-    First comes the gravest open finding that is not mere pressure. The error of a job that has ended leads
-    where nothing else is open: for a minute before anything milder, and never before what is as grave for a
+    First comes the most severe open finding that is not mere pressure. The error of a job that has ended
+    leads
+    where nothing else is open: for a minute before anything milder, and never before what is as severe for a
     job that lives.
     """
     ended = [
@@ -197,13 +193,13 @@ def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None
         and SEVERITIES.index(finding.severity)
         >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
     ]
-    return max(grave, key=_weigh, default=None)
+    return max(grave, key=_rank_finding, default=None)
 
 
-def _weigh(finding: Finding) -> tuple[bool, int, bool, int, float]:
-    """Return what makes one finding tell more than another.
+def _rank_finding(finding: Finding) -> tuple[bool, int, bool, int, float]:
+    """Return the sort key of findings, the most important highest.
 
-    What is about running out of memory goes before its causes, then the graver one; forecasts first, then
+    What is about running out of memory goes before its causes, then the more severe; forecasts first, then
     the highest recorded peak.
     """
     severity = SEVERITIES.index(finding.severity)
@@ -231,7 +227,7 @@ def _shorten_title(title: str, suspected: str | None = None) -> Clause:
     """Return a title, then without its interval, without the tail of its cause, without its cause.
 
     A suspected place in the program is put at the end, where the title does not name one. In little room it
-    is all that is left of the cause, and figures stand closer.
+    is all that is left of the cause, and words are abbreviated.
     """
     if suspected is not None and suspected not in title:
         title = f"{title}, kept at {suspected}"
@@ -321,7 +317,7 @@ def _describe_cause(note: str) -> tuple[str, ...]:
 
 
 def _join(note: str) -> str:
-    """Return a note as the cause of there being no GPU, with `no` said once."""
+    """Word a note as the cause why there is no GPU, with `no` only once."""
     what, _, cause = note.partition(": ")
     if what.startswith("No "):
         return f"{_NONE}: {cause}" if cause else note
@@ -329,16 +325,15 @@ def _join(note: str) -> str:
     return f"{_NONE}: {note[0].lower() + note[1:]}" if article else f"{_NONE}: {note}"
 
 
-# What the verdict says where no finding leads: the risk and why, and how full the fullest device is.
+# The verdict where no finding leads: the risk and why, and how full the fullest device is.
 
 
 def describe_state(
     sample: Sample, findings: Sequence[Finding], risks: Mapping[str, Risk], assessments: Sequence[Assessment]
 ) -> Iterator[Clause]:
-    """Yield what is known of a node that no finding is about, each clause from complete to shortest.
+    """Yield the state of a node without findings, each clause from complete to shortest.
 
     Args:
-        sample: The newest sample.
         risks: Risk of each device, by its UUID.
         assessments: How near each process is to running out of memory.
     """
@@ -363,9 +358,9 @@ def describe_state(
 
 
 def find_headroom(device: DeviceSample, assessments: Sequence[Assessment]) -> int | None:
-    """Return the bytes between the peak of a process on a device and what it can have; None if unknown.
+    """Return the bytes between the peak of a process on a device and its capacity; None if unknown.
 
-    Of several processes the least is told: each one's capacity counts what is free on the device.
+    The least of several processes counts: each one's capacity includes what is free on the device.
     """
     known = [
         max(0, found.capacity_bytes - found.peak_bytes)
@@ -378,7 +373,7 @@ def find_headroom(device: DeviceSample, assessments: Sequence[Assessment]) -> in
 def _describe_calm(
     device: DeviceSample, findings: Sequence[Finding], headroom_bytes: int, *, is_only: bool
 ) -> Clause:
-    """Say that the risk is low, and by how much, where that is known."""
+    """Word that the risk is low, and by how much, where that is known."""
     name = name_device(device)
     used = device.memory.used_bytes
     total = device.memory.total_bytes
@@ -396,7 +391,7 @@ def _describe_calm(
 
 
 def _describe_risk(risk: Risk, name: str | None) -> Clause:
-    """Say how great the risk is and why; of which device, where it is not the same for all."""
+    """Word the risk and its reason; with the device, where it is not the same for all."""
     head = f"OOM risk {risk.level}"
     named = head if name is None else f"{head} on {name}"
     if risk.level == "unknown":
@@ -442,21 +437,21 @@ def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_o
 
 
 def _describe_free(free_bytes: int | None, used_bytes: int, total_bytes: int) -> str:
-    """Say what is free, or by how much a recorded rank is above the capacity that was asked about."""
+    """Word what is free, or by how much a recorded rank is above the capacity that was asked about."""
     if used_bytes > total_bytes:
         return f"{format_bytes(used_bytes - total_bytes)} too much"
     return f"{format_bytes(total_bytes - used_bytes if free_bytes is None else free_bytes)} free"
 
 
 def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
-    """Return whether a device is nearly full now; a finding stays open for a while when it no longer is."""
+    """Return whether a device is nearly full now; its finding stays open for a while after that."""
     if is_relieved(device.memory):
         return False
     return any(f.kind == PRESSURE and f.is_open and f.device_uuid == device.uuid for f in findings)
 
 
 def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
-    """Describe a device whose capacity, or whose device used, nobody measured."""
+    """Describe a device whose capacity, or whose device used, is unmeasured."""
     name = name_device(device)
     used = device.memory.used_bytes
     allocated = _allocated(device)
@@ -467,7 +462,7 @@ def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
     return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))
 
 
-# The time that is left in the sentence of a forecast, as of now: it is not stated anew every second.
+# The time that is left in the sentence of a forecast, as of now: the finding is not restated every second.
 
 _TIME = r"\d+ [smhd](?: \d+ [smh])?"
 _LEFT = re.compile(rf"(out of memory in )({_TIME})")
@@ -476,7 +471,7 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float) -> str:
-    """Return the title of a forecast with its times as of now; as it is where they are not known.
+    """Return the title of a forecast with its times as of now; unchanged where they are not known.
 
     Times come from the newest assessment of its process; else they are those of the title, less what has
     passed since it was stated.
@@ -491,14 +486,14 @@ def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float
     words = [found for found in assessments if _is_about(found, finding)]
     word = min(words, key=lambda found: (found.oom_in_s or 0.0) + found.time_s, default=None)
     if word is None or word.oom_in_s is None:
-        left_s = _read(match[2])
+        left_s = _parse_time(match[2])
         past_s = now_s - finding.updated_s
-        return _tell(finding.title, left_s - past_s, _read_range(finding.title, past_s))
+        return _replace_times(finding.title, left_s - past_s, _parse_range(finding.title, past_s))
     past_s = now_s - word.time_s
     low_s = word.oom_in_low_s
     high_s = word.oom_in_high_s
     known = None if low_s is None or high_s is None else (low_s - past_s, high_s - past_s)
-    return _tell(finding.title, word.oom_in_s - past_s, known)
+    return _replace_times(finding.title, word.oom_in_s - past_s, known)
 
 
 def _is_about(assessment: Assessment, finding: Finding) -> bool:
@@ -507,22 +502,24 @@ def _is_about(assessment: Assessment, finding: Finding) -> bool:
     return is_of_device and (pid is None or assessment.pid == pid)
 
 
-def _read(text: str) -> float:
+def _parse_time(text: str) -> float:
     """Return the seconds in `1 m 16 s`."""
     words = text.split()
     pairs = zip(words[::2], words[1::2], strict=True)
     return float(sum(int(number) * _UNIT_S[unit] for number, unit in pairs))
 
 
-def _read_range(title: str, past_s: float) -> tuple[float, float] | None:
+def _parse_range(title: str, past_s: float) -> tuple[float, float] | None:
     match = _RANGE.search(title)
     if match is None:
         return None
-    low, high = (float(match[1]), float(match[2])) if match[1] else (_read(match[3]), _read(match[4]))
+    low, high = (
+        (float(match[1]), float(match[2])) if match[1] else (_parse_time(match[3]), _parse_time(match[4]))
+    )
     return low - past_s, high - past_s
 
 
-def _tell(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
+def _replace_times(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
     told = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
     if span_s is None:
         return told
@@ -531,11 +528,11 @@ def _tell(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
     return _RANGE.sub(text, told, count=1)
 
 
-# What is said where some devices of a node are followed and others are not: the rest may fare as it will.
+# Texts for a node with only some devices followed: nothing is known about the rest.
 
 
 def describe_left_out(sample: Sample) -> tuple[str, str]:
-    """Return how many devices of a node are followed, in full and in few words: never in none."""
+    """Return how many devices of a node are followed, in full and in few words: never empty."""
     followed = len(sample.devices)
     total = len(sample.devices) + sample.devices_left_out
     return f"{followed:,} of {total:,} devices followed", f"{followed:,}/{total:,} followed"

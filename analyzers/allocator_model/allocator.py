@@ -21,8 +21,8 @@ class CachingAllocator:
 
     It may be called from any thread, and from callbacks that run at any time: a weak reference may die, and
     its callback free a block, while this very thread is inside `malloc`, because Python collects garbage
-    there. So an operation holds a lock and says that it is under way. Whoever may not wait, or is called from
-    inside an operation, puts what it wants done into a queue; it is done, in order, when the operation has
+    there. So an operation holds a lock and marks itself as under way. A caller that may not wait, or that is
+    inside an operation, puts its own operation into a queue; it runs, in order, when the present one has
     ended. A malloc from inside a malloc cannot wait for its address: it gets a new segment of its own.
     """
 
@@ -51,14 +51,16 @@ class CachingAllocator:
         self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
     def malloc(self, size_bytes: int, stream: int = 0) -> int:
-        """Allocate memory and return its address; 0 bytes are at address 0 and take nothing.
+        """Allocate memory and return its address; 0 bytes are at address 0 and need nothing.
 
         Raises:
-            AllocatorOutOfMemoryError: The card, or the share of it that is allowed, has no room.
+            AllocatorOutOfMemoryError: The card, or the allowed share of it, has no room.
             ValueError: The size is negative.
         """
         if size_bytes <= 0:
-            return _refuse_negative(size_bytes)
+            if size_bytes < 0:
+                raise ValueError(f"cannot allocate {size_bytes} bytes")
+            return 0
         heap = self._heap
         frames = None if heap.history.frames is None else heap.history.frames()
         with self._lock:
@@ -119,7 +121,7 @@ class CachingAllocator:
             self._run(self._heap.record_use, block, stream)
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Take it that a stream, or every one, is done; as in PyTorch, the next malloc frees what waited."""
+        """Treat a stream, or every one, as done; as in PyTorch, the next malloc frees what waited."""
         self._run(self._heap.events.finish, stream)
 
     def process_events(self) -> None:
@@ -206,31 +208,25 @@ class CachingAllocator:
         return self._read(self._statistics.as_nested_dict)
 
     def reset_peak_memory_stats(self) -> None:
-        """Start the peaks anew from the present values."""
+        """Reset the peaks to the present values."""
         self._run(self._statistics.reset_peaks)
 
     def reset_accumulated_memory_stats(self) -> None:
-        """Start the sums of what was allocated, freed and retried anew."""
+        """Reset the sums of what was allocated, freed and retried."""
         self._run(self._statistics.reset_accumulated)
 
     def memory_snapshot(self, include_traces: bool = False) -> list[dict[str, Any]]:
         """Return the segments with their blocks, as `torch.cuda.memory_snapshot()` does.
 
         Args:
-            include_traces: Taken for PyTorch's sake; the traces are in `snapshot()`, as there.
+            include_traces: Accepted as in PyTorch; the traces are in `snapshot()`, as there.
         """
         del include_traces
-        return self._read(self._describe_segments)
+        return self._read(lambda: describe_segments(self._heap, self._blocks_in_use(), self.device))
 
     def snapshot(self) -> dict[str, Any]:
         """Return segments, traces and settings, as `torch.cuda.memory._snapshot()` does."""
-        return self._read(self._describe)
-
-    def _describe_segments(self) -> list[dict[str, Any]]:
-        return describe_segments(self._heap, self._blocks_in_use(), self.device)
-
-    def _describe(self) -> dict[str, Any]:
-        return describe_heap(self._heap, self._blocks_in_use(), self.device)
+        return self._read(lambda: describe_heap(self._heap, self._blocks_in_use(), self.device))
 
     def _blocks_in_use(self) -> list[Block]:
         """Return the live blocks, and those whose free is queued."""
@@ -238,7 +234,7 @@ class CachingAllocator:
         return [*list(self._live.values()), *(block for block in queued if isinstance(block, Block))]
 
     def _read(self, read: Callable[[], _Read]) -> _Read:
-        """Run what only reads; inside an operation of this thread, on what is there."""
+        """Run an operation that only reads; inside an operation of this thread, on the state so far."""
         with self._lock:
             if not self._is_busy:
                 self._drain()
@@ -262,14 +258,13 @@ class CachingAllocator:
             self._settle_queue()
 
     def _drain(self) -> None:
-        """Do what was queued, in order."""
         queue = self._queue
         while queue:
             operation, arguments = queue.popleft()
             operation(*arguments)
 
     def _settle_queue(self) -> None:
-        """Do what was queued while nobody looked, unless somebody is at it, who will look again."""
+        """Run what was queued meanwhile, unless another thread is at it, which will look once more."""
         while self._queue and not self._is_busy and self._lock.acquire(blocking=False):
             try:
                 self._is_busy = True
@@ -284,12 +279,6 @@ class CachingAllocator:
         self._live[block.address] = block
         self._queue.append((self._heap.adopt, (block,)))
         return block.address
-
-
-def _refuse_negative(size_bytes: int) -> int:
-    if size_bytes < 0:
-        raise ValueError(f"cannot allocate {size_bytes} bytes")
-    return 0
 
 
 def _refuse_unknown(address: int) -> None:
@@ -314,7 +303,8 @@ def describe_heap(heap: RuledHeap, allocated: Iterable[Block], device: int) -> d
 
 
 def describe_segments(heap: RuledHeap, allocated: Iterable[Block], device: int) -> list[dict[str, Any]]:
-    """Return the segments in order of address; of expandable ones each contiguous mapped range is one.
+    """Return the segments in order of address; each contiguous mapped range of an expandable one is a
+    segment.
 
     Args:
         heap: All pools, private ones too, and the blocks that wait for events.
@@ -377,7 +367,7 @@ def _describe_block(block: Block) -> dict[str, Any]:
 
 
 def describe_settings(settings: AllocatorSettings) -> dict[str, Any]:
-    """Return the settings as a snapshot holds them."""
+    """Return the settings as a snapshot has them."""
     limit = settings.max_split_bytes
     return {
         "PYTORCH_CUDA_ALLOC_CONF": settings.text,
@@ -402,13 +392,12 @@ def _read(settings: AllocatorSettings, key: str, default: str) -> str:
 
 # The statistics as `torch.cuda.memory_stats()` gives them.
 
-# What PyTorch prints for a `max_split_size` without a limit.
+# PyTorch's number for a `max_split_size` without a limit.
+
 UNLIMITED = -1
 
 
 class Statistics:
-    """Puts what was counted into PyTorch's words."""
-
     def __init__(
         self,
         settings: AllocatorSettings,
@@ -476,12 +465,11 @@ class Statistics:
         return dict(sorted(flat.items()))
 
     def reset_peaks(self) -> None:
-        """Forget the peaks before now."""
         self._peaks.reset()
         self._counters.reset_peaks()
 
     def reset_accumulated(self) -> None:
-        """Forget what rose, fell and happened before now."""
+        """Reset sums and event counts; the tallies themselves only grow, so that a base is subtracted."""
         self._small_base = self._small.read_totals()
         self._large_base = self._large.read_totals()
         self._counters.reset_accumulated()

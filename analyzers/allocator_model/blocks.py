@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 # What happened in a pool, counted so that a malloc or a free touches three numbers.
-#
+
 # PyTorch updates nine statistics, each for its pool and for all, at every call. Here a call adds to totals
-# that only grow; the statistics are differences of them, taken when somebody asks. Their peaks need a look
-# at each state that could be the highest: allocated memory is highest where a free follows a malloc,
+# that only grow; the statistics are differences between them, computed when somebody asks. Their peaks need a
+# look at each state that could be the highest: allocated memory is highest where a free follows a malloc,
 # inactive memory where a malloc follows a free. Even there nothing has to be computed while less was added
 # since the last look than was missing to the peak then.
 
@@ -33,8 +33,6 @@ COUNTED = (
 
 
 class Tally:
-    """Totals of one kind of pool, small or large."""
-
     __slots__ = (
         "awaiting_bytes",
         "awaiting_count",
@@ -78,7 +76,7 @@ class Tally:
         self.up_limit = self.up_count_limit = self.down_limit = self.pieces_limit = -1
 
     def read_totals(self) -> tuple[tuple[int, int], ...]:
-        """Return what each statistic of `COUNTED` rose and fell by so far."""
+        """Return by how much each statistic of `COUNTED` rose and fell so far."""
         returned = self.down_bytes - self.awaiting_bytes
         return (
             (self.up_count, self.down_count),
@@ -101,12 +99,11 @@ class Peaks:
         self.values = tuple([0, 0, 0] for _ in COUNTED)
 
     def note(self) -> None:
-        """Take the present state into all peaks."""
         self.note_allocated()
         self.note_inactive()
 
     def note_allocated(self) -> None:
-        """Take what is allocated into the peaks, and compute until when no further look is needed."""
+        """Update the peaks of allocated memory, and compute until when no further look is needed."""
         small = self._small
         large = self._large
         count, active_count, _, size, active_size, _, requested = self.values
@@ -131,7 +128,9 @@ class Peaks:
         large.up_count_limit = large.up_count + min(large_more, more[1])
 
     def note_inactive(self) -> None:
-        """Take what is stranded in split segments into the peaks, and compute until when that will do."""
+        """Update the peaks of memory stranded in split segments, and compute until when no further look is
+        needed.
+        """
         small = self._small
         large = self._large
         small_more, large_more = _raise(
@@ -144,7 +143,6 @@ class Peaks:
         large.down_limit = large.down_bytes + large_room
 
     def reset(self) -> None:
-        """Forget the peaks before now."""
         for peaks in self.values:
             peaks[:] = [0, 0, 0]
         self.note()
@@ -169,7 +167,7 @@ def _measure_inactive(tally: Tally) -> int:
 
 
 class Counter:
-    """One statistic that changes seldom: current value, peak, and what it rose and fell by."""
+    """One statistic that changes seldom: current value, peak, and the sums of its rises and falls."""
 
     __slots__ = ("allocated", "current", "freed", "peak")
 
@@ -177,18 +175,15 @@ class Counter:
         self.current = self.peak = self.allocated = self.freed = 0
 
     def rise(self, amount: int) -> None:
-        """Add to the value."""
         self.current += amount
         self.allocated += amount
         self.peak = max(self.peak, self.current)
 
     def fall(self, amount: int) -> None:
-        """Subtract from the value."""
         self.current -= amount
         self.freed += amount
 
     def as_dict(self) -> dict[str, int]:
-        """Return the four numbers by PyTorch's names."""
         return {
             "current": self.current,
             "peak": self.peak,
@@ -208,12 +203,10 @@ class PoolCounter:
         self.small = Counter()
 
     def rise(self, amount: int, *, is_small: bool) -> None:
-        """Add to the value of a pool."""
         self.all.rise(amount)
         (self.small if is_small else self.large).rise(amount)
 
     def fall(self, amount: int, *, is_small: bool) -> None:
-        """Subtract from the value of a pool."""
         self.all.fall(amount)
         (self.small if is_small else self.large).fall(amount)
 
@@ -221,7 +214,6 @@ class PoolCounter:
         return self.all, self.large, self.small
 
     def as_dict(self) -> dict[str, dict[str, int]]:
-        """Return the three by PyTorch's names."""
         return {
             "all": self.all.as_dict(),
             "small_pool": self.small.as_dict(),
@@ -229,15 +221,15 @@ class PoolCounter:
         }
 
 
-# A free block is kept under `size << ADDRESS_BITS | address`, one number that sorts as the pair does.
+# The key of a free block is `size << ADDRESS_BITS | address`, one number that sorts as the pair does.
 ADDRESS_BITS = 60
 
 
 class Block:
     """A piece of a segment: allocated, awaiting events, free (cached) or not mapped.
 
-    `prev` and `next` are its neighbours in the segment. Objects of blocks that were merged away are used
-    again, so that a step of training makes no work for Python's garbage collector.
+    `prev` and `next` are its neighbours in the segment. Objects of blocks that were merged away are
+    reused, so that a step of training makes no work for Python's garbage collector.
     """
 
     __slots__ = (
@@ -280,7 +272,6 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the block is all of its segment."""
         return self.prev is None and self.next is None
 
 
@@ -296,11 +287,10 @@ class Arena:
         self.keys: list[int] = []
         self.blocks: list[Block] = []
         self.least_remainder = LEAST_BLOCK_BYTES if pool.is_small else SMALL_LIMIT_BYTES + 1
-        # Address ranges without memory behind them, in order of address; of expandable regions alone.
+        # Address ranges without memory behind them, in order of address; only in expandable regions.
         self.unmapped: list[Block] = []
 
     def put(self, block: Block) -> None:
-        """Take a block among the free ones."""
         key = block.size << ADDRESS_BITS | block.address
         at = bisect_left(self.keys, key)
         self.keys.insert(at, key)
@@ -309,30 +299,27 @@ class Arena:
         block.age_base = self.pool.search_count
 
     def remove(self, block: Block) -> None:
-        """Take a block from among the free ones."""
         at = bisect_left(self.keys, block.size << ADDRESS_BITS | block.address)
         del self.keys[at]
         del self.blocks[at]
         block.is_free = False
 
     def find_first(self, size: int) -> int:
-        """Return the index of the smallest free block of at least this size; the count of all without one."""
+        """Return the index of the smallest free block of at least this size; their number if none is."""
         return bisect_left(self.keys, size << ADDRESS_BITS)
 
     def put_unmapped(self, block: Block) -> None:
-        """Take a block among the address ranges without memory."""
         addresses = [other.address for other in self.unmapped]
         self.unmapped.insert(bisect_left(addresses, block.address), block)
         block.is_unmapped = True
 
     def remove_unmapped(self, block: Block) -> None:
-        """Take a block from among the address ranges without memory."""
         self.unmapped.remove(block)
         block.is_unmapped = False
 
 
 class Pool:
-    """The small or the large pool, by default or of one private pool: an arena for each stream."""
+    """The small or the large pool, default or private: an arena for each stream."""
 
     __slots__ = ("arenas", "is_small", "private", "search_count", "tally")
 
@@ -341,11 +328,10 @@ class Pool:
         self.tally = tally
         self.private = private
         self.arenas: dict[int, Arena] = {}
-        # Searches so far; a cached block's age is counted in them. Kept while old blocks are given back.
+        # Searches so far, the unit of a cached block's age. Counted while old blocks are given back.
         self.search_count = 0
 
     def open_arena(self, stream: int) -> Arena:
-        """Return the arena of a stream, a new one the first time."""
         arena = self.arenas.get(stream)
         if arena is None:
             arena = self.arenas[stream] = Arena(self, stream)
@@ -395,12 +381,10 @@ class DeviceCounters:
         return [*single, self.oversize_allocations, self.oversize_segments]
 
     def reset_peaks(self) -> None:
-        """Forget the peaks before now."""
         for counter in self.each():
             counter.peak = counter.current
 
     def reset_accumulated(self) -> None:
-        """Forget what rose, fell and happened before now."""
         for counter in self.each():
             counter.allocated = counter.freed = 0
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0

@@ -1,8 +1,8 @@
 """The part of the allocator that runs at every malloc and free: best fit, split, merge.
 
-`take` and `give` hold the common case, in which a cached block serves the request and nothing but the default
+`take` and `give` are the common case, in which a cached block serves the request and only the default
 rules apply. Everything else goes through the methods `take_by_rules` and `give_by_rules` of a subclass, which
-hold every rule and come to the same answers. What is here is written out in straight lines on purpose: in
+apply every rule and come to the same answers. The code here is written out in straight lines on purpose: in
 Python a call costs as much as a good part of the work.
 """
 
@@ -22,7 +22,7 @@ _MASK = -LEAST_BLOCK_BYTES
 
 
 class Heap(ABC):
-    """Pools, what was counted in them, and the common case of malloc and free."""
+    """Pools, their tallies, and the common case of malloc and free."""
 
     def __init__(self) -> None:
         self.small_tally = Tally()
@@ -37,16 +37,14 @@ class Heap(ABC):
         self._is_rising = False
         # Whether pieces became free since the peaks of inactive memory were last looked at.
         self._is_sinking = False
-        # Whether the default rules are all there is: no settings, captures, events or recording.
+        # Whether only the default rules apply: no settings, captures, events or recording.
         self.is_plain = True
 
     @abstractmethod
-    def take_by_rules(self, requested: int, stream: int) -> Block:
-        """Do what `take` does, by all rules."""
+    def take_by_rules(self, requested: int, stream: int) -> Block: ...
 
     @abstractmethod
-    def give_by_rules(self, block: Block) -> None:
-        """Do what `give` does, by all rules."""
+    def give_by_rules(self, block: Block) -> None: ...
 
     def take(self, requested: int, stream: int) -> Block:
         """Return an allocated block of at least this many bytes, more than 0.
@@ -153,7 +151,7 @@ class Heap(ABC):
         self._is_sinking = True
 
     def _grow_down(self, arena: Arena, prev: Block, block: Block, following: Block | None) -> None:
-        """Let the free block before take in a freed one."""
+        """Merge a freed block into the free block before it."""
         keys = arena.keys
         old = prev.size
         at = bisect_left(keys, old << ADDRESS_BITS | prev.address)
@@ -171,7 +169,7 @@ class Heap(ABC):
             self._move_up(arena, at, key, prev)
 
     def _grow_up(self, arena: Arena, prev: Block | None, block: Block, following: Block) -> None:
-        """Let the free block behind take in a freed one."""
+        """Merge a freed block into the free block behind it."""
         keys = arena.keys
         old = following.size
         at = bisect_left(keys, old << ADDRESS_BITS | following.address)
@@ -190,7 +188,7 @@ class Heap(ABC):
             self._move_up(arena, at, key, following)
 
     def _merge_three(self, arena: Arena, prev: Block, block: Block, following: Block) -> None:
-        """Make one free block of a freed one and the free ones before and behind."""
+        """Merge a freed block with the free ones before and behind."""
         arena.remove(following)
         arena.remove(prev)
         after = following.next
@@ -210,14 +208,14 @@ class Heap(ABC):
         arena.put(prev)
 
     def _move_up(self, arena: Arena, at: int, key: int, block: Block) -> None:
-        """Give the free block at an index the larger key it has got."""
+        """Move the free block at an index to the place of its new, larger key."""
         del arena.keys[at], arena.blocks[at]
         at = bisect_left(arena.keys, key, at)
         arena.keys.insert(at, key)
         arena.blocks.insert(at, block)
 
     def _count_merge_to_whole(self, tally: Tally, size: int, merged: int, pieces: int) -> None:
-        """Count that the last allocated piece of a segment went; what was inactive in it no longer is."""
+        """Count that the last allocated piece of a segment went; its free pieces are no longer inactive."""
         if self._is_sinking:
             self._note_inactive()
         tally.whole_down += size
@@ -225,7 +223,7 @@ class Heap(ABC):
         tally.pieces_down += pieces
 
     def _note_allocated(self) -> None:
-        """Look at the peaks before allocated memory falls, unless none can have been passed."""
+        """Update the peaks before allocated memory falls, unless none can have been passed."""
         self._is_rising = False
         small = self.small_tally
         large = self.large_tally
@@ -238,7 +236,7 @@ class Heap(ABC):
             self.peaks.note_allocated()
 
     def _note_inactive(self) -> None:
-        """Look at the peaks before inactive memory falls, unless none can have been passed."""
+        """Update the peaks before inactive memory falls, unless none can have been passed."""
         self._is_sinking = False
         small = self.small_tally
         large = self.large_tally
@@ -255,7 +253,7 @@ class Heap(ABC):
 
 
 class RuledHeap(Heap):
-    """The common case of `Heap`, and beside it the path on which every rule is looked at."""
+    """The common case of `Heap`, and the path on which every rule is looked at."""
 
     def __init__(
         self,
@@ -284,7 +282,7 @@ class RuledHeap(Heap):
         self.choose_path()
 
     def choose_path(self) -> None:
-        """Decide whether the default rules are all there is at present."""
+        """Decide whether only the default rules apply at present."""
         settings = self.settings
         self.is_plain = (
             self._max_split is None
@@ -309,22 +307,19 @@ class RuledHeap(Heap):
             self.choose_path()
 
     def begin_pool(self, pool_id: PoolId, stream: int | None) -> None:
-        """Let allocations go to a private pool."""
         self.private_pools.begin(pool_id, stream)
         self.choose_path()
 
     def end_pool(self, pool_id: PoolId) -> None:
-        """Let allocations go where they went before."""
         self.private_pools.end(pool_id)
         self.choose_path()
 
     def set_fraction(self, fraction: float) -> None:
-        """Limit this process to a share of the card."""
         self.supply.set_fraction(fraction)
         self.choose_path()
 
     def reserve_apart(self, requested: int, stream: int) -> Block:
-        """Return a segment as one block, reserved, not yet counted; touches nothing that may be in change.
+        """Reserve a segment as one block, not yet counted; touches nothing that may be in change.
 
         Raises:
             AllocatorOutOfMemoryError: The device has no room; nothing cached is given back for it.
@@ -344,7 +339,6 @@ class RuledHeap(Heap):
         self._count_allocated(block, block.requested)
 
     def record_use(self, block: Block, stream: int) -> None:
-        """Note that another stream uses a block."""
         self.events.record_use(block, stream, is_capturing=bool(self.private_pools.captures))
 
     def take_by_rules(self, requested: int, stream: int) -> Block:
@@ -365,7 +359,7 @@ class RuledHeap(Heap):
         return self._hand_out(arena, block, size, requested)
 
     def _find(self, arena: Arena, size: int) -> Block | None:
-        """Take the best fitting block out of the free ones; None where none may serve."""
+        """Remove the best fitting block from the free ones; None where none may serve."""
         if self.supply.collects_garbage:
             arena.pool.search_count += 1
         at = self._choose_index(arena, size)
@@ -457,7 +451,6 @@ class RuledHeap(Heap):
         return block
 
     def give_by_rules(self, block: Block) -> None:
-        """Free an allocated block, by all rules."""
         self._note_before_free()
         tally = block.arena.tally
         tally.down_bytes += block.size
@@ -520,7 +513,7 @@ class RuledHeap(Heap):
         self._is_sinking = True
 
     def _record(self, action: str, block: Block) -> None:
-        """Record what happened to a block; PyTorch's sizes are the requested ones here."""
+        """Record an action on a block; PyTorch's sizes are the requested ones here."""
         if self.history.is_recording:
             private = block.arena.pool.private
             pool_id = (0, 0) if private is None else private.pool_id

@@ -1,4 +1,4 @@
-"""The card under the allocator: what it has, and the addresses it gives."""
+"""The card under the allocator: its capacity, and the addresses that it gives out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class DeviceMemory(Protocol):
     total_bytes: int
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory from the card, as cudaMalloc does; return False when it has no room."""
+        """Reserve memory of the card, as cudaMalloc does; return False when it has no room."""
 
     def release(self, size_bytes: int) -> None:
         """Give back what was reserved."""
 
     def free_bytes(self) -> int:
-        """Return what nobody holds at present."""
+        """Return the bytes that nobody holds at present."""
 
 
 class PrivateDeviceMemory:
@@ -31,7 +31,7 @@ class PrivateDeviceMemory:
         self._used_bytes = 0
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory from the card; return False when it has no room."""
+        """Reserve memory of the card; return False when it has no room."""
         used = self._used_bytes + size_bytes
         if used > self.total_bytes:
             return False
@@ -43,12 +43,12 @@ class PrivateDeviceMemory:
         self._used_bytes -= size_bytes
 
     def free_bytes(self) -> int:
-        """Return what is not reserved."""
+        """Return the bytes that are not reserved."""
         return self.total_bytes - self._used_bytes
 
 
 class AddressSpace:
-    """Hands out address ranges; one that came back is handed out again to the next request of its size."""
+    """Gives out address ranges; a returned range goes to the next request of its size."""
 
     FIRST_ADDRESS = 0x7F00_0000_0000
     _ALIGNMENT = 2 * 1024 * 1024
@@ -65,13 +65,12 @@ class AddressSpace:
         return self.take_new(size_bytes)
 
     def take_new(self, size_bytes: int) -> int:
-        """Return the first address of a range that was never handed out."""
+        """Return the first address of a range that was never given out."""
         address = self._next
         self._next = address + -(-size_bytes // self._ALIGNMENT) * self._ALIGNMENT
         return address
 
     def give_back(self, address: int, size_bytes: int) -> None:
-        """Take a range back."""
         heapq.heappush(self._returned.setdefault(size_bytes, []), address)
 
 
@@ -93,19 +92,19 @@ class History:
         self._clock_us = clock_us
         self._ring: deque[Entry] = deque(maxlen=0)
         self.is_recording = False
-        # Asked for the stack of whoever calls malloc.
+        # Returns the stack of the caller of malloc.
         self.frames: Callable[[], list[dict[str, Any]]] | None = None
-        # The stack of the call under way.
+        # The stack of the present call.
         self.frames_at_hand: Frames = None
 
     def start(self, max_entries: int, frames: Callable[[], list[dict[str, Any]]] | None) -> None:
-        """Record from here on; of what was recorded before, the newest entries stay."""
+        """Record from here on; the newest earlier entries stay."""
         self._ring = deque(self._ring, maxlen=max(1, max_entries))
         self.frames = frames
         self.is_recording = True
 
     def stop(self) -> None:
-        """Record nothing, and forget what was recorded."""
+        """Stop recording, and forget what was recorded."""
         self._ring = deque(maxlen=0)
         self.is_recording = False
         self.frames = self.frames_at_hand = None
@@ -119,7 +118,7 @@ class History:
         pool_id: tuple[int, int] = (0, 0),
         frames: Frames = None,
     ) -> None:
-        """Record that something happened; for `oom` the address is what the device had free."""
+        """Record an event; for `oom` the address is what the device had free."""
         if self.is_recording:
             self._ring.append((action, address, size, stream, self._clock_us(), pool_id, frames))
 

@@ -1,4 +1,4 @@
-"""Replaying a recorded trace through the model: what would it have reserved, would it have fitted?"""
+"""Replays a recorded trace through the model: what would it have reserved, would it have fitted?"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def replay(
     Args:
         events: Pairs of a block's id and its size in bytes: more than 0 allocates it, 0 or less frees it. An
             id may be used again once its block is freed. A list of tuples is fastest.
-        settings: The allocator's settings; the defaults without.
+        settings: The allocator's settings; None for the defaults.
         capacity_bytes: What the card has for this process; None for more than any trace needs.
 
     Raises:
@@ -117,12 +117,13 @@ def find_least_capacity(events: Iterable[tuple[int, int]], settings: AllocatorSe
 
     The card is found by halving the range between what the trace allocates and what it would reserve on a
     card of any size. Near its edge a trace may by chance fit a smaller card and not a larger one; the answer
-    is a card on which it runs, while it does not on one a step smaller. A step is what segments are multiples
-    of: 2 MiB.
+    is a card on which it runs, while it does not on one a step smaller. A step is 2 MiB, of which segments
+    are
+    multiples.
 
     Args:
         events: As for `replay`.
-        settings: The allocator's settings; the defaults without.
+        settings: The allocator's settings; None for the defaults.
     """
     trace = list(events)
     step = 2 * MIB

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable
 
 # Sizes of the CUDA caching allocator: how requests are rounded, pooled and backed by segments.
-#
+
 # Source: c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.cpp of PyTorch.
 
 KIB = 1024
@@ -35,7 +35,7 @@ LARGE_LIMIT_BYTES = 10 * MIB
 # What the size of such a segment is rounded up to.
 LARGE_ROUNDING_BYTES = 2 * MIB
 
-# `roundup_power2_divisions` knows one number for each power of two from 1 MiB to 32 GiB.
+# `roundup_power2_divisions` has one number for each power of two from 1 MiB to 32 GiB.
 ROUNDUP_INTERVALS = 16
 
 
@@ -43,7 +43,7 @@ def round_request(size_bytes: int, divisions: tuple[int, ...]) -> int:
     """Return the block size that a request needs.
 
     Args:
-        size_bytes: What was asked for; more than 0.
+        size_bytes: Requested; more than 0.
         divisions: `roundup_power2_divisions`, one number for each interval.
     """
     if size_bytes < LEAST_BLOCK_BYTES:
@@ -65,7 +65,7 @@ def _round_to_part_of_power(size_bytes: int, parts: int) -> int:
 
 
 def choose_segment_size(rounded_bytes: int, large_segment_bytes: int) -> int:
-    """Return how much is taken from the device for a block that no cached one can serve."""
+    """Return the bytes of the new segment for a block that no cached one can serve."""
     if rounded_bytes <= SMALL_LIMIT_BYTES:
         return SMALL_SEGMENT_BYTES
     if rounded_bytes < LARGE_LIMIT_BYTES:
@@ -81,9 +81,6 @@ def format_bytes(size_bytes: int) -> str:
     return f"{size_bytes} bytes"
 
 
-# What can go wrong in the allocator model.
-
-
 class AllocatorModelError(Exception):
     """The root of the errors of this package."""
 
@@ -93,7 +90,7 @@ class AllocatorSettingsError(AllocatorModelError):
 
 
 class UnknownAddressError(AllocatorModelError):
-    """An address that is not that of a live block: freed twice, or never handed out."""
+    """An address that is not that of a live block: freed twice, or never given out."""
 
 
 class PoolError(AllocatorModelError):
@@ -104,7 +101,6 @@ class AllocatorOutOfMemoryError(AllocatorModelError):
     """The modelled card has no room, even after everything cached was given back.
 
     Attributes:
-        requested_bytes: What was asked for.
         rounded_bytes: The block that it needed.
         segment_bytes: What was asked of the device for it; PyTorch's message names this.
         device_free_bytes: Free on the card, whoever holds the rest.
@@ -134,16 +130,12 @@ class AllocatorOutOfMemoryError(AllocatorModelError):
         self.allocated_bytes = allocated_bytes
         self.reserved_bytes = reserved_bytes
         self.limit_bytes = limit_bytes
-        super().__init__(self._say())
-
-    def _say(self) -> str:
-        allowed = "" if self.limit_bytes is None else f" {format_bytes(self.limit_bytes)} allowed;"
-        cached = self.reserved_bytes - self.allocated_bytes
-        return (
-            f"no room for {format_bytes(self.segment_bytes)}: the card has"
-            f" {format_bytes(self.device_total_bytes)}, {format_bytes(self.device_free_bytes)} free;{allowed}"
-            f" {format_bytes(self.allocated_bytes)} allocated,"
-            f" {format_bytes(cached)} reserved but unallocated"
+        allowed = "" if limit_bytes is None else f" {format_bytes(limit_bytes)} allowed;"
+        super().__init__(
+            f"no room for {format_bytes(segment_bytes)}: the card has"
+            f" {format_bytes(device_total_bytes)}, {format_bytes(device_free_bytes)} free;{allowed}"
+            f" {format_bytes(allocated_bytes)} allocated,"
+            f" {format_bytes(reserved_bytes - allocated_bytes)} reserved but unallocated"
         )
 
 
@@ -168,7 +160,7 @@ _UNMODELLED = frozenset(
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """What PYTORCH_ALLOC_CONF says, in bytes."""
+    """The settings of PYTORCH_ALLOC_CONF, in bytes."""
 
     # The configuration as it was written.
     text: str = ""
@@ -194,10 +186,10 @@ class AllocatorSettings:
     # Share of the card this process may hold; 1 means all.
     memory_fraction: float = 1.0
 
-    # Keys with their values that PyTorch knows and that change nothing here.
+    # Keys that PyTorch knows and that change nothing here, with their values.
     unmodelled: tuple[tuple[str, str], ...] = ()
 
-    # Keys with their values that PyTorch does not know; it would refuse to start.
+    # Keys that PyTorch does not know, with their values; it would refuse to start.
     unknown: tuple[tuple[str, str], ...] = ()
 
     # False for `backend:cudaMallocAsync`, which has no cache to model.
@@ -212,11 +204,17 @@ class AllocatorSettings:
         """
         settings = cls(text=text)
         for key, value in _split_pairs(text):
-            settings = _apply(settings, key, value)
+            reader = _READERS.get(key)
+            if reader is not None:
+                settings = reader(settings, value)
+            elif key in _UNMODELLED:
+                settings = replace(settings, unmodelled=(*settings.unmodelled, (key, value)))
+            else:
+                settings = replace(settings, unknown=(*settings.unknown, (key, value)))
         return settings
 
     def describe(self) -> str:
-        """Return in a line what differs from the defaults, and what is not modelled or not known."""
+        """Describe in a line what differs from the defaults, and what is not modelled or not known."""
         said = [f"{key}:{value}" for key, value in _split_pairs(self.text)] if self.text else ["defaults"]
         notes = [f"{key} changes nothing in this model" for key, _ in self.unmodelled]
         notes += [f"{key} is not known to PyTorch" for key, _ in self.unknown]
@@ -238,16 +236,6 @@ def _split_pairs(text: str) -> list[tuple[str, str]]:
         pairs.append((match.group(1), match.group(2)))
         rest = rest[match.end() :]
     return pairs
-
-
-def _apply(settings: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
-    """Return the settings with one pair applied."""
-    reader = _READERS.get(key)
-    if reader is not None:
-        return reader(settings, value)
-    if key in _UNMODELLED:
-        return replace(settings, unmodelled=(*settings.unmodelled, (key, value)))
-    return replace(settings, unknown=(*settings.unknown, (key, value)))
 
 
 def _read_max_split(settings: AllocatorSettings, value: str) -> AllocatorSettings:

@@ -28,13 +28,13 @@ class PrivatePools:
         self._small = small
         self._large = large
         self.live: dict[PoolId, PrivatePool] = {}
-        # Released by everybody; whatever they cache may go back to the device.
+        # Released by all users; whatever they cache may go back to the device.
         self.freeable: dict[PoolId, PrivatePool] = {}
         # Pools being allocated to, each with its stream; None for every stream.
         self.captures: list[tuple[PoolId, int | None]] = []
 
     def begin(self, pool_id: PoolId, stream: int | None) -> None:
-        """Let allocations of a stream, or of all, go to a pool; a new one where there is none."""
+        """Let allocations of a stream, or of all, go to a pool; a new one if it does not exist."""
         if any(captured == pool_id for captured, _ in self.captures):
             raise PoolError(f"private pool {pool_id} is already being allocated to; end it first")
         pool = self.live.get(pool_id)
@@ -47,7 +47,6 @@ class PrivatePools:
         self.captures.append((pool_id, stream))
 
     def end(self, pool_id: PoolId) -> None:
-        """Let allocations go where they went before."""
         for capture in self.captures:
             if capture[0] == pool_id:
                 self.captures.remove(capture)
@@ -55,7 +54,7 @@ class PrivatePools:
         raise PoolError(f"private pool {pool_id} is not being allocated to; begin it first")
 
     def release(self, pool_id: PoolId) -> None:
-        """Take back one use; after the last the pool's cached memory may go back to the device."""
+        """Release one use; after the last the pool's cached memory may go back to the device."""
         pool = self.live.get(pool_id)
         if pool is None or pool.use_count == 0:
             raise PoolError(f"private pool {pool_id} has no use left to release")
@@ -79,10 +78,10 @@ class PrivatePools:
 
 
 # Blocks that were freed while another stream may still use them.
-#
+
 # `record_stream` marks such a use. When the block is freed, an event is put into each stream that used it,
-# and the block waits until all of them are done. Here nobody runs kernels, so a stream is done when
-# `synchronize` says so.
+# and the block waits until all of them are done. No kernels run here, so a stream is done when `synchronize`
+# says so.
 
 
 class StreamEvents:
@@ -97,7 +96,6 @@ class StreamEvents:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no block waits."""
         return not self._queues and not self._deferred
 
     def waiting(self) -> set[Block]:
@@ -126,7 +124,7 @@ class StreamEvents:
             self._queues.setdefault(stream, deque()).append(block)
 
     def finish(self, stream: int | None) -> None:
-        """Take it that a stream, or every stream, did all the work it was given so far."""
+        """Treat a stream, or every stream, as done with all the work it was given so far."""
         for queued in list(self._queues) if stream is None else [stream]:
             if queued in self._queues:
                 self._done[queued] = len(self._queues[queued])
@@ -323,7 +321,6 @@ class Supply:
             self.regions.unmap(block.arena, block)
 
     def _release(self, block: Block) -> None:
-        """Give a segment back to the device."""
         arena = block.arena
         arena.remove(block)
         self.addresses.give_back(block.address, block.size)
@@ -338,7 +335,7 @@ class Supply:
         self.record("segment_free", block.address, block.size, arena)
 
     def _release_oversize(self, arena: Arena, size: int) -> bool:
-        """Give back unsplittable blocks, as many as the request needs; tell whether that was enough."""
+        """Give back unsplittable blocks, as many as the request needs; return whether that was enough."""
         limit = self.settings.max_split_bytes
         if limit is None:
             return False
@@ -401,7 +398,7 @@ class ExpandableRegions:
         self.count = 0
 
     def allocate(self, arena: Arena, size: int) -> Block | None:
-        """Return a block of at least this size, not free any more; None when the card has no pages left."""
+        """Return a block of at least this size, no longer free; None when the card has no pages left."""
         block: Block | None = self._find(arena, size)
         if block is not None and block.is_unmapped:
             block = self._map(arena, block, min(block.size, size))
@@ -424,7 +421,7 @@ class ExpandableRegions:
         return self._open_region(arena)
 
     def _open_region(self, arena: Arena) -> Block:
-        """Take an address range of 9/8 of the card."""
+        """Reserve an address range of 9/8 of the card."""
         supply = self._supply
         page = SMALL_SEGMENT_BYTES if arena.pool.is_small else supply.settings.large_segment_bytes
         total = supply.memory.total_bytes
@@ -466,7 +463,7 @@ class ExpandableRegions:
         return block
 
     def unmap(self, arena: Arena, block: Block) -> None:
-        """Give back the pages that lie wholly within a free block; what is left of it at both ends stays."""
+        """Give back the pages that are wholly within a free block; what is left at both ends stays."""
         region = block.region
         assert region is not None  # noqa: S101 - only called for blocks of regions
         page = region.page_bytes
@@ -486,10 +483,14 @@ class ExpandableRegions:
         supply.count_reserved(start - end, arena.pool)
         supply.record("segment_unmap", start, end - start, arena)
         if block.is_whole:
-            self._close_region(arena, block, region)
+            arena.remove_unmapped(block)
+            supply.addresses.give_back(region.address, region.size)
+            self.count -= 1
+            if arena.pool.private is not None:
+                arena.pool.private.segment_count -= 1
 
     def _cut_ends(self, arena: Arena, block: Block, start: int, end: int) -> None:
-        """Narrow a block to a range, and keep what lies before and behind as free blocks."""
+        """Narrow a block to a range, and keep what is before and behind as free blocks."""
         before = start - block.address
         behind = block.address + block.size - end
         if before:
@@ -507,13 +508,6 @@ class ExpandableRegions:
         block.address = start
         block.size = end - start
 
-    def _close_region(self, arena: Arena, block: Block, region: ExpandableRegion) -> None:
-        arena.remove_unmapped(block)
-        self._supply.addresses.give_back(region.address, region.size)
-        self.count -= 1
-        if arena.pool.private is not None:
-            arena.pool.private.segment_count -= 1
-
 
 def _measure_run(block: Block | None, enough: int) -> int:
     """Return the bytes of free and unmapped blocks in a row, up to what is enough."""
@@ -525,7 +519,6 @@ def _measure_run(block: Block | None, enough: int) -> int:
 
 
 def link_behind(block: Block, added: Block) -> None:
-    """Put a new block behind another in their segment."""
     added.prev = block
     added.next = block.next
     if block.next is not None:
@@ -534,7 +527,6 @@ def link_behind(block: Block, added: Block) -> None:
 
 
 def link_before(block: Block, added: Block) -> None:
-    """Put a new block before another in their segment."""
     added.prev = block.prev
     added.next = block
     if block.prev is not None:
@@ -543,7 +535,7 @@ def link_before(block: Block, added: Block) -> None:
 
 
 def absorb(block: Block, neighbour: Block) -> None:
-    """Make a block and its neighbour one; the neighbour is in no list any more and is dropped."""
+    """Merge a neighbour into a block; the neighbour must be in no list any more."""
     if block.prev is neighbour:
         block.address = neighbour.address
         block.segment_frames = neighbour.segment_frames

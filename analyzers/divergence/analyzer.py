@@ -1,7 +1,7 @@
 """Divergence between ranks of one job: who grows first, and who is the straggler in memory.
 
 Ranks of one pipeline stage do the same work on other data, so that their floors and peaks are alike. Stages
-differ by nature and are not compared; where nobody tells the stages, growth is compared and levels are not.
+differ by nature and are not compared; where stages are unknown, growth is compared and levels are not.
 """
 
 from bisect import bisect_left
@@ -27,11 +27,11 @@ from ..findings.lifecycle import (
 from ..findings.subjects import Subject, SubjectKey, subjects_of
 from .scales import BAND_BYTES, BAND_SHARE, Rise, Row, Scales
 
-# Ranks that should be alike, side by side. None is unmeasured.
+# Ranks that should be alike, compared. None is unmeasured.
 
 
 class RankLevel(msgspec.Struct, frozen=True):
-    """One rank beside its peers, over the newest block of time in which all of them ended a step."""
+    """One rank among its peers, over the newest block of time in which all of them ended a step."""
 
     key: SubjectKey
     name: str
@@ -44,11 +44,11 @@ class RankLevel(msgspec.Struct, frozen=True):
 
 
 class RankGroup(msgspec.Struct, frozen=True):
-    """Ranks of one job that should be alike: of one pipeline stage, or of a job that tells no stages."""
+    """Ranks of one job that should be alike: of one pipeline stage, or of a job without known stages."""
 
     node: str
     job: str
-    # Pipeline stage; None where none is known, and levels may differ by nature.
+    # Pipeline stage; None where unknown, and levels may differ by nature.
     stage: int | None
     time_s: float
     ranks: tuple[RankLevel, ...]
@@ -58,24 +58,21 @@ class RankGroup(msgspec.Struct, frozen=True):
     spread: float | None
 
 
-# What a finding on a rank that is unlike its peers says.
+# Texts of a finding on a rank that is unlike its peers.
 
 KIND = "divergence"
 
 
 class Words(NamedTuple):
-    """A finding in sentences."""
-
     title: str
     method: str
     advice: str
 
 
 def word_growth(name: str, peers: int, grown_bytes: int, *, is_first: bool) -> Words:
-    """Return what is said of a rank that grows away from its peers.
+    """Word a finding on a rank that grows away from its peers.
 
     Args:
-        name: What the rank is called.
         peers: How many others there are.
         grown_bytes: By how much its floor has grown apart.
         is_first: Whether it was the first of its group.
@@ -91,10 +88,9 @@ def word_growth(name: str, peers: int, grown_bytes: int, *, is_first: bool) -> W
 
 
 def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, limit_bytes: int) -> Words:
-    """Return what is said of a rank whose peaks limit its group.
+    """Word a finding on a rank whose peaks limit its group.
 
     Args:
-        name: What the rank is called.
         peers: How many others there are.
         middle_bytes: The middle peak of the group.
         limit_bytes: Most that its allocator can reserve.
@@ -109,14 +105,14 @@ def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, li
     )
 
 
-SOON_SHARE = 0.10
 # Share of the limit that is left above its peak, below which growth is `medium`, and `high`.
+SOON_SHARE = 0.10
 NOW_SHARE = 0.05
+# Share of the limit that the peaks of a straggler reach, and below which it is no longer one.
 LIMITED_SHARE = 0.92
-# Share of the limit that the peaks of a straggler reach, and below which it is none.
 EASED_SHARE = 0.88
+# Share of the limit by which its peaks are above the middle one, and below which it is no longer a straggler.
 AHEAD_SHARE = 0.10
-# Share of the limit by which its peaks are above the middle one.
 NEAR_SHARE = 0.07
 STRAGGLING_S = 600.0
 
@@ -133,10 +129,9 @@ _STRAGGLER = "straggler"
 
 @dataclass(slots=True)
 class Standing:
-    """What a block of time says of one rank and its group."""
+    """One rank and its group over a block of time."""
 
     subject: Subject
-    # When the block was over.
     time_s: float
     floor_bytes: int
     peak_bytes: int
@@ -144,18 +139,16 @@ class Standing:
     # Its floor less the middle one of the group.
     above_bytes: int
     middle_floor_bytes: int
-    # Of its peers.
+    # Middle peak of its peers.
     middle_peak_bytes: int
     peers: int
 
     @property
     def band_bytes(self) -> float:
-        """What counts as apart."""
         return max(BAND_SHARE * self.middle_floor_bytes, BAND_BYTES)
 
     @property
     def left_bytes(self) -> int | None:
-        """Room above its peak."""
         return None if self.limit_bytes is None else max(0, self.limit_bytes - self.peak_bytes)
 
 
@@ -175,12 +168,12 @@ class Member:
         return self._growth.finding is not None
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         (self._straggling if WHAT.read(finding) == _STRAGGLER else self._growth).adopt(finding)
         self._settled_until_s = max(self._settled_until_s, finding.updated_s)
 
     def start_anew(self) -> None:
-        """Forget everything but what is open."""
+        """Forget everything but open findings."""
         self._back.restart()
         self._since_s = None
 
@@ -192,7 +185,7 @@ class Member:
         if finding is None:
             if rise is None:
                 return ()
-            opened = _tell_growth(_begin(now, GROWTH), now, rise.start_bytes, is_first=is_first)
+            opened = _state_growth(_begin(now, GROWTH), now, rise.start_bytes, is_first=is_first)
             return self._growth.state(opened)
         before = _BEFORE.read_count(finding) or 0
         grown = now.above_bytes - before
@@ -203,7 +196,7 @@ class Member:
         is_graver = SEVERITIES.index(_judge_growth(now)) > SEVERITIES.index(finding.severity)
         if grown >= 2 * ((_ABOVE.read_count(finding) or 0) - before) or is_graver:
             was_first = " first:" in finding.title
-            return self._growth.state(_tell_growth(finding, now, before, is_first=was_first))
+            return self._growth.state(_state_growth(finding, now, before, is_first=was_first))
         return ()
 
     def observe_peak(self, now: Standing, *, is_comparable: bool) -> Sequence[Finding]:
@@ -223,22 +216,22 @@ class Member:
             return ()
         self._since_s = None
         if self._straggling.finding is None:
-            return self._straggling.state(_tell_straggler(_begin(now, _STRAGGLER), now))
+            return self._straggling.state(_state_straggler(_begin(now, _STRAGGLER), now))
         return self._straggling.close(now.time_s, "its peaks are among those of its peers")
 
     def end(self, time_s: float, because: str) -> Sequence[Finding]:
-        """Return what is open as closed: the rank or its group is gone."""
+        """Close open findings: the rank or its group is gone."""
         return *self._growth.close(time_s, because), *self._straggling.close(time_s, because)
 
 
-def _tell_growth(finding: Finding, now: Standing, before: int, *, is_first: bool) -> Finding:
+def _state_growth(finding: Finding, now: Standing, before: int, *, is_first: bool) -> Finding:
     grown = max(0, now.above_bytes - before)
     words = word_growth(now.subject.name, now.peers, grown, is_first=is_first)
     evidence = _ABOVE(now.above_bytes), _BEFORE(before), FLOOR(now.floor_bytes), _LIMIT(now.limit_bytes)
     return _state(finding, now, GROWTH, words, _judge_growth(now), evidence)
 
 
-def _tell_straggler(finding: Finding, now: Standing) -> Finding:
+def _state_straggler(finding: Finding, now: Standing) -> Finding:
     limit = now.limit_bytes or 0
     words = word_straggler(now.subject.name, now.peers, now.peak_bytes, now.middle_peak_bytes, limit)
     evidence = _PEAK(now.peak_bytes), _MIDDLE(now.middle_peak_bytes), _LIMIT(limit)
@@ -246,7 +239,7 @@ def _tell_straggler(finding: Finding, now: Standing) -> Finding:
 
 
 def _judge_growth(now: Standing) -> Severity:
-    """Return the severity of growth: by the room that is left above the peak, where that is known."""
+    """Return the severity of growth by the room that is left above the peak, where that is known."""
     left = now.left_bytes
     limit = now.limit_bytes
     if left is None or not limit or left >= SOON_SHARE * limit:
@@ -288,7 +281,7 @@ GroupKey = tuple[str, str, int | None]
 
 
 class Told(NamedTuple):
-    """What one rank told in one sample."""
+    """What one rank reported in one sample."""
 
     subject: Subject
     # Its rank in the world.
@@ -301,9 +294,9 @@ class Told(NamedTuple):
 def find_peers(sample: Sample) -> dict[GroupKey, list[Told]]:
     """Return the groups of one sample with at least one rank each.
 
-    A process belongs to its job, or, where it was attached to, to those that tell the same size of the world.
-    Recorded ranks of one sample are one job. Devices of which nobody knows the rank have no peers; nor have
-    processes of which two say that they are the same rank, since those are of different jobs.
+    A process belongs to its job, or, where it was attached to, to those that report the same world size.
+    Recorded ranks of one sample are one job. Devices whose rank is unknown have no peers; nor have
+    processes that claim the same rank, since those are of different jobs.
     """
     groups: dict[GroupKey, list[Told]] = {}
     for subject in subjects_of(sample):
@@ -350,7 +343,7 @@ def _read(subject: Subject, number: int) -> Told:
 
 
 def _round(value_bytes: int | None) -> int | None:
-    """Return bytes as the history ring keeps those of a process: rounded up to 512."""
+    """Round bytes up to 512, as the history ring keeps those of a process."""
     return None if value_bytes is None else -(-value_bytes // 512) * 512
 
 
@@ -368,7 +361,7 @@ class Group:
     """The ranks of one job and stage.
 
     Args:
-        adopted: Ranks on which something is open from before; each is taken from here by its group.
+        adopted: Ranks with findings of a predecessor; each is moved from here to its group.
     """
 
     def __init__(self, key: GroupKey, adopted: dict[SubjectKey, Member]) -> None:
@@ -386,7 +379,7 @@ class Group:
         self._standings: tuple[Standing, ...] = ()
 
     def start_anew(self) -> None:
-        """Forget everything but what is open."""
+        """Forget everything but open findings."""
         self._scales.clear()
         self._number = None
         for member in self.members.values():
@@ -411,7 +404,7 @@ class Group:
             self._note(one)
 
     def end(self, time_s: float) -> Iterator[Finding]:
-        """Yield what is open as closed: the whole group is gone."""
+        """Close open findings: the whole group is gone."""
         for member in self.members.values():
             yield from member.end(time_s, "its job has ended")
 
@@ -437,7 +430,7 @@ class Group:
         )
 
     def _compare_members(self, present: set[SubjectKey], time_s: float) -> Iterator[Finding]:
-        """Begin anew with others; of who is gone for long, close what was open."""
+        """Restart with new members; close the findings of those that are gone for long."""
         joined = present - self.members.keys()
         missing = self.members.keys() - present
         self._missing_since_s = (self._missing_since_s or time_s) if missing else None
@@ -468,7 +461,7 @@ class Group:
             self._peaks[key] = peak
 
     def _conclude(self, number: int, time_s: float) -> Iterator[Finding]:
-        """Hold the ranks of a block that is over against each other."""
+        """Compare the ranks of a block that is over."""
         standings = self._stand(time_s)
         self._standings = tuple(standings.values())
         middle = next(iter(standings.values())).middle_floor_bytes
@@ -516,19 +509,19 @@ def _find_middle_without(ordered: Sequence[int], one: int) -> int:
 
 
 class DivergenceAnalyzer:
-    """Open one finding per rank that grows away from its peers, and per rank that limits them."""
+    """Opens one finding per rank that grows away from its peers, and per rank that limits them."""
 
     name = KIND
 
     def __init__(self) -> None:
         self._clocks = NodeClocks()
         self._groups: dict[GroupKey, Group] = {}
-        # Ranks on which a predecessor had something open, until their group is seen.
+        # Ranks on which a predecessor had findings, until their group is seen.
         self._adopted: dict[SubjectKey, Member] = {}
         self._adopted_s: float | None = None
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()
@@ -552,7 +545,7 @@ class DivergenceAnalyzer:
             self._adopted.setdefault(key, Member()).adopt(finding)
 
     def groups(self) -> tuple[RankGroup, ...]:
-        """Return the groups of which a block of time is over, with their ranks side by side."""
+        """Return the groups with a finished block of time, their ranks side by side."""
         described = (group.describe() for group in self._groups.values())
         return tuple(group for group in described if group is not None)
 

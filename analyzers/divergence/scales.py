@@ -1,8 +1,8 @@
-"""Growth of one rank beside its peers, looked at over four minutes up to an hour.
+"""Growth of one rank among its peers, looked at over four minutes up to an hour.
 
 A rank grows apart where its distance from the middle of the group rises, does not fall back, does not slow
 down, and rises far beyond what its peers move among themselves. The shape is that of the horizon-ratio rule
-for leaks: six spans, of which the later ones rise as the first ones did, and evidence in proportion to the
+for leaks: six spans, the later ones rise as the first ones did, and evidence in proportion to the
 forecast.
 """
 
@@ -26,28 +26,24 @@ STEADY_SHARE = 0.7
 HORIZON_SHARE = 0.10
 # Share of the middle floor that it must have risen where the room is unknown.
 UNKNOWN_SHARE = 0.10
+# Least rise that counts: share of the middle floor, and at least so many bytes.
 BAND_SHARE = 0.02
-# Least rise that counts: share of the middle floor, and at least.
 BAND_BYTES = 64 * MIB
 # How many times further than its peers moved among themselves the rank must have moved.
 APART = 3.0
+# Changes below this count as neither rise nor fall.
 NOISE_SHARE = 0.0005
-# What is no rise and no fall.
 NOISE_BYTES = MIB
 
 
 class Row(NamedTuple):
-    """One span of the group."""
-
     # Middle floor of the group, the lower of two.
     middle_bytes: int
-    # How far each rank's floor was above that, at the least within the span.
+    # How far each rank's floor was above it, at the least within the span.
     above: Mapping[SubjectKey, int]
 
 
 class Rise(NamedTuple):
-    """How one rank grew apart."""
-
     # How far it was above the middle before.
     start_bytes: int
     end_bytes: int
@@ -61,13 +57,13 @@ class Scales:
         self._running: list[tuple[int, Row] | None] = [None] * SCALES
 
     def clear(self) -> None:
-        """Forget everything: the group is another, or nobody knows what happened since."""
+        """Forget everything: the group changed, or there was a gap."""
         for rows in self._rows:
             rows.clear()
         self._running = [None] * SCALES
 
     def add(self, number: int, row: Row) -> list[int]:
-        """Take one block; return the scales at which a span is complete.
+        """Add one block; return the scales at which a span is complete.
 
         Args:
             number: Number of the block, in time; later than that of the one before.
@@ -106,12 +102,14 @@ class Scales:
         if not is_steady or sum(step > noise for step in steps) < LEAST_RISES:
             return None
         enough = UNKNOWN_SHARE * middle if room_bytes is None else HORIZON_SHARE * room_bytes
-        if rise < max(enough, APART * self._move_of_peers(key, scale)):
+        if rise < max(enough, APART * self._measure_peers(key, scale)):
             return None
         return Rise(values[0], values[-1])
 
-    def _move_of_peers(self, key: SubjectKey, scale: int) -> int:
-        """Return how far the others moved: each against the middle, less what only rose, and the middle."""
+    def _measure_peers(self, key: SubjectKey, scale: int) -> int:
+        """Return how far the others moved, relative to the middle, without those that only rose; and the
+        middle.
+        """
         rows = self._rows[scale]
         middles = [row.middle_bytes for row in rows]
         moves = [max(middles) - min(middles)]

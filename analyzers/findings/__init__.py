@@ -1,1 +1,1 @@
-"""What all analyzers that open findings share: how a finding lives, its evidence, and whom it is about."""
+"""Shared by all analyzers that open findings: the life of a finding, its evidence, and its subject."""

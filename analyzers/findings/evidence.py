@@ -1,4 +1,4 @@
-"""Evidence of findings by name and unit: analyzers write it, their successors and words read it back."""
+"""Evidence of findings by name and unit: analyzers write it; their successors and the texts read it."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,6 @@ Value = float | int | str | None
 
 
 class EvidenceKey(NamedTuple):
-    """One kind of evidence."""
-
     name: str
     unit: str = ""
 
@@ -31,11 +29,12 @@ class EvidenceKey(NamedTuple):
         return value if isinstance(value, int) else None
 
 
+# The process that a finding is about: pid, start time, name of its `vramscope run`.
 PROCESS = EvidenceKey("process")
 STARTED = EvidenceKey("started", "s")
-# Which process a finding is about: pid, start time, name of its `vramscope run`.
 JOB = EvidenceKey("job")
 
+# Growth of floors, in a leak and in a forecast that rests on it.
 ONSET = EvidenceKey("onset", "s")
 ONSET_STEP = EvidenceKey("step at onset")
 FLOOR_AT_ONSET = EvidenceKey("floor at onset", "bytes")
@@ -43,13 +42,12 @@ WINDOW = EvidenceKey("window", "s")
 RATE = EvidenceKey("growth a second", "bytes/s")
 RATE_PER_STEP = EvidenceKey("growth a step", "bytes")
 GROWN = EvidenceKey("grown since onset", "bytes")
-# Growth of floors, in a leak and in a forecast that rests on it.
 FLOOR = EvidenceKey("floor", "bytes")
 CAPACITY = EvidenceKey("capacity", "bytes")
 TIME_LEFT = EvidenceKey("time to out of memory", "s")
 LIVE = EvidenceKey("live tensors", "bytes")
-SOURCE = EvidenceKey("source")
 # The place in a program that keeps the memory of a leak.
+SOURCE = EvidenceKey("source")
 SOURCE_FILE = EvidenceKey("source file")
 
 
@@ -59,5 +57,5 @@ def read_process(finding: Finding) -> tuple[int | None, float | None]:
 
 
 def read_subject_key(finding: Finding) -> SubjectKey:
-    """Return whom a finding is about, as `Subject.key` has it."""
+    """Return the subject of a finding, as `Subject.key`."""
     return finding.node, finding.device_uuid or "", *read_process(finding)

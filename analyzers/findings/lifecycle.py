@@ -1,4 +1,4 @@
-"""How a finding lives: the order of a node's samples, hysteresis in their own time, opening and closing."""
+"""The life of a finding: the order of a node's samples, hysteresis in their own time, opening and closing."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -10,23 +10,24 @@ import msgspec
 from ...engine.model import Evidence, Finding, Sample, Severity, make_finding_id
 from ...engine.model.finding import CLOSED_BECAUSE
 
-# The order of a node's samples: which of them follow, which come late, where nobody knows what happened.
+# The order of a node's samples: which of them follow, which come late, and where there is a gap.
 
 # Least seconds between two samples that count as a gap; ticks longer than that allow three and a half.
+
 GAP_S = 5.0
 GAP_TICKS = 3.5
 
 
 class Passage(Enum):
-    """How a sample stands to the newest one before it."""
+    """How a sample relates to the newest one before it."""
 
     # It follows; so does the first.
     NEXT = auto()
-    # It is a duplicate, out of order, or has no time: it is to be left out.
+    # It is a duplicate, out of order, or has no time: it is ignored.
     LATE = auto()
-    # It follows after a time of which nobody knows what happened.
+    # It follows after a time that was not observed.
     GAP = auto()
-    # The clock was set back: what came before cannot be placed beside it.
+    # The clock was set back: earlier samples cannot be compared with it.
     BACK = auto()
 
 
@@ -37,7 +38,7 @@ class SampleClock:
         self.newest_s: float | None = None
 
     def note(self, time_s: float, interval_s: float) -> Passage:
-        """Take the time of one sample and return how it stands to those before.
+        """Record the time of one sample and return how it relates to those before.
 
         Args:
             time_s: Time of the sample in its own clock.
@@ -59,13 +60,11 @@ class SampleClock:
 
 
 class NodeClocks:
-    """The clock of every node."""
-
     def __init__(self) -> None:
         self._clocks: dict[str, SampleClock] = {}
 
     def note(self, sample: Sample) -> Passage:
-        """Take the time of one sample and return how it stands to those of its node before."""
+        """Record the time of one sample and return how it relates to earlier ones of its node."""
         clock = self._clocks.get(sample.node)
         if clock is None:
             clock = self._clocks[sample.node] = SampleClock()
@@ -73,7 +72,6 @@ class NodeClocks:
 
 
 def find_gap_s(interval_s: float) -> float:
-    """Return the seconds between two samples from which on they are a gap."""
     return max(GAP_S, GAP_TICKS * interval_s)
 
 
@@ -86,7 +84,7 @@ DWELL_SAMPLES = 3
 
 
 class Crossing:
-    """Whether a figure stands beyond a threshold; one odd sample neither begins nor ends it."""
+    """Whether a value is beyond a threshold; one odd sample neither begins nor ends it."""
 
     def __init__(self, *, is_active: bool = False) -> None:
         self.is_active = is_active
@@ -109,8 +107,8 @@ class Crossing:
 
         Args:
             time_s: Time of the sample; later than that of the one before.
-            is_beyond: The figure is past the threshold that begins the crossing.
-            is_back: The figure is past the threshold that ends it; between the two neither holds.
+            is_beyond: The value is past the threshold that begins the crossing.
+            is_back: The value is past the threshold that ends it; between the two neither is true.
         """
         if not (is_back if self.is_active else is_beyond):
             self.restart()
@@ -121,21 +119,20 @@ class Crossing:
         self._asked_last_s = time_s
 
     def flip(self) -> None:
-        """Take the other state."""
         self.is_active = not self.is_active
         self.restart()
 
     def restart(self) -> None:
-        """Forget the samples that asked so far: nobody knows what happened since."""
+        """Forget the samples that asked so far: what happened since is unknown."""
         self._asked_count = 0
 
 
-# How a finding opens, is restated and closes. Its id is made of its subject and of when it opened: two
+# How a finding opens, is restated and closes. Its id consists of its subject and the time it opened: two
 # processes that see the same samples open the same finding.
 
 
 class Stated(TypedDict, total=False):
-    """What a restated finding says; what is left out stays as it was."""
+    """What a restated finding changes; what is left out stays as it was."""
 
     device_uuid: str | None
     device: str | None
@@ -157,10 +154,10 @@ def begin_finding(
     severity: Severity = "low",
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
-    """Return a finding that opens at a sample and says nothing yet.
+    """Open a finding at a sample, without a title yet.
 
     Args:
-        about: What tells it from others of its kind on the node; None for its device.
+        about: What distinguishes it from others of its kind on the node; None for its device.
     """
     return Finding(
         id=make_finding_id(kind, node, device_uuid if about is None else about, time_s),
@@ -177,12 +174,12 @@ def begin_finding(
 
 
 def restate(finding: Finding, time_s: float, **stated: Unpack[Stated]) -> Finding:
-    """Return a finding with what is known at a sample; it is never updated before it opened."""
+    """Update a finding with what is known at a sample; it is never updated before it opened."""
     return msgspec.structs.replace(finding, updated_s=max(time_s, finding.opened_s), **stated)
 
 
 def close_finding(finding: Finding, time_s: float, because: str) -> Finding:
-    """Return a finding as closed.
+    """Close a finding.
 
     Args:
         time_s: Time of the sample that closed it; it never closes before it opened.
@@ -194,18 +191,18 @@ def close_finding(finding: Finding, time_s: float, because: str) -> Finding:
 
 
 class OpenFinding:
-    """What is open on one thing, if anything; analyzers add what they watch of it."""
+    """The open finding on one subject, if any; analyzers add what they watch of it."""
 
     def __init__(self) -> None:
         self.finding: Finding | None = None
-        # Time of the newest sample that listed the thing.
+        # Time of the newest sample that listed the subject.
         self.seen_s = 0.0
-        # Last update of an adopted finding: samples up to then were judged by the predecessor.
+        # Last update of an adopted finding: the predecessor judged samples up to then.
         self.settled_until_s: float | None = None
         self.absence = Crossing()
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         self.finding = finding
         self.seen_s = self.settled_until_s = finding.updated_s
 
@@ -219,7 +216,7 @@ class OpenFinding:
         return (finding,)
 
     def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
-        """Return the finding as closed, to be published; nothing where none is open."""
+        """Close the finding and return it, to be published; empty where none is open."""
         finding = self.finding
         self.finding = None
         return () if finding is None else (close_finding(finding, time_s, because),)
@@ -238,13 +235,12 @@ class OpenFinding:
 ABSENT_S = 10.0
 ABSENT_TICKS = 3.5
 
-# What tells one subject from others; its node comes first.
+# Identifies a subject; its node comes first.
 Key = TypeVar("Key", bound=tuple[str, *tuple[object, ...]])
 Track = TypeVar("Track", bound=OpenFinding)
 
 
 def find_absence_s(interval_s: float, ticks: float = ABSENT_TICKS) -> float:
-    """Return for how long a subject may be missing before it counts as gone, in seconds."""
     return max(ABSENT_S, ticks * interval_s)
 
 
@@ -260,7 +256,6 @@ class Tracks(Generic[Key, Track]):
         self._tracks: dict[Key, Track] = {}
 
     def get(self, key: Key) -> Track | None:
-        """Return the track of a subject; None where it was not seen."""
         return self._tracks.get(key)
 
     def items(self, node: str | None = None) -> list[tuple[Key, Track]]:
@@ -275,7 +270,7 @@ class Tracks(Generic[Key, Track]):
         return track
 
     def adopt(self, key: Key, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         track = self._tracks.get(key)
         if track is None:
             track = self._tracks[key] = self._make(key)
@@ -287,7 +282,7 @@ class Tracks(Generic[Key, Track]):
         """Remove and yield the subjects of a sample's node that were last seen too long ago.
 
         Args:
-            list_keys: Returns the subjects that are still listed, though nothing new is known of them.
+            list_keys: Returns the subjects that are still listed, though nothing new is known about them.
             ticks: Ticks of the sample for which a subject may be missing.
         """
         absent_s = find_absence_s(sample.interval_s, ticks)
@@ -298,22 +293,22 @@ class Tracks(Generic[Key, Track]):
                 yield key, self._tracks.pop(key)
 
 
-# Whether a person would see that a figure changed.
+# Whether a person would notice that a value changed.
 
 
 def is_visible(before: float | None, after: float | None, share: float) -> bool:
-    """Return whether a figure changed by more than a share of what it was, or became known or unknown."""
+    """Return whether a value changed by more than a share of what it was, or became known or unknown."""
     if before is None or after is None:
         return before is not after
     return abs(after - before) > share * abs(before)
 
 
-# How grave it is that memory runs out in so long; the thresholds stand in `docs/verdicts.md`.
+# Severity by the time until memory runs out; `docs/verdicts.md` explains the thresholds.
 
 CRITICAL_S = 120.0
 HIGH_S = 600.0
 MEDIUM_S = 3600.0
-# Seconds to the error below which it is so grave; beyond the last nothing is told.
+# Least seconds to the error of each severity; beyond the last, there is no finding.
 LOW_S = 21600.0
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
@@ -325,5 +320,5 @@ _LIMITS: tuple[tuple[float, Severity], ...] = (
 
 
 def grade_time_left(seconds: float) -> Severity | None:
-    """Return how grave it is to have so many seconds left; None where they are too many to tell."""
+    """Return the severity of so many seconds left; None where they are too many for a finding."""
     return next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)

@@ -14,12 +14,12 @@ from ...engine.units import format_bytes
 SubjectKey = tuple[str, str, int | None, float | None]
 
 _NOTHING = AllocatorReading()
-# Stands for a limit that nobody has asked for yet.
+# Marks a limit that has not been computed yet.
 _UNASKED = -1
 
 
 class Subject:
-    """One process, or one device, in one sample; what several analyzers ask is worked out once.
+    """One process, or one device, in one sample; values that several analyzers use are computed once.
 
     Args:
         device: The device it is on; None where the process could not be matched to one.
@@ -33,24 +33,18 @@ class Subject:
         self.device = device
         self.rank = rank
         owner = device if rank is None else rank
-        # What its allocator says; all None where nobody tells.
+        # Values of its allocator; all None where unknown.
         self.allocator: AllocatorReading = (None if owner is None else owner.allocator) or _NOTHING
         self._key: SubjectKey | None = None
         self._limit_bytes: int | None = _UNASKED
 
     @property
     def key(self) -> SubjectKey:
-        """What tells it from others, for as long as it lives."""
+        """Identifies it for as long as it lives."""
         if self._key is None:
-            self._key = self._make_key()
+            process = (None, None) if self.rank is None else (self.rank.pid, self.rank.started_s)
+            self._key = (self.sample.node, self.device_uuid or "", *process)
         return self._key
-
-    def _make_key(self) -> SubjectKey:
-        rank = self.rank
-        uuid = self.device_uuid or ""
-        if rank is None:
-            return self.sample.node, uuid, None, None
-        return self.sample.node, uuid, rank.pid, rank.started_s
 
     @property
     def device_uuid(self) -> str | None:
@@ -60,14 +54,14 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """What a sentence calls it: `rank 3`, `process 4711`, `GPU 0`."""
+        """Its name in a sentence: `rank 3`, `process 4711`, `GPU 0`."""
         if self.rank is not None:
             return name_rank(self.rank)
         return "the device" if self.device is None else name_device(self.device)
 
     @property
     def about(self) -> str | None:
-        """What the id of a finding on it is made of."""
+        """Part of the id of a finding on it."""
         return self.device_uuid if self.rank is None else f"{self.device_uuid or ''}#{self.rank.pid}"
 
     @property
@@ -85,9 +79,10 @@ class Subject:
     def limit_bytes(self) -> int | None:
         """Most bytes that its allocator can really reserve at this tick; None where that is unknown.
 
-        What it has reserved and what is free, since an allocator gives its cache back before it fails and
-        others keep theirs; at most what `set_per_process_memory_fraction` allows. Where the device does not
-        tell what is free, its capacity: an upper bound.
+        Its reserved bytes and what is free, since an allocator gives its cache back before it fails and
+        others keep theirs; at most what `set_per_process_memory_fraction` allows. Where free memory of the
+        device
+        is unknown, its capacity: an upper bound.
         """
         if self._limit_bytes == _UNASKED:
             self._limit_bytes = self._find_limit()
@@ -113,14 +108,14 @@ class _Newest(NamedTuple):
     subjects: tuple[Subject, ...]
 
 
-# The sample that was asked about last: every analyzer of a host asks about each sample in turn.
+# The newest sample asked about: every analyzer of a host asks about each sample in turn.
 _newest = _Newest(None, ())
 
 
 def subjects_of(sample: Sample) -> tuple[Subject, ...]:
-    """Return the living processes that have told of their memory, then the devices without any such process.
+    """Return the living processes that reported their memory, then the devices without any such process.
 
-    Devices that are not well, whose figures are old, are left out; so are ranks that are stale or have ended.
+    Devices that are not well, whose values are old, are left out; so are ranks that are stale or have ended.
     """
     global _newest  # noqa: PLW0603 - one answer is remembered; samples are frozen, so it stays true
     newest = _newest
@@ -140,16 +135,13 @@ def _find_subjects(sample: Sample) -> Iterator[Subject]:
             yield Subject(sample, device, None)
 
 
-# How sentences name a device: the noun that fits its kind, and its label.
-
-
 def name_device(device: DeviceSample) -> str:
-    """Return what a sentence calls a device: `GPU 3`, `MIG 0:1`, `rank 3` or `CPU`."""
+    """Name a device in a sentence: `GPU 3`, `MIG 0:1`, `rank 3` or `CPU`."""
     return "CPU" if device.kind == "cpu" else f"{_noun(device)} {device.label}"
 
 
 def name_devices(devices: Sequence[DeviceSample]) -> str:
-    """Return what a sentence calls several devices: `GPUs 0, 2 and 5`, or their number past four."""
+    """Name several devices in a sentence: `GPUs 0, 2 and 5`, or their number past four."""
     if len(devices) == 1:
         return name_device(devices[0])
     nouns = {_noun(device) for device in devices}
@@ -166,17 +158,15 @@ def _noun(device: DeviceSample) -> str:
     return "MIG" if device.kind == "mig" else "GPU"
 
 
-# How sentences name a training process.
-
-
 def name_rank(rank: RankSample) -> str:
-    """Return what a sentence calls a process: `rank 3`, or `process 4711` where it has told no rank."""
+    """Name a process in a sentence: `rank 3`, or `process 4711` where its rank is unknown."""
     return f"process {rank.pid}" if rank.coordinates is None else f"rank {rank.coordinates.rank}"
 
 
-# What fills a device: live tensors, the allocators' cache and the rest, where a probe tells them apart.
+# What fills a device: live tensors, the allocators' cache and the rest, where a probe distinguishes them.
 
 # Below this share of the device's total, giving the cache back makes no room worth naming.
+
 LITTLE_CACHE_SHARE = 0.05
 
 
@@ -185,7 +175,7 @@ class Holdings(NamedTuple):
 
     # Live tensors of all processes that report.
     live_bytes: int
-    # Reserved, not allocated, and free to be given back: stranded bytes are not in it.
+    # Reserved, not allocated, and free to be given back: without stranded bytes.
     cache_bytes: int
     # Free pieces of segments that are partly in use; the allocator cannot give them back.
     stranded_bytes: int
@@ -194,7 +184,6 @@ class Holdings(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The parts in one clause."""
         parts = [
             f"live tensors {format_bytes(self.live_bytes)}",
             f"cache that the allocator gives back before it fails {format_bytes(self.cache_bytes)}",
@@ -227,7 +216,7 @@ class Holdings(NamedTuple):
 
 
 def measure_holdings(sample: Sample, device: DeviceSample) -> Holdings | None:
-    """Return what the allocators on a device hold; None where none reports live and reserved bytes."""
+    """Measure what the allocators on a device hold; None where none reports live and reserved bytes."""
     ranks = [it for it in sample.ranks if it.device_uuid == device.uuid and it.state == "ok"]
     readings = [it.allocator for it in ranks if it.allocator is not None]
     if not readings and device.allocator is not None:

@@ -1,4 +1,4 @@
-"""A fleet: the newest picture of each node, its devices, and how many nodes are covered."""
+"""A fleet: the newest snapshot of each node, its devices, and how many nodes are covered."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,37 +26,32 @@ from .model import (
     order_naturally,
 )
 
-# One node of a fleet in one line: how old its figures are, what its devices come to, how its agent fares.
+# One node of a fleet in one line: the age of its values, the sum of its devices, the state of its agent.
 
 
 class NodeSummary(msgspec.Struct, frozen=True):
-    """What is told of a node; None is unmeasured."""
+    """Summary of a node; None is unmeasured."""
 
     node: FleetNode
     device_count: int
-    # Of its gravest device.
+    # Of its device at the highest risk.
     level: RiskLevel
     # Device used over capacity, of all devices whose memory is known; 0 to 1.
     used_share: float | None
     # Samples that never reached this viewer.
     samples_dropped: int
-    # Of its agent, as the rest is.
+    # Version of its agent, and the agent's own CPU and memory.
     version: str | None = None
     cpu_percent: float | None = None
     rss_bytes: int | None = None
     viewers: int | None = None
     # What it could not do or measure, in sentences.
     notes: tuple[str, ...] = ()
-    # What its agent calls it, where that is another name; None where it is not, or has not been told.
+    # Its name according to its agent, where that differs; None where it does not, or is unknown.
     own_name: str | None = None
 
 
 def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
-    """Return a node in one line.
-
-    Args:
-        snapshot: The newest of it.
-    """
     hub = snapshot.hub
     told_name = None if snapshot.sample is None else snapshot.sample.node
     return NodeSummary(
@@ -75,7 +70,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
 
 
 def order_by_need(summaries: Sequence[NodeSummary]) -> list[NodeSummary]:
-    """Return nodes with those first that need a person: lost ones, then by risk; else as they were."""
+    """Sort nodes: first those that need a person, the lost ones, then by risk; else as they were."""
     return sorted(summaries, key=lambda it: (it.node.state == "live", -LEVELS.index(it.level)))
 
 
@@ -89,31 +84,31 @@ def _share_used(devices: Sequence[FleetDevice]) -> float | None:
     return sum(used for used, _ in known) / total if total else None
 
 
-# What is counted of devices: how many are at which level, which are in danger, which is nearest to it.
-#
-# Counted node by node and added up, so that a word of one node of a thousand costs no look at all others.
+# Counts of devices: how many are at which level, which are in danger, which is nearest to it.
+
+# Counted node by node and added up, so that a message of one node of a thousand needs no look at all others.
 
 _GRAVE_RANK = RANKS["medium"]
 
 
 class Census(NamedTuple):
-    """Some devices, counted."""
+    """Counts of some devices."""
 
     total: int = 0
-    # How many are at each level; those at none are left out.
+    # Devices by level; levels without devices are left out.
     levels: Mapping[RiskLevel, int] = {}
-    # Those whose nodes are there.
+    # Devices of nodes that are not lost.
     present: int = 0
     # Those of them whose level is unknown.
     unknown: int = 0
     # Those at medium level or above.
     grave: tuple[FleetDevice, ...] = ()
-    # The one nearest to running out; the fullest where none is nearer than others.
+    # The one nearest to running out; the fullest where all are equally near.
     gravest: FleetDevice | None = None
     # Highest used share of the capacity, 0 to 1.
     fullest_share: float = 0.0
 
-    # The highest level as a number, in which low and unknown are one: neither is a reason to move.
+    # The highest level as a number, with low and unknown as one: neither is a reason to move.
     need: int = 0
 
 
@@ -140,7 +135,6 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
 
 
 def add_up(parts: Iterable[Census]) -> Census:
-    """Return one census of devices that were counted in parts."""
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
     gravest: list[FleetDevice] = []
@@ -165,56 +159,54 @@ def add_up(parts: Iterable[Census]) -> Census:
 class Coverage(NamedTuple):
     """How much of a fleet is seen."""
 
-    # Nodes whose figures are of now.
+    # Nodes with current values.
     live: int
     total: int
-    # Nodes that are known beside these and not followed, because nobody asked for them.
+    # Further nodes that are known and not followed, because nobody asked for them.
     nodes_left_out: int = 0
-    # The same of devices of these nodes.
+    # Further devices of the followed nodes.
     devices_left_out: int = 0
 
     @property
     def is_partial(self) -> bool:
-        """Whether some node is not seen."""
         return self.live < self.total
 
     @property
     def text(self) -> str:
-        """Say it: `118 of 128 nodes`, `128 nodes`."""
+        """For example `118 of 128 nodes`, or `128 nodes`."""
         noun = "node" if self.total == 1 else "nodes"
         return f"{self.live:,} of {self.total:,} {noun}" if self.is_partial else f"{self.total:,} {noun}"
 
     @property
     def followed_text(self) -> str:
-        """Say which share of the nodes was asked for: `12 of 128 nodes followed`; empty where all were."""
+        """The share of the nodes that is followed: `12 of 128 nodes followed`; empty where all are."""
         known = self.total + self.nodes_left_out
         return f"{self.total:,} of {known:,} nodes followed" if self.nodes_left_out else ""
 
 
 class FleetPicture(NamedTuple):
-    """All nodes of a fleet at one moment; it stays as it is while the fleet goes on."""
+    """All nodes of a fleet at one moment; it does not change while the fleet goes on."""
 
     # The devices of each, nodes in order.
     nodes: Mapping[str, tuple[FleetDevice, ...]]
-    # The devices of each node, counted.
     counted: Mapping[str, Census]
-    # All of them, counted.
     census: Census
     coverage: Coverage
 
     @property
     def devices(self) -> list[FleetDevice]:
-        """Every device, node after node."""
         return [device for its in self.nodes.values() for device in its]
 
     def find(self, key: tuple[str, str]) -> FleetDevice | None:
-        """Return a device by node and UUID; None where there is no such."""
+        """Return a device by node and UUID; None where it does not exist."""
         node, uuid = key
         return next((device for device in self.nodes.get(node, ()) if device.uuid == uuid), None)
 
 
 class Fleet:
-    """Takes snapshots of nodes, one after another; a node that is read wrong changes nothing of the rest."""
+    """Collects snapshots of nodes, one after another; a node that cannot be read leaves the others
+    unchanged.
+    """
 
     def __init__(self) -> None:
         self._snapshots: dict[str, Snapshot] = {}
@@ -229,7 +221,7 @@ class Fleet:
         self.nodes_left_out = 0
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
-        """Take the newest snapshot of a node, which it names; one that is gone is forgotten.
+        """Store the newest snapshot of the node that it names; a node that is gone is forgotten.
 
         Args:
             received_s: When it came, by our wall clock.
@@ -263,7 +255,7 @@ class Fleet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the nodes, as people count."""
+        """Names of the nodes, in natural order."""
         if self._names is None:
             self._names = tuple(sorted(self._snapshots, key=order_naturally))
             self._devices = {name: self._devices.get(name, ()) for name in self._names}
@@ -281,7 +273,6 @@ class Fleet:
 
     @property
     def coverage(self) -> Coverage:
-        """How many of the nodes are seen."""
         live = left_out = 0
         for snapshot in self._snapshots.values():
             if snapshot.sample is not None:
@@ -290,7 +281,7 @@ class Fleet:
         return Coverage(live, len(self._snapshots), self.nodes_left_out, left_out)
 
     def devices_of(self, name: str) -> tuple[FleetDevice, ...]:
-        """Return the devices of a node, read anew only where it has told something since."""
+        """Return the devices of a node, read again only after a new snapshot."""
         if name in self._unread:
             self._read_node(name)
         return self._devices[name]
@@ -340,7 +331,7 @@ class ClockOffset:
         self._last_s: float | None = None
 
     def add(self, sample: Sample, received_s: float) -> None:
-        """Take a sample and when it arrived by our wall clock; the same sample twice counts once."""
+        """Add a sample and its time of arrival by our wall clock; the same sample twice counts once."""
         if sample.clock != "wall" or sample.time_s == self._last_s:
             return
         self._last_s = sample.time_s
@@ -363,7 +354,9 @@ _READ_RANK = attrgetter("device_uuid", "pid", "started_s", "state", "job", "coor
 
 
 def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
-    """Return the devices of a node; of a lost one as they were, with a risk only where it was grave."""
+    """Read the devices of a node; those of a lost one keep their values, but a risk only where it
+    was high.
+    """
     sample = snapshot.sample
     if sample is None:
         return ()
@@ -380,22 +373,22 @@ def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
 
 
 class NodeDevices(NamedTuple):
-    """The devices of a node, and what they were read of."""
+    """The devices of a node, and what they were read from."""
 
     snapshot: Snapshot
     devices: tuple[FleetDevice, ...]
-    # What was read of its sample beside bytes that are used.
+    # Every field that devices depend on, except used bytes.
     description: Description
 
 
 def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
     """Return the devices of a node, as `read_devices`.
 
-    From one sample to the next nothing mostly changes but how much is used: then no more is read.
+    From one sample to the next mostly only used bytes change: then only those are read.
 
     Args:
         now: The newest snapshot.
-        before: What was read of an earlier one; None to read all.
+        before: Result for an earlier one; None to read all.
     """
     description = _describe(now)
     if before is None or description != before.description or not _is_alike(before.snapshot, now):
@@ -411,13 +404,15 @@ def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
 
 
 def _is_alike(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether nothing was found or assessed since."""
+    """Return whether there is no new finding or assessment."""
     is_told = before.findings is now.findings and before.assessments is now.assessments
     return is_told and before.connection == now.connection and before.node == now.node
 
 
 def _describe(snapshot: Snapshot) -> Description:
-    """Return what is read of a sample beside bytes that are used, and ages, which are told of what is old."""
+    """Return the fields whose change forces a full re-read: all but used bytes; ages only of devices that are
+    not well.
+    """
     sample = snapshot.sample
     if sample is None:
         return ()
@@ -438,7 +433,7 @@ def _read_device(
     ranks: Sequence[RankSample],
     known: Sequence[Assessment],
 ) -> FleetDevice:
-    """Return one device, of its ranks and of what is assessed of them."""
+    """Build one device from its sample, its ranks and their assessments."""
     risk = assess_risk(device, snapshot.findings, known, sample.ranks)
     is_lost = snapshot.connection == "lost"
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
@@ -475,14 +470,14 @@ def _list_kinds(device: DeviceSample, findings: Sequence[Finding]) -> tuple[str,
 
 
 def _list_jobs(ranks: Sequence[RankSample]) -> tuple[str, ...]:
-    """Return the jobs that train on a device: mostly there is one process."""
+    """Return the jobs that train on a device, mostly one."""
     if len(ranks) == 1:
         return () if ranks[0].job is None else (ranks[0].job,)
     return tuple(sorted({rank.job for rank in ranks if rank.job is not None}))
 
 
 def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordinates | None:
-    """Return where its process stands; None where there is none, or several that stand elsewhere."""
+    """Return the coordinates of its process; None where it has none, or several that differ."""
     if len(ranks) == 1:
         return ranks[0].coordinates or device.rank
     places = [rank.coordinates for rank in ranks if rank.coordinates is not None]
@@ -491,18 +486,18 @@ def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordi
     return places[0] if all(place.rank == places[0].rank for place in places) else None
 
 
-# Groups of the devices of a fleet, as they are looked at: all of them, or those that are wanted.
+# Groups of the devices of a fleet: all of them, or those that pass a filter.
 
 
 def group_fleet(
     picture: FleetPicture, grouping: Grouping, sort: FleetSort, wanted: Sequence[FleetDevice] | None = None
 ) -> list[FleetGroup]:
-    """Return groups in order, as `group_devices`; a node without a device has one where all are wanted.
+    """Return groups in order, as `group_devices`; a node without a device has one where no filter is set.
 
     Args:
         grouping: What devices of a group share.
         sort: What goes first.
-        wanted: Those that a filter lets pass; None for all.
+        wanted: Devices that pass a filter; None for all.
     """
     if wanted is not None:
         return group_devices(wanted, grouping, sort)
@@ -512,7 +507,7 @@ def group_fleet(
 
 
 def _group_nodes(picture: FleetPicture, sort: FleetSort) -> list[FleetGroup]:
-    """Return a group a node, by what is counted of each: their devices need not be looked at."""
+    """Return a group a node, sorted by the counts of each: their devices need not be looked at."""
     groups = [FleetGroup(name, devices, name) for name, devices in picture.nodes.items()]
     counted = picture.counted
     if sort == "used":

@@ -55,12 +55,11 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Node and UUID, which are one device's alone."""
+        """Node and UUID, which identify one device."""
         return self.node, self.uuid
 
     @property
     def used_share(self) -> float | None:
-        """Device used over capacity, 0 to 1."""
         if self.used_bytes is None or not self.total_bytes:
             return None
         return self.used_bytes / self.total_bytes
@@ -93,44 +92,45 @@ _DIGITS = re.compile(r"(\d+)")
 _NOTHING = "no {}"
 # From the least to the most worrying level.
 RANKS: Mapping[RiskLevel, int] = {level: rank for rank, level in enumerate(LEVELS)}
-# Of the capacity: memory goes up and down with every step, and a cursor should not go with it.
+# Share of the capacity: memory goes up and down with every step, and a cursor should not go with it.
 STAYS_WITHIN_SHARE = 0.1
 
 
 class FleetGroup(NamedTuple):
-    """Devices that stand together."""
+    """Devices that are shown together."""
 
     # What they share; empty where all devices are one group.
     name: str
     devices: tuple[FleetDevice, ...]
-    # The node that it is, where groups are nodes.
+    # The node, where groups are nodes.
     node: str | None = None
 
 
 @lru_cache(maxsize=16384)  # of the names of nodes, at every picture
 def order_naturally(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key that sorts as people count: node2 before node10."""
+    """Return a key that sorts numbers by value: node2 before node10."""
     parts = _DIGITS.split(name)
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 def weigh(device: FleetDevice) -> tuple[int, float]:
-    """Return how near a device is to running out: its level, and of one that is foreseen, how soon."""
+    """Return how near a device is to running out: its level, and how soon an error is forecast."""
     soon = 0.0 if device.oom_in_s is None else 1.0 / (1.0 + device.oom_in_s)
     return RANKS[device.level], soon
 
 
 def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
-    """Return the device that is nearest to running out; the fullest where none is nearer than others."""
+    """Return the device that is nearest to running out; the fullest where all are equally near."""
     return max(devices, key=_weigh_all, default=None)
 
 
 def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
-    """Return the gravest device, or the one that was the gravest before while there is little between them.
+    """Return the gravest device, or the previous one while there is little between them.
 
     Args:
-        now: The one before, as it is now; None where it is gone. It remains where no other is nearer, or
-            fuller by a tenth of its capacity.
+        now: The previous gravest one, with its present values; None where it is gone. It remains where no
+            other
+            is nearer, or fuller by a tenth of its capacity.
     """
     if gravest is None or now is None or _nearness(gravest) > _nearness(now):
         return gravest
@@ -147,14 +147,9 @@ def _weigh_all(device: FleetDevice) -> tuple[tuple[int, float], bool, float]:
 
 
 def group_devices(devices: Sequence[FleetDevice], grouping: Grouping, sort: FleetSort) -> list[FleetGroup]:
-    """Return groups in order, devices within each as they come, or in that order where all are one group.
+    """Return groups in order; devices within each as they come, or sorted where all are one group.
 
-    Devices stay where they are within a group, so that a picture of them does not move with every figure.
-
-    Args:
-        devices: In any order.
-        grouping: What devices of a group share.
-        sort: What goes first.
+    Devices keep their place within a group, so that a picture of them does not move with every value.
     """
     if grouping == "none":
         return [FleetGroup("", tuple(sorted(devices, key=_device_key(sort))))] if devices else []
@@ -164,7 +159,7 @@ def group_devices(devices: Sequence[FleetDevice], grouping: Grouping, sort: Flee
     groups = [
         FleetGroup(name, tuple(its), name if grouping == "node" else None) for name, its in found.items()
     ]
-    return sorted(groups, key=lambda group: (_gravity(group, sort), order_naturally(group.name)))
+    return sorted(groups, key=lambda group: (_rank_group(group, sort), order_naturally(group.name)))
 
 
 def _name_group(device: FleetDevice, grouping: Grouping) -> str:
@@ -176,7 +171,7 @@ def _name_group(device: FleetDevice, grouping: Grouping) -> str:
     return _NOTHING.format(grouping) if number is None else f"{grouping} {number}"
 
 
-def _gravity(group: FleetGroup, sort: FleetSort) -> float:
+def _rank_group(group: FleetGroup, sort: FleetSort) -> float:
     if sort == "name":
         return 0.0
     if sort == "used":
@@ -185,7 +180,7 @@ def _gravity(group: FleetGroup, sort: FleetSort) -> float:
 
 
 def find_need(levels: Iterable[RiskLevel]) -> int:
-    """Return the highest of some levels as a number, in which low and unknown are one: no reason to move."""
+    """Return the highest of some levels as a number, with low and unknown as one: no reason to move."""
     return max((max(0, RANKS[level] - RANKS["unknown"]) for level in levels), default=0)
 
 
@@ -197,7 +192,7 @@ def _device_key(sort: FleetSort) -> Callable[[FleetDevice], tuple[object, ...]]:
     return lambda it: (order_naturally(it.node), order_naturally(it.label))
 
 
-# Which devices of a fleet are wanted: `node:gpu1* used>90% !job:debug`, and words.
+# Filters of a fleet's devices: `node:gpu1* used>90% !job:debug`, and words.
 
 Check = Callable[[FleetDevice], bool]
 Number = Callable[[FleetDevice], float | None]
@@ -222,21 +217,21 @@ _NUMBERS: dict[str, Number] = {
     "dp": lambda it: it.dp,
 }
 KEYS = (*_TEXTS, "used", "free", *_NUMBERS)
-# How alike words are of which one is offered for the other: `usd` and `used`, not `foo` and `oom`.
+# How similar words must be for one to be offered for the other: `usd` and `used`, not `foo` and `oom`.
 _NEAR = 0.7
 EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! before one turns it round"
 
 
 def compile_filter(text: str) -> Check:
-    """Return what tells whether a device is wanted: all terms of a text must hold.
+    """Compile a filter: a device passes if all terms of the text hold.
 
-    A term about what nobody measured does not hold.
+    A term about an unmeasured value does not hold.
 
     Args:
-        text: Terms with blanks between them; empty wants every device.
+        text: Terms with blanks between them; empty lets every device pass.
 
     Raises:
-        UsageError: A term is none; the text names it.
+        UsageError: A term cannot be read; the text names it.
     """
     checks = [_read_signed(term) for term in text.split()]
     return lambda device: all(check(device) for check in checks)
@@ -335,7 +330,7 @@ def _read_time(term: str, value: str) -> float:
 
 
 def _read_level(term: str, value: str) -> int:
-    """Return the place of a level; `unknown` stands between low and medium."""
+    """Return the place of a level; `unknown` is between low and medium."""
     level = next((it for it in LEVELS if it == value.lower()), None)
     if level is None:
         raise UsageError(f"filter {term}: expected one of {', '.join(LEVELS)}")

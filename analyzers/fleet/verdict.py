@@ -13,10 +13,11 @@ from .model import FleetDevice, find_gravest
 def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
     """Return the verdict on a fleet.
 
-    Devices of lost nodes are counted apart: only a grave last word of theirs is told, and called that.
+    Devices of lost nodes are counted apart: only a high risk in their last message is reported, and called
+    that.
 
     Args:
-        coverage: How much of the fleet is seen, and followed; less than all of it is always told.
+        coverage: How much of the fleet is seen, and followed; less than all of it is always reported.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
     seen = (*seen, *_count_followed(census, coverage))
@@ -47,7 +48,7 @@ def _count_followed(census: Census, coverage: Coverage) -> Iterator[tuple[str, .
 
 
 def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...]) -> Verdict:
-    """Return the verdict where nothing is grave, on the devices whose nodes are there."""
+    """Return the verdict where no risk is medium or above, on the devices whose nodes are not lost."""
     known = census.present
     unknown = census.unknown
     if not known:
@@ -68,7 +69,7 @@ def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...],
 
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:
-    """Return which device it is and what threatens it, from the complete form to the shortest."""
+    """Name the device and what threatens it, from the complete form to the shortest."""
     whose = f"{lead.name} of {lead.node}"
     short = f"{lead.node}/{lead.label}"
     old, was = (" (last word)", " (last)") if lead.is_old else ("", "")

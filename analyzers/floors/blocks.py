@@ -1,7 +1,7 @@
 """Beats: from each sample of a subject the least and the most it held since the one before.
 
 A training process with steps beats once a tick in which steps ended, with the floor and the peak of those
-steps. Anything else beats with every sample, at some moment of a step that nobody knows.
+steps. Anything else beats with every sample, at an unknown moment of a step.
 """
 
 from collections import deque
@@ -11,33 +11,31 @@ from typing import Literal, NamedTuple
 from ...engine.model import RankSample
 from ..findings.subjects import Subject
 
-# `step`: bounds of whole steps; `sample`: allocated bytes at any moment; `device`: device used, no more;
-# `host`: resident host memory.
+# `step`: bounds of whole steps; `sample`: allocated bytes at any moment; `device`: only device used; `host`:
+# resident host memory.
 BeatKind = Literal["step", "sample", "device", "host"]
 
-# The history ring keeps figures of processes rounded up to this; decisions see no finer ones either.
+# The history ring rounds values of processes up to this; decisions use nothing finer either.
 SECTOR_BYTES = 512
 
 
 class Beat(NamedTuple):
-    """One reading in time."""
-
     time_s: float
     low_bytes: int
     high_bytes: int
-    # Steps it stands for; 0 where that is unknown.
+    # Steps within it; 0 where that is unknown.
     steps: int
     # Number of the newest step.
     step: int | None
     kind: BeatKind
-    # Held by the allocator; 0 where that is unknown.
+    # Reserved by the allocator; 0 where that is unknown.
     reserved_bytes: int = 0
-    # Free beside live blocks (`inactive_split_bytes`); 0 where that is unknown.
+    # Free in segments with live blocks (`inactive_split_bytes`); 0 where that is unknown.
     split_bytes: int = 0
 
 
 def read_beat(subject: Subject) -> Beat | None:
-    """Return what a sample says of a subject's floor; None where it says nothing new."""
+    """Read the floor of a subject from a sample; None where it brings nothing new."""
     if subject.rank is not None and subject.rank.step is not None:
         return _read_steps(subject, subject.rank)
     allocator = subject.allocator
@@ -50,7 +48,6 @@ def read_beat(subject: Subject) -> Beat | None:
 
 
 def round_sector(value: int) -> int:
-    """Return bytes rounded up to whole sectors."""
     return -(-value // SECTOR_BYTES) * SECTOR_BYTES
 
 
@@ -79,6 +76,7 @@ def _read_device(subject: Subject) -> Beat | None:
 # Blocks of beats at doubling scales: least and most of each, for a whole life, in bounded memory.
 
 # Newest blocks that each scale keeps.
+
 KEPT = 16
 MAX_LEVELS = 16
 
@@ -92,7 +90,7 @@ class Block(NamedTuple):
     low: int
     # When it was read: at the beginning of a block where floors grow.
     low_s: float
-    # The least but one: how far it stands above the least is how blurred that is.
+    # The least but one: its distance from the least measures how blurred that is.
     low_next: int
     # Most of the highs.
     high: int
@@ -107,17 +105,15 @@ class Block(NamedTuple):
 
     @property
     def mid_s(self) -> float:
-        """The middle in time."""
         return (self.start_s + self.end_s) / 2
 
     @property
     def span_s(self) -> float:
-        """The length in seconds."""
         return self.end_s - self.start_s
 
     @property
     def blur(self) -> int:
-        """How far the least may stand above the true floor.
+        """How far the least may be above the true floor.
 
         Of many readings at random moments of a sawtooth, the least exceeds the floor on average by as much
         as the next one exceeds the least: the spacings of the extreme order statistics of a uniform sample
@@ -127,14 +123,14 @@ class Block(NamedTuple):
 
 
 def turn_over(block: Block) -> Block:
-    """Return a block in which the most stands for the least: peaks are judged as floors are."""
+    """Return a block whose most takes the place of the least: peaks are judged as floors are."""
     start_s, end_s, _, _, _, high, high_s, high_next, reserved, steps, last_step = block
     low_next = high + (high - high_next)
     return Block(start_s, end_s, high, high_s, low_next, high, high_s, high_next, reserved, steps, last_step)
 
 
 def join(first: Block, second: Block) -> Block:
-    """Return two blocks that follow each other as one."""
+    """Join two consecutive blocks."""
     low, other_low = (first, second) if first.low <= second.low else (second, first)
     high, other_high = (first, second) if first.high >= second.high else (second, first)
     return Block(
@@ -167,7 +163,7 @@ class BlockPyramid:
         self.levels: list[deque[Block]] = []
 
     def add(self, beat: Beat) -> int:
-        """Count a beat; return how many scales, from the finest on, completed a block by it."""
+        """Add a beat; return how many scales, from the finest on, completed a block by it."""
         self._beats.append(beat)
         if len(self._beats) < self._base:
             return 0

@@ -14,11 +14,13 @@ from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
 from .rate import Line, estimate_rate, fit_curve
 
 # Growth that is benign ends: a cache is full, a window of losses has its length, a fragmented heap settles.
-# So the evidence demanded is in proportion to the forecast made: floors must have grown, steadily and
-# without slowing down, over at least `PHI` of the time that the capacity would last at that rate. Growth
-# that slows is continued as a geometric series, as of a cache that fills with a time constant; where that
-# ends below the capacity it is no leak yet.
-# Blocks that are looked at: three lengths a scale, so that evidence need not wait for its next doubling.
+# So the evidence demanded is in proportion to the forecast made: floors must have grown, steadily and without
+# slowing down, over at least `PHI` of the time that the capacity would last at that rate. Growth that slows
+# is continued as a geometric series, as of a cache that fills with a time constant; where that ends below the
+# capacity it is no leak yet.
+
+# Numbers of blocks that are looked at: three lengths a scale, so that evidence need not wait for its next
+# doubling.
 WINDOWS = (8, 11, 15)
 # Share of the headroom that must have been consumed: no forecast beyond 10 times the evidence.
 PHI = 0.1
@@ -31,10 +33,10 @@ LEAST_RISES = 5 / 7
 MOST_IN_ONE = 0.5
 # Share of the growth that floors may fall back in between (garbage collection).
 MOST_FALL = 0.1
-# Share of the growth by which blocks may lie off the line through both ends.
+# Share of the growth by which blocks may deviate from the line through both ends.
 MOST_BEND = 0.2
-LEAST_CLARITY = 12.0
 # How many times its own blur the growth must be, and where less clear growth will do.
+LEAST_CLARITY = 12.0
 LENIENT_CLARITY = 6.0
 
 # Rate of the second half, as a share of that of the first, below which growth is ending.
@@ -48,22 +50,18 @@ LONG_DOUBT = 1.3
 
 
 class Growth(NamedTuple):
-    """Floors that grow, as blocks of one scale show it."""
-
     blocks: tuple[Block, ...]
     bytes_per_s: float
     grown_bytes: int
-    # What is left above the floor and what steps take on top.
+    # What is left above the floor and the amplitude of steps.
     headroom_bytes: float
 
     @property
     def window_s(self) -> float:
-        """How long it was seen to grow."""
         return self.blocks[-1].end_s - self.blocks[0].start_s
 
     @property
     def share(self) -> float:
-        """What it grew, as a share of the headroom that is left."""
         return self.grown_bytes / max(1.0, self.headroom_bytes)
 
 
@@ -75,13 +73,13 @@ def demand_share(window_s: float) -> float:
 def judge_growth(
     blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_lenient: bool = False
 ) -> Growth | None:
-    """Return the growth of floors, or None where it is none, or one that is going to end.
+    """Return the growth of floors; None where there is none, or it is going to end.
 
     Args:
         blocks: Consecutive blocks of one scale, eight or more.
-        headroom_bytes: What is left above the floor and what steps take on top.
-        record_bytes: Highest floor of such blocks before these; only what exceeds it is news.
-        is_lenient: Whether less clear growth will do, and whether it goes on is not asked.
+        headroom_bytes: What is left above the floor and the amplitude of steps.
+        record_bytes: Highest floor of such blocks before these; only what exceeds it is new.
+        is_lenient: Whether less clear growth will do; then it is not asked whether it continues.
     """
     grown = blocks[-1].low - blocks[0].low
     window_s = blocks[-1].end_s - blocks[0].start_s
@@ -126,7 +124,7 @@ def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
 
     Growth that decays with a time constant, A (1 - exp(-t / tau)), has rates that fall by the same factor
     from each half of the window to the next; what remains of it is their geometric series. The factor is
-    taken as low as its own uncertainty allows, so that a blurred line is not taken for a straight one.
+    as low as its own uncertainty allows, so that a blurred line does not pass for a straight one.
     """
     pace = _compare_halves(blocks)
     if pace is None or pace.factor < LEAST_FACTOR:
@@ -145,8 +143,6 @@ def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
 
 
 class _Pace(NamedTuple):
-    """How the rate of the second half of a window compares with that of the first."""
-
     # Bytes a second in the second half.
     rate: float
     factor: float
@@ -192,18 +188,18 @@ PLATEAU_SHARE = 0.15
 # Share of the time since the onset for which it must have stopped, and at least the evidence at first.
 PLATEAU_PAST = 0.25
 
-# Scales below that of the evidence whose blocks make the rate anew.
+# The rate is computed from blocks of so many scales below that of the evidence.
 FRESHNESS = 1
+# Longer sequences end somewhere: peaks must have used much of the room, and the end must be near.
 PEAK_SHARE = 1.5
 PEAK_S = 660.0
-# Longer sequences end somewhere: peaks must have taken much of the room, and the rest must be near.
 PEAK_LEAST_S = 120.0
 # The same where the device refuses memory already.
 PRESSED_SHARE = 0.5
 
 
 class Episode(NamedTuple):
-    """Growth that goes on."""
+    """Growth that continues."""
 
     onset_s: float
     onset_bytes: int
@@ -211,9 +207,10 @@ class Episode(NamedTuple):
     # Evidence on which it was first believed.
     window_s: float
     bytes_per_s: float
-    # Whether it is peaks that grow, above a floor that stands.
+    # Whether peaks grow, above a floor that does not.
     is_peak: bool = False
-    # Whether it is taken to go on; longer sequences and larger batches mostly end at a length that fits.
+    # Whether it is expected to continue; longer sequences and larger batches mostly end at a length that
+    # fits.
     is_believed: bool = True
 
 
@@ -227,22 +224,22 @@ class GrowthTrack:
     def __init__(self, *, has_peaks: bool = False) -> None:
         self.floors = FloorTrack()
         self.episode: Episode | None = None
-        # Why an episode has ended by the newest beat; None where none has.
+        # Why an episode ended with the newest beat; None where none did.
         self.ended_because: str | None = None
         # Scales that completed a block by the newest beat.
         self.completed = 0
         # Through the floors since the onset, while they grow.
         self.line: Line | None = None
-        # What growing peaks cannot use of the limit, as far as that is known.
+        # Bytes of the limit that growing peaks cannot use, as far as known.
         self.lost_bytes = 0
         self._has_peaks = has_peaks
         self._level = 0
 
     def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
-        """Take one beat.
+        """Add one beat.
 
         Args:
-            limit_bytes: Most that floors and what is on top can reach.
+            limit_bytes: Most that floors and the amplitude above them can reach.
             is_pressed: Whether the device refuses the allocator memory again and again.
         """
         self.ended_because = None
@@ -261,7 +258,7 @@ class GrowthTrack:
             self._begin_peaks(is_pressed=is_pressed)
 
     def _begin_peaks(self, *, is_pressed: bool) -> None:
-        """Begin with growth of peaks; or believe in it, once the end is near."""
+        """Begin an episode with growth of peaks; or believe in it, once the end is near."""
         for level in range(self.completed):
             growth = self.floors.judge_peaks(level, self.lost_bytes, is_lenient=True)
             if growth is None:
@@ -274,7 +271,7 @@ class GrowthTrack:
                 return
 
     def _begin(self) -> None:
-        """Begin with growth of floors, of the finest scale that shows it."""
+        """Begin an episode with growth of floors, of the finest scale that shows it."""
         for level in range(self.completed):
             growth = self.floors.judge(level)
             if growth is not None:
@@ -316,7 +313,7 @@ class GrowthTrack:
             self.episode = episode._replace(bytes_per_s=line.bytes_per_s)
 
     def _find_end(self, episode: Episode, time_s: float) -> str | None:
-        """Return why growth is over, or None while it goes on."""
+        """Return why growth is over, or None while it continues."""
         found = self.floors.pyramid.mosaic(self._level)
         blocks = [turn_over(block) for block in found] if episode.is_peak else found
         since = [block.low for block in blocks if block.end_s > episode.onset_s]
@@ -355,15 +352,15 @@ WINDOW = WINDOWS[0]
 BASES = {"step": 2, "sample": 4, "device": 8, "host": 8}
 # Least seconds of evidence: a sample is taken at some moment of a step, so growth may be a slow step.
 LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
-# Share of its last floor below which a subject has begun anew.
+# Share of its last floor below which a subject has restarted.
 FALLEN_SHARE = 0.5
 LIMITS_KEPT = 32
-# Seconds by which a clock must go back to have been set: what comes so late is of a later time, anew.
+# Seconds by which a clock must go back to have been set: a beat so late belongs to a new life.
 CLOCK_BACK_S = 60.0
-# Scale at which what steps take on top is read.
+# Scale at which the amplitude of steps is read.
 AMPLITUDE_LEVEL = 2
-UNPHASED_S = 1200.0
 # Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
+UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
 LEAST_POINTS = 4
 # Blocks on which a rate rests at most.
@@ -375,17 +372,17 @@ class FloorTrack:
 
     def __init__(self) -> None:
         self.last: Beat | None = None
-        # Most that floors and what is on top can reach, as the least of recent readings says.
+        # Most that floors and the amplitude above them can reach: the least of recent readings.
         self.limit_bytes: int | None = None
-        # Whether the newest beat began a life anew.
+        # Whether the newest beat began a new life.
         self.has_restarted = False
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
-        # Until a block is completed, what steps took lately stays what it is.
+        # Cached until the next block is completed.
         self._amplitude_bytes: int | None = None
         self._begin(None)
 
     def observe(self, beat: Beat, limit_bytes: int | None) -> int:
-        """Take one beat; return how many scales, from the finest on, completed a block by it.
+        """Add one beat; return how many scales, from the finest on, completed a block by it.
 
         Beats that are not newer than the last one are left out.
         """
@@ -417,7 +414,7 @@ class FloorTrack:
         return completed
 
     def is_late(self, beat: Beat) -> bool:
-        """Return whether a beat is not newer than the last; a much older one comes of a clock set back."""
+        """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
         return self.last is not None and self.last.time_s - CLOCK_BACK_S <= beat.time_s <= self.last.time_s
 
     def judge(self, level: int) -> Growth | None:
@@ -438,7 +435,7 @@ class FloorTrack:
             self._records[level] = max(self._records.get(level, 0), blocks[0].low)
 
     def forget_records(self, time_s: float) -> None:
-        """Take growth from this moment on for news, even where floors were higher before."""
+        """Count growth from this moment on as new, even where floors were higher before."""
         self._records.clear()
         self._news_since_s = time_s
 
@@ -446,7 +443,7 @@ class FloorTrack:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
 
         Args:
-            lost_bytes: What they cannot use of the limit.
+            lost_bytes: Bytes of the limit that they cannot use.
             is_lenient: Whether less clear growth will do, see `judge_growth`.
         """
         blocks = self.pyramid.latest(level, KEPT)
@@ -492,7 +489,7 @@ class FloorTrack:
 
         Args:
             finest: Finest scale whose blocks count; finer ones are blurred where samples are few.
-            is_peak: Whether peaks are meant.
+            is_peak: Whether to fit peaks.
         """
         found = [block for block in self.pyramid.mosaic(finest) if block.mid_s >= since_s]
         blocks = [turn_over(block) for block in found] if is_peak else found
@@ -504,46 +501,41 @@ class FloorTrack:
 
     @property
     def headroom_bytes(self) -> float:
-        """What is left above the newest floor and what steps take on top; of an unknown limit, the floor."""
+        """What is left above the newest floor and the amplitude of steps; with an unknown limit, the
+        floor.
+        """
         floor = self.floor_bytes or 0
         if self.limit_bytes is None:
             return float(floor)
-        room = self.limit_bytes - floor - self.amplitude_bytes
-        return float(room - self._stranded_bytes(floor + self.amplitude_bytes))
-
-    def _stranded_bytes(self, peak: int) -> int:
-        """Return what is free beside live blocks and of no use to steps that reach so high."""
-        if self.last is None or not self.last.split_bytes:
-            return 0
-        return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
+        peak = floor + self.amplitude_bytes
+        stranded = 0
+        if self.last is not None and self.last.split_bytes:
+            # Free in segments with live blocks, and of no use to steps that reach so high.
+            stranded = min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
+        return float(self.limit_bytes - peak - stranded)
 
     @property
     def floor_bytes(self) -> int | None:
-        """The least of the newest blocks."""
         blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
         return min([block.low for block in blocks]) if blocks else None
 
     @property
     def amplitude_bytes(self) -> int:
-        """Most that steps took above their floor lately.
+        """Most that steps recently reached above their floor.
 
         In the block within which the optimizer makes its state the floor rises once and for all: there the
-        next block tells it.
+        next block's floor counts.
         """
         if self._amplitude_bytes is None:
-            self._amplitude_bytes = self._find_amplitude()
+            blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
+            nexts = [*blocks[1:], *blocks[-1:]]
+            above = [at.high - max(at.low, next_.low) for at, next_ in zip(blocks, nexts, strict=True)]
+            self._amplitude_bytes = max(above, default=0)
         return self._amplitude_bytes
-
-    def _find_amplitude(self) -> int:
-        blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
-        nexts = [*blocks[1:], *blocks[-1:]]
-        return max(
-            [at.high - max(at.low, next_.low) for at, next_ in zip(blocks, nexts, strict=True)], default=0
-        )
 
     @property
     def steps_per_s(self) -> float | None:
-        """Training steps a second lately; None where steps are not known."""
+        """Recent training steps a second; None where steps are not known."""
         blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
         if len(blocks) < 2 or blocks[0].last_step is None or blocks[-1].last_step is None:
             return None
@@ -604,7 +596,9 @@ def read_episode(finding: Finding) -> Episode | None:
 
 
 def resume_growth(track: OpenFinding, growth: GrowthTrack) -> None:
-    """Go on where a predecessor was, at the first sample that it did not judge: its finding grows still."""
+    """Continue where a predecessor was, at the first sample that it did not judge: its finding still
+    grows.
+    """
     if track.settled_until_s is None:
         return
     track.settled_until_s = None

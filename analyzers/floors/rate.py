@@ -11,12 +11,12 @@ PARTS = 3
 LEAST_CURVED = 12
 # Standard errors by which a line must be curved.
 CLEAR = 5.0
-# Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least.
+# The slope rises from third to third: the smaller rise as a share of the larger, at least.
 LEAST_EVEN = 0.15
+# Points from which a correlation is computed, and the most that is believed.
 LEAST_REMEMBERED = 8
-# Points from which a correlation is told, and the most that is believed.
 MOST_MEMORY = 0.8
-# Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola.
+# Least standard error of a bend, as a share, whatever the scatter: growth seldom is a parabola.
 BEND_DOUBT = 0.3
 # Scatter about the parabola, as a share of that about the line, up to which it is the better of the two.
 CLOSER = 0.75
@@ -34,27 +34,26 @@ class Line(NamedTuple):
     # By how much the slope rises a second, in bytes/s².
     bend: float = 0.0
     bend_error: float = 0.0
-    # How far points lie off it: the standard deviation that the median deviation tells.
+    # How far points deviate from it: the standard deviation estimated from the median deviation.
     scatter: float = 0.0
-    # Correlation of how far points that follow each other lie off it, from 0 to `MOST_MEMORY`.
+    # Correlation between the deviations of consecutive points, from 0 to `MOST_MEMORY`.
     memory: float = 0.0
 
     @property
     def whole_error(self) -> float:
-        """Standard error of the slope where points that follow each other lie off the line alike."""
+        """Standard error of the slope where the deviations of consecutive points are correlated."""
         return self.error * math.sqrt((1 + self.memory) / (1 - self.memory))
 
     def level_at(self, time_s: float) -> float:
-        """Return where it stands at a moment, in bytes."""
         passed_s = time_s - self.at_s
         return self.at_bytes + self.bytes_per_s * passed_s + self.bend * passed_s**2 / 2
 
     def measure_above(self, levels: Iterable[tuple[float, float]], since_s: float = -math.inf) -> list[float]:
-        """Return how far levels stand above it, in bytes.
+        """Return how far levels are above it, in bytes.
 
         Args:
             levels: Seconds and bytes of each.
-            since_s: Before this it stands as it does then.
+            since_s: Before this it is as at this moment.
         """
         at_s = self.at_s
         at_bytes = self.at_bytes
@@ -66,7 +65,6 @@ class Line(NamedTuple):
         return [level - (at_bytes + slope * passed_s + half * passed_s**2) for passed_s, level in passed]
 
     def slope_at(self, time_s: float) -> float:
-        """Return how steep it is at a moment, in bytes/s."""
         return self.bytes_per_s + self.bend * (time_s - self.at_s)
 
 
@@ -86,12 +84,12 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
     scatter = 1.4826 * median([abs(rest - at_bytes) for rest in rests])
     spread = math.sqrt(sum([(time_s - middle_s) ** 2 for time_s, _ in points]))
     error = scatter / spread / 0.95
-    memory = _remember([rest - at_bytes for rest in rests])
+    memory = _correlate([rest - at_bytes for rest in rests])
     return Line(slope, error, middle_s, at_bytes, scatter=scatter, memory=memory)
 
 
-def _remember(rests: Sequence[float]) -> float:
-    """Return the correlation of each with the next: stairs and saws stay off a line for long."""
+def _correlate(rests: Sequence[float]) -> float:
+    """Return the correlation of each with the next: stairs and saws deviate from a line for long."""
     square = sum([rest**2 for rest in rests])
     if square <= 0 or len(rests) < LEAST_REMEMBERED:
         return 0.0
@@ -151,16 +149,12 @@ def estimate_rate(points: Sequence[tuple[float, float]]) -> float:
 
 
 # A slope that a few odd values do not move: the median of the slopes between all pairs of points.
-#
+
 # Method: Theil (1950) and Sen (1968).
 
 
 def find_slope(times_s: Sequence[float], values: Sequence[float]) -> float | None:
-    """Return the robust slope per second; None where fewer than two points differ in time.
-
-    Args:
-        times_s: Times in seconds, ascending.
-    """
+    """Return the robust slope per second; None where fewer than two points differ in time."""
     slopes = sorted(
         (values[later] - values[sooner]) / (times_s[later] - times_s[sooner])
         for later in range(len(times_s))
@@ -171,7 +165,7 @@ def find_slope(times_s: Sequence[float], values: Sequence[float]) -> float | Non
 
 
 def median_of_sorted(ordered: Sequence[float]) -> float | None:
-    """Return the middle of ascending values, the mean of the two in the middle of an even number."""
+    """Return the median of ascending values; None of nothing."""
     if not ordered:
         return None
     middle = len(ordered) // 2

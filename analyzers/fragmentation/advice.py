@@ -1,10 +1,10 @@
 """Advice that is computed: the job's own trace replayed through the allocator model under other settings.
 
-What comes out is simulated and says so. It is given only where the replay under the job's own settings meets
-what was recorded; `docs/verdicts.md` tells how the time before the trace is handled.
+The results are simulated and labelled so. They are given only where the replay under the job's own settings
+meets what was recorded; `docs/verdicts.md` explains how the time before the trace is handled.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -12,15 +12,14 @@ import msgspec
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
 from ...engine.units import format_bytes
 from ..allocator_model import AllocatorModelError, AllocatorSettings, PrivateDeviceMemory
-from ..allocator_model.blocks import Block
 from ..allocator_model.heap import RuledHeap
 from ..allocator_model.replay import UNLIMITED_BYTES
 from ..snapshot_summary import Timeline, trace_levels
 
 # A trace is a ring: its oldest entry is seldom the job's first allocation. Every block that lived before is
-# still known, though: it was freed within the trace, or it lives in the segments at the end. Unknown are
-# the order in which those were allocated, and what was cached. So a replay begins by allocating them in
-# order of address, and `advice` holds its outcome against what was really reserved before it says anything.
+# still known, though: it was freed within the trace, or it lives in the segments at the end. Unknown are the
+# order in which those were allocated, and what was cached. So a replay begins by allocating them in order of
+# address, and its outcome is compared with what was really reserved before any advice is given.
 _FREES = (TraceAction.FREE_REQUESTED, TraceAction.FREE_COMPLETED)
 
 
@@ -37,14 +36,12 @@ class LiveBlock(NamedTuple):
     """One block that lives in the segments at the end."""
 
     address: int
-    # What was asked for, where the file tells.
+    # Requested bytes, where the file has them.
     size_bytes: int
     stream: int
 
 
 class RecordedTrace(msgspec.Struct, frozen=True):
-    """The newest allocations and frees of one device."""
-
     # Blocks that lived before the first event, in order of address.
     before: tuple[ReplayEvent, ...]
     events: tuple[ReplayEvent, ...]
@@ -55,7 +52,6 @@ class RecordedTrace(msgspec.Struct, frozen=True):
 
     @property
     def before_bytes(self) -> int:
-        """What lived before the first event."""
         return sum(event.size_bytes for event in self.before)
 
 
@@ -65,7 +61,7 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
     Args:
         most_events: How many allocations and frees to keep.
     """
-    # A block that waits for another stream is free once that is done; older files do not tell of it.
+    # A block that waits for another stream is free once that is done; older files do not record it.
     is_completed = TraceAction.FREE_COMPLETED in trace.action
     free = TraceAction.FREE_COMPLETED if is_completed else TraceAction.FREE_REQUESTED
     rows = [row for row, action in enumerate(trace.action) if action in (TraceAction.ALLOC, free)]
@@ -123,9 +119,9 @@ MOST_EVENTS = 20_000
 LEAST_EVENTS = 100
 # By how much the replay may miss what was recorded, as a share of it.
 MOST_ERROR = 0.05
-# Share of the reserved bytes that may lie in private pools, which a replay cannot follow.
+# Share of the reserved bytes that may be in private pools, which a replay cannot follow.
 PRIVATE_SHARE = 0.05
-# Share of the reserved bytes below which a saving is none.
+# Share of the reserved bytes below which a saving does not count.
 LEAST_SAVING = 0.01
 CANDIDATES = (
     "expandable_segments:True",
@@ -134,7 +130,7 @@ CANDIDATES = (
     "roundup_power2_divisions:4",
     "roundup_power2_divisions:8",
 )
-# Tried where the job limits its share of the card; without a limit PyTorch takes no notice of it.
+# Tried where the job limits its share of the card; without a limit PyTorch ignores it.
 THRESHOLD = "garbage_collection_threshold:0.8"
 
 
@@ -149,25 +145,25 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class SettingsAdvice(msgspec.Struct, frozen=True):
-    """What other allocator settings would have done for one device."""
+    """Reserved bytes of one device under other allocator settings."""
 
     device: int
-    # What the job ran with; empty for the defaults.
+    # Settings of the job; empty for the defaults.
     own_settings: str
     # Why nothing can be advised, in a clause.
     reason: str | None
     events: int = 0
     # Older ones, beyond what is replayed.
     events_left_out: int = 0
-    # What lived before the first event.
+    # Bytes that lived before the first event.
     before_bytes: int = 0
     # Most that was reserved during the events, as recorded.
     recorded_peak_bytes: int | None = None
     # The same, as simulated with the job's own settings.
     peak_reserved_bytes: int | None = None
-    # The most that is saved first.
+    # The largest saving first.
     candidates: tuple[Candidate, ...] = ()
-    # Always: but for `recorded_peak_bytes` nothing was measured.
+    # Always: only `recorded_peak_bytes` was measured.
     is_simulated: bool = True
 
     @property
@@ -194,9 +190,9 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         if not said:
             count = len(self.candidates)
             said = [f"simulated: none of {count} other settings would have reserved less than {own}"]
-        return (*said, self._tell_basis())
+        return (*said, self._describe_basis())
 
-    def _tell_basis(self) -> str:
+    def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
         before = (
             f"; {format_bytes(self.before_bytes)} that lived before are taken to have come by address"
@@ -214,7 +210,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
 def advise_settings(
     snapshot: MemorySnapshot, device: int, *, most_events: int = MOST_EVENTS
 ) -> SettingsAdvice:
-    """Return what other allocator settings would have reserved for the recorded trace of a device.
+    """Replay the recorded trace of a device under other allocator settings.
 
     Args:
         device: Ordinal of the device.
@@ -234,7 +230,7 @@ def advise_settings(
 
 
 def read_own_settings(snapshot: MemorySnapshot) -> str:
-    """Return the settings a snapshot was made under, as `PYTORCH_ALLOC_CONF` has them; empty for defaults."""
+    """Return the settings a snapshot was made under, as in `PYTORCH_ALLOC_CONF`; empty for defaults."""
     found = dict(snapshot.settings)
     for key in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"):
         if found.get(key):
@@ -305,24 +301,17 @@ def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str
 
 
 def _replay(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
-    """Return the most bytes that a card without an end would have had reserved."""
+    """Return the most bytes reserved on a card of unlimited size."""
     heap = RuledHeap(PrivateDeviceMemory(UNLIMITED_BYTES), settings)
     live = {event.address: heap.take(event.size_bytes, event.stream) for event in recorded.before}
-    _run(heap, live, recorded.events)
-    return heap.supply.counters.reserved.all.peak
-
-
-def _run(heap: RuledHeap, live: dict[int, Block], events: Sequence[ReplayEvent]) -> None:
     take = heap.take
     give = heap.give
-    pop = live.pop
-    for address, size_bytes, stream in events:
+    for address, size_bytes, stream in recorded.events:
         if size_bytes:
             live[address] = take(size_bytes, stream)
-        else:
-            block = pop(address, None)
-            if block is not None:
-                give(block)
+        elif (block := live.pop(address, None)) is not None:
+            give(block)
+    return heap.supply.counters.reserved.all.peak
 
 
 def _name(settings: str) -> str:

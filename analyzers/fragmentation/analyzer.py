@@ -1,6 +1,6 @@
-"""Fragmentation of every allocator: measured at each sample, told when it costs.
+"""Fragmentation of every allocator: measured at each sample, reported when it costs.
 
-Definitions stand in `docs/verdicts.md`. What decides is what the counters of the allocator say over a window
+`docs/verdicts.md` has the definitions. The counters of the allocator decide, over a window
 that holds the peaks of several steps; segment maps, which come on demand, enrich the readings.
 """
 
@@ -20,21 +20,17 @@ from .track import KIND, FragmentationReading, FragmentationTrack, Fragmentation
 ABSENT_TICKS = 3.0
 
 
-def _make_track(_: SubjectKey) -> FragmentationTrack:
-    return FragmentationTrack()
-
-
 class FragmentationAnalyzer:
-    """Open one finding per allocator whose fragmentation costs, update it, close it when there is room."""
+    """Opens one finding per allocator whose fragmentation costs, updates it, closes it when there is room."""
 
     name = KIND
 
     def __init__(self) -> None:
         self._clocks = NodeClocks()
-        self._tracks = Tracks(_make_track)
+        self._tracks: Tracks[SubjectKey, FragmentationTrack] = Tracks(lambda key: FragmentationTrack())
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()
@@ -47,7 +43,8 @@ class FragmentationAnalyzer:
             if subject.allocator.reserved_bytes is not None or subject.allocator.allocated_bytes is not None:
                 found += self._tracks.see(subject.key, sample.time_s).observe(subject)
         for key, track in self._tracks.pop_absent(sample, _find_waiting, ABSENT_TICKS):
-            found += track.close(sample.time_s, _explain_absence(key))
+            because = "the device is no longer listed" if key[2] is None else "the process has ended"
+            found += track.close(sample.time_s, because)
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
@@ -57,7 +54,7 @@ class FragmentationAnalyzer:
                 self._tracks.adopt(read_subject_key(finding), finding)
 
     def take_map(self, segment_map: SegmentMap) -> None:
-        """Let the readings of a process tell what a segment map says; it decides no finding."""
+        """Add a segment map to the readings of its process; it decides no finding."""
         found = measure_map(segment_map)
         for key, track in self._tracks.items():
             if key[0] == segment_map.node and key[2] == segment_map.pid:
@@ -73,7 +70,7 @@ class FragmentationAnalyzer:
 
         Args:
             key: `FragmentationReading.key`.
-            measure: Which; without it that of the reading's ratio, or the next best until it has 3 values.
+            measure: None for that of the reading's ratio, or the next best until it has 3 values.
         """
         track = self._tracks.get(key)
         trend = None if track is None else track.find_trend(measure)
@@ -81,7 +78,7 @@ class FragmentationAnalyzer:
 
 
 def _find_waiting(sample: Sample) -> set[SubjectKey]:
-    """Return those whose figures are old and who may come back: stale processes and devices."""
+    """Return the subjects with old values that may come back: stale processes and devices."""
     node = sample.node
     ranks = {
         (node, rank.device_uuid or "", rank.pid, rank.started_s)
@@ -89,10 +86,6 @@ def _find_waiting(sample: Sample) -> set[SubjectKey]:
         if rank.state == "stale"
     }
     return ranks | {(node, device.uuid, None, None) for device in sample.devices if device.state == "stale"}
-
-
-def _explain_absence(key: SubjectKey) -> str:
-    return "the device is no longer listed" if key[2] is None else "the process has ended"
 
 
 def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReading | None:
@@ -110,6 +103,7 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
     rank = subject.rank
     device = subject.device
     ratio, measure = _find_ratio(found, stranded, reserved, allocated)
+    used_share = _divide(allocator.requested_bytes, allocated)
     reading = FragmentationReading(
         key=key,
         node=subject.sample.node,
@@ -123,7 +117,7 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
         reserved_bytes=reserved,
         active_bytes=allocator.active_bytes,
         requested_bytes=allocator.requested_bytes,
-        internal=_lose(allocator.requested_bytes, allocated),
+        internal=None if used_share is None else 1 - used_share,
         stranded_bytes=stranded,
         stranded_source=source,
         persistent_bytes=extremes.stranded_bytes,
@@ -154,7 +148,7 @@ def _add_map(reading: FragmentationReading, found: MapFragmentation) -> Fragment
 def _find_stranded(
     counted: int | None, found: MapFragmentation | None
 ) -> tuple[int | None, Literal["counter", "map"] | None]:
-    """Return what is stranded and who says so: the counter, which is of this moment, before a map."""
+    """Return the stranded bytes and their source: the counter, which is of this moment, before a map."""
     if counted is not None:
         return counted, "counter"
     return (None, None) if found is None else (found.stranded_bytes, "map")
@@ -176,8 +170,3 @@ def _subtract(whole: int | None, part: int | None) -> int | None:
 
 def _divide(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else min(1.0, part / whole)
-
-
-def _lose(part: int | None, whole: int | None) -> float | None:
-    share = _divide(part, whole)
-    return None if share is None else 1 - share

@@ -1,4 +1,4 @@
-"""What a segment map says of fragmentation: free blocks by pool and stream, as requests are served."""
+"""Fragmentation in a segment map: free blocks by pool and stream, as requests are served."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from ...engine.model.sample import ALLOCATED, FREE
 from ...engine.units import GIB, MIB
 from ..segments import find_stranded
 
-# Private, kind and stream: a request is served from the free blocks of its own only.
+# Private, kind and stream: a request is served only from the free blocks of its own.
 PoolKey = tuple[bool, Literal["small", "large"], int]
 
 
@@ -21,7 +21,7 @@ class PoolFree(msgspec.Struct, frozen=True):
 
     pool: Literal["small", "large"]
     stream: int
-    # Of private pools, whose free blocks serve nobody else; several of one stream are told as one.
+    # Whether it stands for private pools, whose free blocks serve nobody else; several of one stream are one.
     is_private: bool
     reserved_bytes: int
     free_bytes: int
@@ -33,8 +33,6 @@ class PoolFree(msgspec.Struct, frozen=True):
 
 
 class MapFragmentation(msgspec.Struct, frozen=True):
-    """One segment map."""
-
     time_s: float
     # Most free bytes first.
     pools: tuple[PoolFree, ...]
@@ -44,9 +42,9 @@ class MapFragmentation(msgspec.Struct, frozen=True):
     free_blocks: int
     # Outside private pools.
     largest_free_bytes: int
-    # Free and not to be given back; in expandable segments only what is free beside whole pages.
+    # Free and not to be given back; in expandable segments only what is free besides whole pages.
     stranded_bytes: int
-    # Segments that the map does not tell of, because it grew too large.
+    # Segments missing in the map, because it grew too large.
     segments_left_out: int
 
 
@@ -77,7 +75,6 @@ def pool_key(segment: Segment) -> PoolKey:
 
 
 def list_free(segments: Iterable[Segment]) -> list[int]:
-    """Return the sizes of free blocks in bytes."""
     return [size_bytes for segment in segments for size_bytes, state in segment.blocks if state == FREE]
 
 
@@ -124,7 +121,7 @@ class AllocationPattern(msgspec.Struct, frozen=True):
 
 
 def describe_pattern(segment_map: SegmentMap) -> AllocationPattern:
-    """Return the sizes of the blocks that live in a segment map; how often they come it does not tell."""
+    """Return the sizes of the live blocks in a segment map, which does not record how often they come."""
     live = [
         size_bytes
         for segment in segment_map.segments
@@ -159,17 +156,12 @@ def describe_trace_pattern(trace: TraceColumns) -> AllocationPattern:
 
 
 def _count(sizes: list[int]) -> AllocationPattern:
-    counts = Counter(_classify(sizes))
+    counts = Counter(SIZE_CLASSES[sum(size >= bound for bound in _BOUNDS)] for size in sizes)
     return AllocationPattern(
         count=len(sizes),
         average_bytes=sum(sizes) / len(sizes) if sizes else None,
         sizes={name: counts[name] for name in SIZE_CLASSES},
     )
-
-
-def _classify(sizes: Iterable[int]) -> Iterable[str]:
-    for size_bytes in sizes:
-        yield SIZE_CLASSES[sum(size_bytes >= bound for bound in _BOUNDS)]
 
 
 def find_pattern(counts: Sequence[tuple[float, int]]) -> TemporalPattern | None:
@@ -210,8 +202,8 @@ class UsableSize(msgspec.Struct, frozen=True):
     servable: int
     # What the device must give for one that no free block holds.
     segment_bytes: int
-    # Whether one more can be had, from a free block or a new segment; None where what is free on the device
-    # is unknown and no free block holds it.
+    # Whether one more can be served, from a free block or a new segment; None where free device memory is
+    # unknown and no free block holds it.
     is_servable: bool | None
 
 
@@ -223,9 +215,9 @@ def judge_usability(
     """Return the sizes that matter most by bytes times count, and whether one more of each can be served.
 
     Args:
-        segment_map: Segments of the process.
-        device_free_bytes: What the device has free, None where unknown.
-        requests: Size in bytes, stream and count of what the job asks for; sizes of the live blocks if None.
+        device_free_bytes: Free on the device, None where unknown.
+        requests: Size in bytes, stream and count of the job's requests; None for the sizes of the live
+            blocks.
     """
     wanted = requests if requests is not None else _list_live(segment_map)
     free: dict[PoolKey, list[int]] = defaultdict(list)
@@ -259,7 +251,7 @@ def _judge(
 
 
 def find_segment_size(size_bytes: int, *, is_expandable: bool = False) -> int:
-    """Return the bytes that the device must give for a request that no free block holds.
+    """Return the bytes of device memory needed for a request that no free block holds.
 
     Expandable segments grow by pages of 2 MiB (small pool) or 20 MiB; what is free at their end would be used
     too, so that the answer is the most that is needed.

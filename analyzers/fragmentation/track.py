@@ -1,4 +1,4 @@
-"""One allocator: its window, its trend, and the finding that is open on its fragmentation."""
+"""One allocator: its window, its trend, and the open finding on its fragmentation."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -27,14 +27,15 @@ from .window import (
     weigh,
 )
 
-# What is known of the fragmentation of one allocator. None is unmeasured; shares are from 0 to 1.
-#
+# The fragmentation of one allocator. None is unmeasured; shares are from 0 to 1.
+
 # Terms: PyTorch's memory statistics. External fragmentation is 1 - largest free block / free bytes, as for
 # any allocator; memory cached in whole segments can be given back and is no fragmentation.
 
-# What a ratio measures: free blocks too small for a large request, by a segment map; free bytes beside live
-# ones in segments, of what is reserved; bytes reserved and not allocated, in which cache and stranded bytes
-# cannot be told apart.
+# What a ratio measures: free blocks too small for a large request, by a segment map; free bytes in segments
+# with live ones, relative to what is reserved; bytes reserved and not allocated, without distinguishing cache
+# from stranded bytes.
+
 Measure = Literal["external", "stranded", "unused"]
 Level = Literal["low", "moderate", "high", "severe"]
 TrendDescription = Literal[
@@ -81,19 +82,19 @@ class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
     # That limit less the most that was allocated within the window.
     headroom_bytes: int | None
     retries: int | None
-    # The one figure for a report: external, or else stranded / reserved; None where neither is known.
+    # The one number for a report: external, or else stranded / reserved; None where neither is known.
     ratio: float | None
-    # What `ratio` measures; `unused` where neither is known, and only `unused_share` can be told.
+    # What `ratio` measures; `unused` where only `unused_share` is known.
     measure: Measure | None
-    # What the figures rest on, in one sentence.
+    # What the values rest on, in one sentence.
     method: str
-    # 1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map.
+    # 1 - largest free block / free bytes of the pool with the most free bytes; only from a segment map.
     external: float | None = None
-    # Of a segment map.
+    # From a segment map.
     free_blocks: int | None = None
-    # Of a segment map, private pools left out.
+    # From a segment map, without private pools.
     largest_free_bytes: int | None = None
-    # When the newest segment map was taken.
+    # When the newest segment map was made.
     map_s: float | None = None
 
 
@@ -120,7 +121,7 @@ def level_of(ratio: float | None) -> Level | None:
     return next((level for least, level in _BANDS if ratio >= least), "low")
 
 
-# What a finding on fragmentation says.
+# Texts of a finding on fragmentation.
 
 _COUNTED = (
     "Inactive split bytes (PyTorch's counter: free, beside live blocks of a segment), the least of the "
@@ -140,19 +141,12 @@ _ADVICE = (
 
 
 class Words(NamedTuple):
-    """A finding in sentences."""
-
     title: str
     method: str
     advice: str
 
 
 def word_finding(name: str, cost: Cost) -> Words:
-    """Return what a finding says.
-
-    Args:
-        name: What the allocator's owner is called.
-    """
     stranded = format_bytes(cost.stranded_bytes)
     rest = format_bytes(cost.rest_bytes)
     if cost.retries:
@@ -167,7 +161,7 @@ def word_finding(name: str, cost: Cost) -> Words:
 
 
 def word_method(measure: Measure | None) -> str:
-    """Return in a sentence what the figures of a reading rest on."""
+    """Return in a sentence what the values of a reading rest on."""
     if measure == "external":
         return "External fragmentation of a segment map: 1 - largest free block / free bytes"
     if measure == "stranded":
@@ -184,7 +178,7 @@ def word_method(measure: Measure | None) -> str:
 
 MOST_POINTS = 256
 _MOST_SPANS = 32
-# Change over the whole time, as a share, below which nothing happened.
+# Change over the whole time, as a share, below which the measure is stable.
 _STABLE_CHANGE = 0.01
 # Change from which it is a trend, where it is also most of the range.
 _CLEAR_CHANGE = 0.05
@@ -207,10 +201,10 @@ class TrendHistory:
         return len(self._points)
 
     def add(self, time_s: float, value: float) -> None:
-        """Take the value of one sample.
+        """Add the value of one sample.
 
         Args:
-            time_s: Time of the sample; later than that of the one before.
+            time_s: Later than that of the one before.
             value: The measure, 0 to 1.
         """
         self._newest_s = time_s
@@ -265,7 +259,7 @@ def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None
     """Return the robust slope a second of a measure, and the word for how it went.
 
     The change is that of the robust slope over the time, or the shift from the median of the first third to
-    that of the last, which sees a jump too; against the range of the values.
+    that of the last, which sees a jump too; compared with the range of the values.
 
     Args:
         points: Time in seconds and value, oldest first; not empty.
@@ -285,10 +279,10 @@ def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None
 
 
 KIND = "fragmentation"
-# Share of the limit by which what is stranded must change to publish again.
+# Share of the limit by which stranded bytes must change to publish again.
 UPDATE_SHARE = 0.05
 
-# Segment maps from which their trend says more than that of the counters.
+# With so many segment maps their trend is better than that of the counters.
 LEAST_MAPS = 3
 _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
 _STRANDED = EvidenceKey("stranded", "bytes")
@@ -300,14 +294,13 @@ _FLUSHES = EvidenceKey("flushes in 15 min")
 
 
 class FragmentationTrack(OpenFinding):
-    """What one allocator did lately."""
+    """One allocator over the last minutes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.window = Window()
-        # As it was last seen.
         self.subject: Subject | None = None
-        # The newest segment map that was handed in.
+        # The newest segment map.
         self.map: MapFragmentation | None = None
         # Of the newest window that was long enough.
         self.extremes: Extremes | None = None
@@ -318,7 +311,7 @@ class FragmentationTrack(OpenFinding):
         self._crossing = Crossing()
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._crossing = Crossing(is_active=True)
 
@@ -337,7 +330,7 @@ class FragmentationTrack(OpenFinding):
         self._crossing.restart()
 
     def take_map(self, found: MapFragmentation) -> None:
-        """Take what a segment map says; it decides nothing, since a restarted worker will not see it."""
+        """Store a segment map; it decides nothing, since a restarted worker will not see it."""
         self.map = found
         if found.external is not None:
             self._note_trend("external", found.time_s, found.external)
@@ -409,7 +402,7 @@ class FragmentationTrack(OpenFinding):
 
 
 def read_tick(subject: Subject) -> Tick:
-    """Return what decides in one sample, in the units in which the history ring keeps it."""
+    """Return the deciding values of one sample, in the units of the history ring."""
     allocator = subject.allocator
     rank = subject.rank
     allocated = allocator.allocated_bytes
@@ -430,12 +423,11 @@ def read_tick(subject: Subject) -> Tick:
 
 
 def _round(value_bytes: int | None) -> int | None:
-    """Return bytes as the history ring keeps those of a process: rounded up to 512."""
+    """Round bytes up to 512, as the history ring keeps those of a process."""
     return None if value_bytes is None else -(-value_bytes // 512) * 512
 
 
 def _state(finding: Finding, subject: Subject, cost: Cost, time_s: float) -> Finding:
-    """Return a finding with what is known of it at a sample."""
     rank = subject.rank
     words = word_finding(subject.name, cost)
     who = () if rank is None else (PROCESS(rank.pid), STARTED(rank.started_s))

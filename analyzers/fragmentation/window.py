@@ -1,8 +1,9 @@
 """The last minutes of one allocator in blocks of half a minute, long enough to hold the peaks of its steps.
 
-What is free beside live blocks changes within every step, and whatever is free at the end of a step serves
-the next one. Lost is what lies stranded while the most is allocated. So a window looks at its fullest moments
-alone, and takes the least of them; and it must hold several steps for that to count. Blocks stand at fixed
+Free bytes in segments with live blocks change within every step, and whatever is free at the end of a step
+serves the next one. Lost is what is stranded while the most is allocated. So a window looks only at its
+fullest
+moments, and keeps the least of them; and it must hold several steps for that to count. Blocks begin at fixed
 times, so that two workers that began at different moments see the same ones.
 """
 
@@ -27,7 +28,7 @@ MOST_BLOCKS = 20
 
 
 class Tick(NamedTuple):
-    """What one sample says of an allocator; None is unmeasured."""
+    """The allocator in one sample; None is unmeasured."""
 
     time_s: float
     interval_s: float
@@ -48,9 +49,7 @@ class Extremes(NamedTuple):
     stranded_bytes: int | None
     # Allocated at that moment.
     fullest_bytes: int | None
-    # Most allocated.
     peak_bytes: int | None
-    # Most reserved.
     reserved_bytes: int | None
     # Least reserved and not allocated.
     unused_bytes: int | None
@@ -60,8 +59,6 @@ NOTHING = Extremes(None, None, None, None, None)
 
 
 class Window:
-    """The newest blocks of one allocator."""
-
     def __init__(self) -> None:
         # Finished blocks, each with the newest step at its end.
         self._blocks: deque[tuple[Extremes, int | None]] = deque(maxlen=MOST_BLOCKS + 1)
@@ -70,7 +67,7 @@ class Window:
         self._step: int | None = None
 
     def clear(self) -> None:
-        """Forget everything: nobody knows what happened since."""
+        """Forget everything: what happened since is unknown."""
         self._blocks.clear()
         self._number = None
         self._running = NOTHING
@@ -92,7 +89,7 @@ class Window:
         """Return the extremes of the shortest stretch that counts; None while too little was seen.
 
         Args:
-            least_s: How long it is at least, in seconds.
+            least_s: Its least length in seconds.
         """
         if not self._blocks:
             return None
@@ -109,7 +106,7 @@ class Window:
 
     @property
     def newest(self) -> Extremes:
-        """The extremes of what was seen so far of the window's last two blocks."""
+        """The extremes of the window's last two blocks, as far as seen."""
         return _join([self._blocks[-1][0], self._running]) if self._blocks else self._running
 
     @property
@@ -120,7 +117,7 @@ class Window:
 
 
 def _widen(running: Extremes, tick: Tick) -> Extremes:
-    """Return the extremes of a stretch with one sample more."""
+    """Return the extremes of a stretch with one more sample."""
     peak = tick.peak_bytes if tick.peak_bytes is not None else tick.allocated_bytes
     reserved = tick.reserved_bytes
     allocated = tick.allocated_bytes
@@ -163,47 +160,49 @@ def _most(one: int | None, other: int | None) -> int | None:
     return one if one > other else other
 
 
-# When fragmentation costs: what is stranded against what else is left, refusals, and flushes in vain.
-#
+# When fragmentation costs: what is stranded compared with what else is left, refusals, and flushes in vain.
+
 # A stranded byte is no loss while the job has room elsewhere. It costs where the rest of the room is nearly
 # gone, and it has cost where the device refused the allocator a segment although that much was free.
 
-# Share of the limit that must be stranded for a finding.
+# Share of the limit that must be stranded for a finding, and to keep it open.
+
 STRANDED_SHARE = 0.10
 RELIEVED_STRANDED_SHARE = 0.07
-# Share of the limit below which the rest of the room is nearly gone.
+# Share of the limit below which the rest of the room is nearly gone, and from which it is enough again.
 SCARCE_SHARE = 0.05
 AMPLE_SHARE = 0.08
+# What must be stranded at a refusal for fragmentation to be its cause: share of the limit, and at least so
+# many bytes.
 SERVING_SHARE = 0.05
-# What must be stranded at a refusal for it to be fragmentation's: share of the limit, and at least.
 SERVING_BYTES = 64 * MIB
-# Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for.
+# Share of the limit that is left, from which a flush of the cache serves whatever is asked for.
 SERVED_SHARE = 0.15
-# And so many times what is stranded: where so much is left beside, it is not the stranded that is missed.
+# Where so many times what is stranded is left as well, it is not the stranded memory that is missing.
 SERVED_TIMES = 2.0
 # For how long a refusal counts.
 RETRY_S = 300.0
 # Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again.
 QUIET_S = 900.0
 
-# Share of the limit from which reserved memory stands at the wall.
+# Share of the limit from which reserved memory is at the wall.
 WALL_SHARE = 0.95
 # Share of the limit by which reserved memory falls when the cache is flushed.
 FLUSH_SHARE = 0.02
 # Share of the recent peak that is allocated where the flush was not the program's own between steps.
 AT_PEAK_SHARE = 0.90
-FLUSHES = 5
 # So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
-# least that several of them left says anything.
+# least that several of them left counts.
+FLUSHES = 5
 FLUSHES_S = 900.0
-# Longest tick at which a flush can be told at all.
+# Longest tick at which a flush can be detected.
 FLUSH_TICK_S = 2.0
 
 
 class Cost(NamedTuple):
     """What fragmentation costs one allocator; all in bytes."""
 
-    # Free beside live blocks, even at the peaks of the steps.
+    # Free in segments with live blocks, even at the peaks of the steps.
     stranded_bytes: int
     peak_bytes: int
     limit_bytes: int
@@ -211,7 +210,7 @@ class Cost(NamedTuple):
     rest_bytes: int
     # Refusals of the last minutes while enough was stranded to serve them.
     retries: int
-    # Flushes at the wall that left as much unused, where nobody counts refusals.
+    # Flushes at the wall that left as much unused, where refusals are not counted.
     flushes: int
     # Whether nothing was refused for long.
     is_quiet: bool
@@ -223,31 +222,27 @@ class Cost(NamedTuple):
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is worth a finding."""
-        return self.has_cost or self._is_near()
+        is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
+        return self.has_cost or (is_much and self.rest_bytes < SCARCE_SHARE * self.limit_bytes)
 
     @property
     def is_back(self) -> bool:
-        """Whether an open finding has lost its ground."""
+        """Whether the conditions of an open finding are gone."""
         is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
         return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
 
     @property
     def severity(self) -> Severity:
-        """Severity, by what it has cost or how little is left beside."""
+        """Severity by what it has cost or how little is left."""
         if self.retries:
             return "critical"
         if self.flushes >= FLUSHES:
             return "medium"
         return "medium" if self.rest_bytes < SCARCE_SHARE / 2 * self.limit_bytes else "low"
 
-    def _is_near(self) -> bool:
-        is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
-        return is_much and self.rest_bytes < SCARCE_SHARE * self.limit_bytes
-
 
 class Refusals:
-    """Refusals that a counter tells, and flushes that the fall of reserved memory tells."""
+    """Refusals, from a counter, and flushes, from falls of reserved memory."""
 
     def __init__(self) -> None:
         self._count: int | None = None
@@ -257,7 +252,7 @@ class Refusals:
         self._limit: int | None = None
 
     def clear(self) -> None:
-        """Forget everything but the count: nobody knows what happened since."""
+        """Forget everything but the count: what happened since is unknown."""
         self._retries.clear()
         self._flushes.clear()
         self._reserved = None
@@ -267,7 +262,7 @@ class Refusals:
 
         Args:
             limit_bytes: Most that the allocator can reserve at it.
-            peak_bytes: Most that was lately allocated.
+            peak_bytes: Most that was recently allocated.
         """
         count = tick.retries
         before = self._count
@@ -293,11 +288,9 @@ class Refusals:
         return self.count_retries(time_s) > 0 or self.count_flushes(time_s) > 0
 
     def count_retries(self, time_s: float) -> int:
-        """Return the refusals of the last minutes."""
         return sum(time_s - at_s <= RETRY_S for at_s in self._retries)
 
     def count_flushes(self, time_s: float) -> int:
-        """Return the flushes at the wall of the last minutes."""
         return sum(time_s - at_s <= FLUSHES_S for at_s, _ in self._flushes)
 
     @property
@@ -322,7 +315,6 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
     """Return what fragmentation costs over a window; None where that cannot be known.
 
     Args:
-        extremes: Least and most of the window.
         limit_bytes: Most that the allocator can reserve; None where that is unknown.
         time_s: Time of the newest sample.
     """

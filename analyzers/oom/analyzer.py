@@ -1,7 +1,7 @@
 """Out of memory ahead (`oom`), and an assessment of every subject.
 
 The forecast joins a robust line through the floors with the empirical amplitudes of recent steps
-(`forecast.py`); thresholds and what they mean stand in `docs/verdicts.md`.
+(`forecast.py`); `docs/verdicts.md` explains the thresholds.
 """
 
 from collections.abc import Sequence
@@ -50,14 +50,13 @@ _WITHIN = EvidenceKey("within", "s")
 _BELIEF = EvidenceKey("probability that growth goes on")
 _PEAK = EvidenceKey("peak above floor", "bytes")
 
-# Change of the time left, as a share, that a person would see.
+# Change of the time left, as a share, that a person would notice.
 NEWS_SHARE = 0.1
 
 
 def state_forecast(
     finding: Finding, subject: Subject, watch: Watch, forecast: Forecast, severity: Severity
 ) -> Finding:
-    """Return a finding with what is foreseen now."""
     return restate(
         finding,
         subject.sample.time_s,
@@ -71,7 +70,7 @@ def state_forecast(
 
 
 def is_news(before: Finding, after: Finding) -> bool:
-    """Return whether a person would see the difference."""
+    """Return whether a person would notice the difference."""
     if before.severity != after.severity:
         return True
     told = TIME_LEFT.read_number(before) or 0.0
@@ -83,11 +82,7 @@ def is_news(before: Finding, after: Finding) -> bool:
 def _name(subject: Subject) -> str:
     if subject.rank is None or subject.device is None:
         return subject.name
-    return f"{_name_device(subject)} ({subject.name})"
-
-
-def _name_device(subject: Subject) -> str:
-    return Subject(subject.sample, subject.device, None).name
+    return f"{Subject(subject.sample, subject.device, None).name} ({subject.name})"
 
 
 def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
@@ -179,28 +174,26 @@ def _advise(forecast: Forecast) -> str:
     )
 
 
-# For how long nothing must be foreseen before a finding closes while growth goes on.
+# How long no error must be forecast before a finding closes while growth continues.
 CALM_S = 30.0
 
 
 class OomTrack(OpenFinding):
-    """Watch, finding and assessment of one subject."""
-
     def __init__(self) -> None:
         super().__init__()
         self._watch = Watch()
-        # The newest assessment, until it is taken.
+        # The newest assessment, until it is collected.
         self._assessed: Assessment | None = None
         self._told: Assessment | None = None
         self._foreseen_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._foreseen_s = finding.updated_s
 
     def observe(self, subject: Subject) -> Sequence[Finding]:
-        """Take one sample; return what opened, changed or closed."""
+        """Observe one sample; return what opened, changed or closed."""
         watch = self._watch
         watch.observe(subject)
         if not watch.has_allocator:
@@ -212,7 +205,7 @@ class OomTrack(OpenFinding):
         return self._conclude(subject) if watch.is_fresh else ()
 
     def take_assessment(self) -> Assessment | None:
-        """Return the newest assessment where it differs from the one taken before."""
+        """Return the newest assessment where it differs from the one returned before."""
         newest = self._assessed
         self._assessed = None
         if newest is None or (self._told is not None and not is_other(self._told, newest)):
@@ -250,12 +243,12 @@ def _open(subject: Subject) -> Finding:
     )
 
 
-# Change of a figure, as a share, that a person would see.
+# Change of a value, as a share, that a person would notice.
 SEEN_SHARE = 0.1
 SEEN_PROBABILITY = 0.05
-# Seconds of watching after which half of what can be known of a subject's habits is known.
+# Seconds of watching after which half of what can be known about a subject's habits is known.
 CONFIDENT_S = 600.0
-# What has been watched for less may still turn out to grow.
+# A subject watched for less may still turn out to grow.
 SETTLED_S = 180.0
 
 
@@ -282,7 +275,7 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     steps_per_s = floors.steps_per_s
     watched_s = subject.sample.time_s - floors.since_s
     level = grade_assessment(forecast)
-    # Without growth an error is not foreseen, but the next larger step has nowhere to go.
+    # Without growth no error is forecast, but the next larger step has no room.
     is_spent = level == "low" and _has_no_headroom(watch)
     level = "medium" if is_spent else level
     return Assessment(
@@ -314,7 +307,7 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
 
 
 def _has_no_headroom(watch: Watch) -> bool:
-    """Return whether steps take all that there is; while something grows, the limit is an estimate."""
+    """Return whether steps need all that there is; while something grows, the limit is an estimate."""
     limit_bytes = watch.limit_bytes
     peak_bytes = watch.peak_bytes
     if limit_bytes is None or peak_bytes is None or watch.growth.episode is not None:
@@ -323,7 +316,7 @@ def _has_no_headroom(watch: Watch) -> bool:
 
 
 def is_other(told: Assessment, newest: Assessment) -> bool:
-    """Return whether a person would see the difference between two assessments."""
+    """Return whether a person would notice the difference between two assessments."""
     if told.level != newest.level or told.reason != newest.reason:
         return True
     if abs((told.probability or 0.0) - (newest.probability or 0.0)) >= SEEN_PROBABILITY:
@@ -358,12 +351,12 @@ def _confide(forecast: Forecast, watched_s: float) -> float:
 
 # Probability within the horizon from which on a subject without growth is at medium risk.
 POSSIBLE = 0.2
-# Least probability that growth goes on for a forecast to be told.
+# Least probability that growth continues for a finding.
 BELIEVED = 0.5
 
 
 def grade_finding(forecast: Forecast) -> Severity | None:
-    """Return the severity of a finding on a forecast; None where nothing is foreseen."""
+    """Return the severity of a finding on a forecast; None where no error is forecast."""
     middle_s = forecast.middle_s
     if middle_s is not None and forecast.belief >= BELIEVED:
         severity = grade_time_left(middle_s)
@@ -380,20 +373,16 @@ def grade_assessment(forecast: Forecast) -> RiskLevel:
     return severity
 
 
-def _make_track(_: SubjectKey) -> OomTrack:
-    return OomTrack()
-
-
 class OomAnalyzer:
-    """Open one finding per subject when an error is foreseen; say of each how near it is."""
+    """Opens one finding per subject when an error is forecast; assesses how near each is to one."""
 
     name = KIND
 
     def __init__(self) -> None:
-        self._tracks = Tracks(_make_track)
+        self._tracks: Tracks[SubjectKey, OomTrack] = Tracks(lambda key: OomTrack())
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for subject in subjects_of(sample):
             found += self._tracks.see(subject.key, sample.time_s).observe(subject)
@@ -402,7 +391,7 @@ class OomAnalyzer:
         return found
 
     def assess(self) -> Sequence[Assessment]:
-        """Return the assessments that changed, as a person would see it, since this was last asked."""
+        """Return the assessments that changed, as a person would notice, since the last call."""
         changed = [track.take_assessment() for _, track in self._tracks.items()]
         return [assessment for assessment in changed if assessment is not None]
 
@@ -414,7 +403,7 @@ class OomAnalyzer:
 
 
 def _listed(sample: Sample) -> set[SubjectKey]:
-    """Return the subjects that are listed and have not ended, though nothing new may be known of them."""
+    """Return the subjects that are listed and have not ended, though nothing new may be known about them."""
     devices: set[SubjectKey] = {
         (sample.node, device.uuid, None, None)
         for device in sample.devices

@@ -1,4 +1,4 @@
-"""What is foreseen for one subject at one moment: when, how likely, and what that rests on."""
+"""The forecast for one subject at one moment: when, how likely, and what that rests on."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from ..floors.rate import Line
 
 # When floors that rise first meet a step that needs more than is left: first passage by its hazard.
-#
-# A step of amplitude a fails where a > capacity - floor. With floors that rise by r a round and amplitudes
-# as observed, the hazard of the round j ahead is P(a >= c - r j), c being the room above the floor now, and
-# the survival is the product of their complements. The empirical distribution is a staircase, so that the
-# sum of the logarithms of the complements over rounds is one of rectangles, which is walked from the
-# largest amplitude down.
+
+# A step of amplitude a fails where a > capacity - floor. With floors that rise by r a round and amplitudes as
+# observed, the hazard of the round j ahead is P(a >= c - r j), c being the room above the floor now, and the
+# survival is the product of their complements. The empirical distribution is a staircase, so that the sum of
+# the logarithms of the complements over rounds is one of rectangles, which is walked from the largest
+# amplitude down.
 
 
 class Amplitude(NamedTuple):
@@ -36,7 +36,7 @@ def find_passage(amplitudes: Sequence[Amplitude], room: float, rise: float) -> P
     """Return quantiles of the rounds until a step finds no room.
 
     Args:
-        amplitudes: What rounds took above their floor, falling.
+        amplitudes: How far rounds reached above their floor, falling.
         room: Capacity less the floor now, in bytes.
         rise: Bytes by which the floor rises a round, above 0.
     """
@@ -84,16 +84,16 @@ def sum_hazard(amplitudes: Sequence[Amplitude], room: float, rise: float, rounds
 # How far ahead the probability of an assessment looks.
 HORIZON_S = 600.0
 STEPS_AHEAD = 1000
-# Relative error of a rate that is always allowed for.
+# Least relative error of a rate.
 LEAST_ERROR = 0.03
-# Standard errors to either side that hold 80 % of a normal distribution.
+# Standard errors to either side that enclose 80 % of a normal distribution.
 Z80 = 1.2816
+# Least probability where the device recently refused memory, and where it does so while peaks grow.
 RETRIED = 0.1
-# Least probability where the device refused memory of late, and where it does so while peaks grow.
 PRESSED = 0.6
-# Probability that peaks go on growing where nothing but their growth says so.
+# Probability that peaks continue to grow where only their growth says so.
 PEAK_BELIEF = 0.25
-# Growth this small a share of the headroom would be believed as often as not.
+# Growth that is this small a share of the headroom is believed with probability one half.
 STANDING_DOUBT = 0.04
 
 
@@ -105,9 +105,9 @@ class Situation(NamedTuple):
     # Standard error of the limit.
     limit_doubt_bytes: float
     floor_bytes: float
-    # What rounds took above a floor that grows, falling; a round is a step, or a few samples.
+    # How far rounds reached above a floor that grows, falling; a round is a step, or a few samples.
     amplitudes: Sequence[Amplitude]
-    # What recent rounds took above the floor as it stands, falling.
+    # How far recent rounds reached above the floor as it is, falling.
     recent: Sequence[float]
     round_s: float
     steps_per_round: float | None
@@ -115,18 +115,18 @@ class Situation(NamedTuple):
     line: Line | None
     # Growth seen so far as a share of the headroom: how much the forecast is believed.
     share: float
-    # Whether the device refused the allocator memory of late.
+    # Whether the device recently refused the allocator memory.
     has_retried: bool
     # Whether peaks grow while it does so again and again: how high they can go is then not known.
     is_pressed: bool
-    # Whether growth is taken to go on, if it is growth of peaks.
+    # Whether growth is expected to continue, if it is growth of peaks.
     is_believed: bool = True
 
 
 class Forecast(NamedTuple):
-    """What is foreseen; seconds count from the newest sample."""
+    """The forecast; seconds count from the newest sample."""
 
-    # Of an error within `HORIZON_S`.
+    # Probability of an error within `HORIZON_S`.
     probability: float
     # Probability of an error within `STEPS_AHEAD` steps.
     within_steps: float | None
@@ -134,7 +134,7 @@ class Forecast(NamedTuple):
     low_s: float | None = None
     middle_s: float | None = None
     high_s: float | None = None
-    # Probability that growth goes on until then.
+    # Probability that growth continues until then.
     belief: float = 0.0
     # Whether the device refuses memory already while peaks grow.
     is_pressed: bool = False
@@ -184,14 +184,14 @@ def _find_times(now: Situation, line: Line, error_s: float, passage: Passage) ->
 
 
 def _shorten(bend: float, rate: float, straight_s: float) -> float:
-    """Return how long growth takes that would take so long at its present rate, while it becomes faster."""
+    """Return how long growth needs that would need so long at its present rate, while it becomes faster."""
     if bend <= 0.0:
         return straight_s
     return (math.sqrt(rate**2 + 2 * bend * rate * straight_s) - rate) / bend
 
 
 def _stretch(line: Line, rate: float, seconds: float) -> float:
-    """Return how long growth would take at its present rate for what it does in so long."""
+    """Return how long growth at its present rate would need for what it does in so long."""
     return seconds + line.bend * seconds**2 / 2 / rate
 
 
@@ -214,29 +214,30 @@ def _forecast_tail(now: Situation, room: float) -> Forecast:
     return Forecast(max(probability, _alarm(now)), steps)
 
 
-# Share of the amplitudes that are taken for the tail.
+# Share of the amplitudes that count as the tail.
 TAIL_SHARE = 0.1
 LEAST_TAIL = 10
+# So many amplitudes that reach the largest but for such a share of it mean that something bounds them.
 BOUND_TIES = 4
-# Amplitudes that reach the largest to such a share of it, where something bounds them.
 BOUND_SHARE = 0.002
 PRIOR_COUNT = 20
-# Exceedances that the belief counts for that lengths have a tail like that of a log-normal distribution.
+# Exceedances that the prior counts for: the belief that lengths have a tail like that of a log-normal
+# distribution.
 PRIOR_SHAPE = 0.1
-# Shapes that are believed; few exceedances tell it badly.
+# Range of plausible shapes; few exceedances estimate it badly.
 SHAPE_BOUNDS = (-0.5, 0.3)
 
 
 def probability_ahead(amplitudes: Sequence[float], room: float, rounds: float) -> float:
-    """Return the probability that one of the next rounds takes more than a room.
+    """Return the probability that one of the next rounds needs more than a room.
 
     Of exchangeable rounds the next m hold a new record after n with probability m / (m + n), whatever their
     distribution; how far a record goes beyond the last follows from the tail, as exceedances of a high
     threshold follow a generalised Pareto distribution (Pickands 1975). So a job that has kept within bounds
-    for long is not feared for, however near the limit it works.
+    for long raises no alarm, however near the limit it works.
 
     Args:
-        amplitudes: What rounds took above their floor, in bytes, falling, without growth.
+        amplitudes: How far rounds reached above their floor, in bytes, falling, without growth.
         room: Capacity less the floor, in bytes.
         rounds: How many rounds ahead.
     """
@@ -261,7 +262,7 @@ def _is_bounded(amplitudes: Sequence[float]) -> bool:
 
 
 def fit_tail(excess: Sequence[float]) -> tuple[float, float]:
-    """Return shape and scale of a generalised Pareto distribution; the shape is positive for heavy tails.
+    """Fit shape and scale of a generalised Pareto distribution; the shape is positive for heavy tails.
 
     Args:
         excess: What is above the threshold, rising.

@@ -1,4 +1,4 @@
-"""One subject under watch: its growth, what its steps take, and whether the device refused it memory."""
+"""One subject under watch: its growth, what its steps need, and whether the device refused it memory."""
 
 import math
 from collections import deque
@@ -16,34 +16,35 @@ from .forecast import Amplitude, Forecast, Situation, make_forecast
 
 # What an allocator can really use of its limit: less than all where it cannot fill what it holds.
 
-# Moments at which reserved bytes grew that are kept; of twice as many every other is left out.
+# Moments at which reserved bytes grew that are kept; at twice as many, every other one is dropped.
+
 KEPT_MOMENTS = 32
 # Share of what was reserved below which it was given back, and not merely turned over.
 RETURNED_SHARE = 0.995
-# Share of the limit by which it is always in doubt: the last segment, and what else takes memory.
+# Share of the limit by which it is always in doubt: the last segment, and what other programs hold.
 LEAST_DOUBT = 0.008
 # The same where reserved bytes have not grown since the onset.
 UNSEEN_DOUBT = 0.02
 FALLS_KEPT = 9
-OFTEN_WITHIN = 150
 # Readings within which the cache is given back so often when every step is new to it, and the share of the
-# limit that such steps cannot use beside what they hold.
+# limit that such steps cannot use in addition to what they hold.
+OFTEN_WITHIN = 150
 OFTEN_LOST = 0.06
 # Standard error of how high growing peaks can go, as a share of the limit.
 PEAK_DOUBT = 0.04
+# Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most.
 LEAST_POINTS = 6
 MOST_POINTS = 24
 CLEAR = 3.0
-# Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most.
 MOST_SLOPE = 1.5
-# Standard error of what will be lost more until then, as a share.
+# Standard error, as a share, of the further loss until the limit.
 SLOPE_DOUBT = 0.8
-# Newest moments whose median counts: what grows in stairs stands now above, now below its line.
+# Newest moments whose median counts: what grows in stairs is now above, now below its line.
 SMOOTHED = 5
-LOST_DOUBT = 0.06
-SPLIT_DOUBT = 0.35
 # Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
 # held above the peak where it has to be guessed.
+LOST_DOUBT = 0.06
+SPLIT_DOUBT = 0.35
 GUESSED_DOUBT = 0.45
 # The same of what is held above the peak and not counted as lost, where steps differ.
 KEPT_DOUBT = 0.25
@@ -60,7 +61,7 @@ class Usable(NamedTuple):
 class _Reading(NamedTuple):
     number: int
     time_s: float
-    # What was held; of a moment at which it grew, what was held before and was not enough.
+    # What was held; for a moment at which it grew, what was held before and was not enough.
     reserved_bytes: int
     split_bytes: int
 
@@ -68,10 +69,12 @@ class _Reading(NamedTuple):
 class UsableLimit:
     """Learns from what is held above the peaks of steps how much of it will be of no use at the limit.
 
-    An allocator takes another segment when no free block is large enough. What it held then above its live
+    An allocator reserves another segment when no free block is large enough. What it held then above its live
     bytes was of no use; at the limit it gives back the segments in which nothing lives, so that of that
-    excess only what is free beside live blocks (`inactive_split_bytes` between steps) is lost. Where nobody
-    counts it: steps that are all alike take from a cache that fits them, so that all of the excess is lost;
+    excess only what is free in segments with live blocks (`inactive_split_bytes` between steps) is lost.
+    Where
+    that is not counted: steps that are all alike use a cache that fits them, so that all of the excess is
+    lost;
     of steps that differ, what is left of it after the cache was given back, and before that, what it grew.
     """
 
@@ -81,7 +84,7 @@ class UsableLimit:
         self._growths: list[_Reading] = []
 
     def observe(self, time_s: float, reserved_bytes: int, split_bytes: int) -> None:
-        """Take one reading of what is held, and of what is free beside live blocks; 0 where unknown."""
+        """Observe what is held, and what is free in segments with live blocks; 0 where unknown."""
         before = self._newest
         newest = _Reading(before.number + 1, time_s, reserved_bytes, split_bytes)
         if reserved_bytes > before.reserved_bytes > 0:
@@ -105,9 +108,9 @@ class UsableLimit:
 
         Args:
             limit_bytes: Most that can be reserved.
-            since_s: From when on reserved bytes tell of the growth in question.
+            since_s: Start of the growth in question.
             peak_at: The peak of steps at a moment, in bytes.
-            uniformity: How far steps are alike in what they take, from 0 to 1.
+            uniformity: How far steps are alike in what they need, from 0 to 1.
         """
         if not self._newest.reserved_bytes:
             return Usable(limit_bytes, LEAST_DOUBT * limit_bytes)
@@ -129,7 +132,7 @@ class UsableLimit:
         return Usable(int(limit_bytes - lost - more), math.hypot(doubt, more * SLOPE_DOUBT, least))
 
     def of_peaks(self, limit_bytes: int, since_s: float, peak_at: Callable[[float], float]) -> Usable:
-        """Return how high peaks can really go that grow over a floor which stands.
+        """Return how high peaks can really go that grow over a floor which does not.
 
         Nothing is pinned then; but blocks that served shorter steps do not serve longer ones. What was still
         held when the cache had been given back is the least that such a step needs. Where the cache is given
@@ -137,7 +140,7 @@ class UsableLimit:
 
         Args:
             limit_bytes: Most that can be reserved.
-            since_s: From when on reserved bytes tell of the growth in question.
+            since_s: Start of the growth in question.
             peak_at: The peak of steps at a moment, in bytes.
         """
         rests = [fall.reserved_bytes - peak_at(fall.time_s) for fall in self._falls if fall.time_s >= since_s]
@@ -171,7 +174,7 @@ def _slope_of(points: Sequence[tuple[float, float]]) -> float:
     return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.whole_error else 0.0
 
 
-# Rounds that must have been seen before anything is said of the next.
+# Rounds that must have been seen before a forecast.
 LEAST_ROUNDS = 8
 # Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd.
 RANK = 2
@@ -185,14 +188,12 @@ NEAR_SHARE = 0.04
 
 
 class Watch:
-    """What is known of one subject, and the newest forecast for it."""
-
     def __init__(self) -> None:
         self.growth = GrowthTrack(has_peaks=True)
         self.amplitudes = Amplitudes()
         self.usable = UsableLimit()
         self.forecast: Forecast | None = None
-        # Most that live bytes can really take.
+        # Most that live bytes can really use.
         self.reach: Usable | None = None
         # Whether the newest sample brought a forecast.
         self.is_fresh = False
@@ -200,11 +201,10 @@ class Watch:
         self.pressed = Pressed()
         self._beats_ago = 0
         self._renewed_s = 0.0
-        # Onset of the growth that the newest forecast rests on; None where it rests on none.
+        # Onset of the growth that the newest forecast rests on; None without growth.
         self._onset_s: float | None = None
 
     def observe(self, subject: Subject) -> None:
-        """Take one sample."""
         self.is_fresh = False
         beat = read_beat(subject)
         if beat is None:
@@ -238,17 +238,17 @@ class Watch:
 
     @property
     def limit_bytes(self) -> int | None:
-        """Most that live bytes can really take."""
+        """Most that live bytes can really use."""
         return None if self.reach is None else self.reach.limit_bytes
 
     def _find_usable(self, time_s: float, above: list[Amplitude]) -> Usable | None:
-        """Return most that live bytes can really take, and how sure that is.
+        """Return the most that live bytes can really use, and how sure that is.
+
+        What an allocator cannot fill is pinned by the live blocks of floors that grow; what is between
+        floors and peaks is free at the end of a step, so that all of it can be given back.
 
         Args:
             above: How far recent rounds reached above their floor, falling.
-
-        What an allocator cannot fill is pinned by the live blocks of floors that grow; what stands between
-        floors and peaks is free at the end of a step, so that all of it can be given back.
         """
         limit = self.growth.floors.limit_bytes
         episode = self.growth.episode
@@ -274,7 +274,7 @@ class Watch:
         return beat.time_s - self._renewed_s >= NEAR_SHARE * middle_s
 
     def _has_begun(self) -> bool:
-        """Return whether floors or peaks grow of which the newest forecast knows nothing."""
+        """Return whether floors or peaks grow that the newest forecast does not include."""
         episode = self.growth.episode
         is_known = episode is None or self.growth.line is None or episode.onset_s == self._onset_s
         return not is_known
@@ -307,23 +307,19 @@ class Watch:
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
                 share=self._share(floor),
-                is_pressed=self._is_pressed(beat.time_s),
-                is_believed=self.growth.episode is None or self.growth.episode.is_believed,
+                is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
+                is_believed=episode is None or episode.is_believed,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
         )
 
     def _find_lost(self, reach: Usable) -> int:
-        """Return what growing peaks cannot use of the limit."""
+        """Return the bytes of the limit that growing peaks cannot use."""
         episode = self.growth.episode
         limit = self.growth.floors.limit_bytes
         if limit is None or episode is None or not episode.is_peak:
             return 0
         return limit - reach.limit_bytes
-
-    def _is_pressed(self, time_s: float) -> bool:
-        episode = self.growth.episode
-        return episode is not None and episode.is_peak and self.pressed.is_often(time_s)
 
     def _find_amplitudes(self) -> list[Amplitude]:
         """Return how far rounds reached above floors that grow, falling; nothing where they do not."""
@@ -366,7 +362,7 @@ class Pressed:
         self._reserved = 0
 
     def observe(self, time_s: float, allocator: AllocatorReading, limit_bytes: int | None) -> None:
-        """Take what the allocator says at a moment."""
+        """Observe the allocator at a moment."""
         if allocator.retries is not None:
             if self._retries is not None and allocator.retries > self._retries:
                 self._times.append(time_s)
@@ -390,23 +386,24 @@ class Pressed:
 
 
 KEPT = 192
+# Of rounds before the newest the most of so many is kept, and so many of each: what is rare is forgotten
+# late.
 OLDER_ROUNDS = (8, 64)
-# Of rounds before these the most of so many is kept, and so many of each: what is rare is forgotten late.
 OLDER_KEPT = 24
+# Largest amplitudes that are kept one by one, and how many of the others are joined.
 EXACT = 24
-# Largest amplitudes that are told one by one, and how many of the others are told as one.
 TOGETHER = 8
 SPANS_KEPT = 64
-# Samples that make a round where steps are not known: of so many, the most is near the peak of a step.
+# Samples that make a round where steps are not known: the most of so many is near the peak of a step.
 SAMPLES = 16
 LEVELS_KEPT = 192
-# From which share of the usual peak on a sample is near it.
+# A sample is near the usual peak from this share of it on.
 TOP = 0.8
-FEW_NEAR = 0.06
 # Shares of samples near the top: of steps that differ, and of steps that are alike.
+FEW_NEAR = 0.06
 MANY_NEAR = 0.11
+# Spread of what steps need, as a share, up to which they are alike, and from which on they are not.
 ALIKE = 0.04
-# Spread of what steps take, as a share, up to which they are alike, and from which on they are not.
 UNLIKE = 0.12
 
 
@@ -442,14 +439,14 @@ class Amplitudes:
         self._beats = []
 
     def above_floor(self, floor: int) -> list[float]:
-        """Return how far recent rounds reached above a floor that stands, in bytes, falling."""
+        """Return how far recent rounds reached above a floor that does not grow, in bytes, falling."""
         reached = [float(high - floor) for _, high, _ in self._highs]
         return sorted(self._correct(reached, len(reached)), reverse=True)
 
     def above_line(self, line: Line, onset_s: float) -> list[Amplitude]:
         """Return how far rounds reached above a floor that rises since an onset, falling.
 
-        Rounds long ago count by the most of some of them; the others of these are taken for usual ones.
+        Rounds long ago count by the most of some of them; the others of these count as usual ones.
         """
         times = [(time_s, high) for time_s, high, _ in self._highs]
         counts = [1] * len(times)
@@ -465,7 +462,7 @@ class Amplitudes:
         return _thin(sorted(found, reverse=True))
 
     def _forget(self, time_s: float, high: int) -> None:
-        """Let go of the oldest recent round: the most of some such is remembered for longer."""
+        """Drop the oldest recent round: the most of some such is remembered for longer."""
         gone: tuple[float, int] | None = (time_s, high)
         rounds = 1
         for older in self._older:
@@ -474,13 +471,13 @@ class Amplitudes:
             rounds = older.rounds
 
     def uniformity(self, line: Line, usual_bytes: float) -> float:
-        """Return how far steps are alike in what they take: 1 where they are, 0 where they differ much.
+        """Return how far steps are alike in what they need: 1 where they are, 0 where they differ much.
 
         A step that rises and falls about evenly is as likely to be met at any height. So of samples of steps
         that are alike a fifth is found in the uppermost fifth of their height; of steps of all lengths, few.
 
         Args:
-            usual_bytes: What the larger steps take above them.
+            usual_bytes: How far the larger steps reach above the line.
         """
         usual = max(1.0, usual_bytes)
         reached = sorted([above / usual for above in line.measure_above(self._levels)])
@@ -497,14 +494,14 @@ class Amplitudes:
         return sum(self._spans) / len(self._spans) if self._spans else None
 
     def _correct(self, reached: Sequence[float], recent: int) -> list[float]:
-        """Return what steps really reached, of what samples at random moments of them saw.
+        """Estimate what steps really reached from samples at random moments of them.
 
         The most of some samples falls short of the peak by about as much as the next one falls short of it
         (spacings of the extremes of a uniform sample, David and Nagaraja, section 2.5), and scatters by as
-        much. So the shortfall is added, and the scatter that it explains taken out.
+        much. So the shortfall is added, and the scatter that it explains removed.
 
         Args:
-            recent: How many of them, from the first on, tell the scatter.
+            recent: How many of them, from the first on, determine the scatter.
         """
         if not self._is_sampled or recent < 2:
             return list(reached)
@@ -516,7 +513,7 @@ class Amplitudes:
 
 
 def _thin(found: Sequence[tuple[float, float]]) -> list[Amplitude]:
-    """Return amplitudes as fewer: the largest as they are, of the others some at a time as their middle."""
+    """Join amplitudes: the largest stay as they are, the others become the middle of some at a time."""
     thinned = [Amplitude(*one) for one in found[:EXACT]]
     for start in range(EXACT, len(found), TOGETHER):
         some = found[start : start + TOGETHER]
@@ -535,7 +532,7 @@ class _Maxima:
         self._count = 0
 
     def add(self, time_s: float, high: int, rounds: int) -> tuple[float, int] | None:
-        """Take the most of some rounds; return what is forgotten here by that, if anything."""
+        """Add the most of some rounds; return the one that is dropped for it, if any."""
         if self._most is None or high > self._most[1]:
             self._most = (time_s, high)
         self._count += rounds
