@@ -1,7 +1,7 @@
 """Capacity that a replay was asked about: recorded use above it is a fact from the first sample on.
 
-Only recorded samples are judged: the capacity of a measured device cannot be exceeded. What the words mean,
-and what they do not, stands in `docs/verdicts.md`.
+Only recorded samples are judged: the capacity of a measured device cannot be exceeded. `docs/verdicts.md`
+explains the terms.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ALLOCATED_PEAK = EvidenceKey("peak allocated", "bytes")
 
 
 class CapacityAnalyzer:
-    """Open one finding per recorded rank, once, and publish it anew whenever its peak rises."""
+    """Opens one finding per recorded rank, once, and publishes it whenever its peak rises."""
 
     name = KIND
 
@@ -32,14 +32,13 @@ class CapacityAnalyzer:
         self._open: dict[tuple[str, str], Finding] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         if sample.clock != "trace":
             return []
         judged = (self._judge(sample, device) for device in sample.devices if device.state == "ok")
         return [finding for finding in judged if finding is not None]
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt open findings of this kind."""
         for finding in findings:
             if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
                 self._open[finding.node, finding.device_uuid] = finding
@@ -50,7 +49,9 @@ class CapacityAnalyzer:
             return None
         finding = self._open.get((sample.node, device.uuid))
         if finding is not None and (_CAPACITY.read_count(finding) or 0) != capacity_bytes:
-            return self._close(finding, sample.time_s)
+            # The next sample answers for the new capacity.
+            del self._open[sample.node, device.uuid]
+            return close_finding(finding, sample.time_s, "another capacity is asked about")
         most = _read_most(device)
         if most is None or most.value_bytes <= (peak_bytes(finding) if finding else capacity_bytes):
             return None
@@ -66,17 +67,12 @@ class CapacityAnalyzer:
         self._open[sample.node, device.uuid] = stated
         return stated
 
-    def _close(self, finding: Finding, time_s: float) -> Finding:
-        """Close a finding whose question was put anew; the next sample answers the new one."""
-        del self._open[finding.node, finding.device_uuid or ""]
-        return close_finding(finding, time_s, "another capacity is asked about")
-
 
 class _Most(msgspec.Struct, frozen=True):
     """The most bytes that a rank is known to have held within one tick."""
 
     value_bytes: int
-    # Device used was not recorded; live tensors alone took this much.
+    # Device used was not recorded; the bytes are those of live tensors alone.
     is_allocated: bool
     allocated_bytes: int | None
 

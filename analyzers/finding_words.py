@@ -1,4 +1,4 @@
-"""Findings in a few words: what a kind is called, an error that was met, the gravest leak on a device."""
+"""Findings in a few words: the name of a kind, an error that was met, the most severe leak on a device."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -29,13 +29,14 @@ _NAMES = {
 
 
 def name_kind(kind: str) -> str:
-    """Return what a kind of finding is called in a few words; one of a plug-in keeps its own, spelled out."""
+    """Return the name of a kind of finding in a few words; one of a plug-in keeps its own, spelled out."""
     return _NAMES.get(kind, kind.replace("_", " "))
 
 
 # An out-of-memory error in one clause of any length: who met it, when, and what explains it.
 
-# Evidence that `explain_error` puts into words, and counts of which its title tells what matters.
+# Evidence that `explain_error` puts into words, and counts that its title already contains.
+
 EXPLAINED = (
     *(key.name for key in (PROCESS, STARTED, JOB, LAST, STEP, SIZE, COUNT, COUNT_BEFORE)),
     CLOSED_BECAUSE,
@@ -44,7 +45,7 @@ _FACT = " ran out of memory"
 
 
 def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
-    """Return the clause, from its complete form to its shortest.
+    """Describe an error, from the complete form to the shortest.
 
     Args:
         finding: An error that was met; where it ended its process, the job is named too.
@@ -70,10 +71,10 @@ def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
 
 
 def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
-    """Return what is known of an error in one sentence: which process, asking for what, when, in which step.
+    """Explain an error in one sentence: which process, asking for what, when, in which step.
 
     Args:
-        format_time: Words a moment as people read it.
+        format_time: Formats a moment for people.
     """
     pid = PROCESS.read(finding)
     job = JOB.read(finding)
@@ -88,7 +89,7 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
 
 
 def _format_moment(time_s: float, sample: Sample) -> str:
-    """Return a moment as people say it: the time of day, with the date where that is another than now."""
+    """Format a moment: the time of day, with the date where it is not today."""
     if sample.clock == "trace":
         return f" at t {time_s:,.1f} s"
     then = datetime.fromtimestamp(time_s)
@@ -102,20 +103,20 @@ _LEAK = "leak"
 
 
 class LeakWords(msgspec.Struct, frozen=True):
-    """What is said of the gravest leak on a device."""
+    """Texts on the most severe leak on a device."""
 
     severity: Severity
     # `leak +20 MiB/step since step 1,310 (10.4 GiB)`.
     text: str
     # `leak +20 MiB/step`.
     brief: str
-    # `train.py:212`; None where nobody is suspected.
+    # `train.py:212`; None without a suspect.
     place: str | None
 
 
 def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakWords | None:
-    """Return the gravest open leak of device memory on a device in few words; None without one."""
-    leaks = [found for found in findings if _is_of(found, device_uuid)]
+    """Describe the most severe open leak of device memory on a device in few words; None without one."""
+    leaks = [it for it in findings if it.kind == _LEAK and it.is_open and it.device_uuid == device_uuid]
     leak = max(leaks, key=lambda found: (SEVERITIES.index(found.severity), found.updated_s), default=None)
     if leak is None:
         return None
@@ -133,7 +134,3 @@ def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakW
     file = SOURCE_FILE.read(leak)
     place = PurePath(file).name if isinstance(file, str) else None
     return LeakWords(leak.severity, f"{rate}{past}", rate, place)
-
-
-def _is_of(finding: Finding, device_uuid: str | None) -> bool:
-    return finding.kind == _LEAK and finding.is_open and finding.device_uuid == device_uuid

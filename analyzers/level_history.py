@@ -18,17 +18,14 @@ if TYPE_CHECKING:
 
 
 class LevelColumn(NamedTuple):
-    """One part of the time; None where nothing was measured."""
-
     allocated_min: int | None
     allocated_max: int | None
-    # Most that was reserved.
     reserved_bytes: int | None
 
 
 @dataclass(frozen=True)
 class LevelHistory:
-    """Levels that hold from their moment to the next one, oldest first, in columns of equal length."""
+    """Levels that last from their moment to the next one, oldest first, in columns of equal length."""
 
     # Seconds since the epoch; the numbers of the events where there are no times.
     moments: NDArray[np.float64]
@@ -43,12 +40,11 @@ class LevelHistory:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that was allocated or reserved."""
         return int(max(self.allocated_bytes.max(), self.reserved_bytes.max()))
 
 
 def follow_trace(timeline: Timeline) -> LevelHistory:
-    """Return the levels of a trace; what was there before its first event stands at its beginning."""
+    """Return the levels of a trace, beginning with those before its first event."""
     import numpy as np
 
     count = len(timeline)
@@ -62,7 +58,7 @@ def follow_trace(timeline: Timeline) -> LevelHistory:
 
 
 def follow_samples(samples: Sequence[FlightSample]) -> LevelHistory | None:
-    """Return the levels of a flight record, None where it has no samples that tell them."""
+    """Return the levels of a flight record, None where it has no samples with them."""
     import numpy as np
 
     rows = [
@@ -82,7 +78,7 @@ def follow_samples(samples: Sequence[FlightSample]) -> LevelHistory | None:
 
 
 def cut_columns(history: LevelHistory, count: int) -> list[LevelColumn]:
-    """Return the levels in equal parts of the time, each with what was there at its beginning."""
+    """Cut the levels into equal parts of the time, each including the level at its beginning."""
     import numpy as np
 
     edges = np.linspace(history.moments[0], history.moments[-1], count + 1)
@@ -99,7 +95,7 @@ def cut_columns(history: LevelHistory, count: int) -> list[LevelColumn]:
 
 
 def locate_moment(history: LevelHistory, moment: float, count: int) -> int | None:
-    """Return in which of `count` equal parts a moment lies, None where it is outside of them."""
+    """Return in which of `count` equal parts a moment is, None where it is outside of them."""
     first = float(history.moments[0])
     last = float(history.moments[-1])
     if not first <= moment <= last:

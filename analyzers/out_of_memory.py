@@ -1,7 +1,7 @@
 """Out-of-memory errors that were met, and refusals of the device that come before them: facts, no forecast.
 
 A process counts both since its start (`num_ooms`, `num_alloc_retries` of PyTorch's allocator); here it
-matters that a number rises. The rules stand in `docs/verdicts.md`.
+matters that a number rises. `docs/verdicts.md` has the rules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ from .findings.evidence import JOB, PROCESS, STARTED, EvidenceKey, read_process
 from .findings.lifecycle import begin_finding, close_finding, restate
 from .findings.subjects import name_rank
 
-# One training process: its counts of errors and retries, and the findings that are open on them.
+# One training process: its counts of errors and retries, and the open findings on them.
 
 OOM_MET = "oom_met"
 RETRIES = "retries"
 KINDS = (OOM_MET, RETRIES)
 
-# How long nothing may happen before a finding closes; an error that ends its process is seen for as long.
+# How long nothing may happen before a finding closes; an error that ends its process is shown for as long.
 CLEAN_S = 60.0
 # Training steps that must end meanwhile, where they are known and the process lives.
 CLEAN_STEPS = 10
@@ -54,24 +54,20 @@ class Sighting(NamedTuple):
     time_s: float
     interval_s: float
     rank: RankSample
-    # Label of its device.
     device: str | None
-    # Step of its device.
     step: int | None
 
     @property
     def ooms(self) -> int | None:
-        """Out-of-memory errors since the start of the process."""
         return (self.rank.allocator or AllocatorReading()).ooms
 
     @property
     def retries(self) -> int | None:
-        """Refusals of the device since the start of the process."""
         return (self.rank.allocator or AllocatorReading()).retries
 
 
 class CountTrack:
-    """The counts of one process and what is open on them."""
+    """The counts of one process and the open findings on them."""
 
     def __init__(self) -> None:
         self._open: dict[str, Finding] = {}
@@ -80,7 +76,6 @@ class CountTrack:
 
     @property
     def is_open(self) -> bool:
-        """Whether a finding is open."""
         return bool(self._open)
 
     @property
@@ -88,7 +83,7 @@ class CountTrack:
         return tuple(self._open.values())
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         self._open[finding.kind] = finding
         self._counts[finding.kind] = COUNT.read_count(finding) or 0
 
@@ -108,7 +103,7 @@ class CountTrack:
         yield from self._close_clean(time_s, is_ended=True)
 
     def _note(self, kind: str, count: int | None, *, is_news: bool) -> int | None:
-        """Remember a count; return what it was before where it rose. The first says only how it stood."""
+        """Store a count; return the one before where it rose. The first is only a starting point."""
         if count is None:
             return None
         before = self._counts.get(kind, count - 1 if is_news and count else count)
@@ -144,7 +139,7 @@ class CountTrack:
                 yield close_finding(finding, time_s, because)
 
     def give_way(self, pid: int, time_s: float) -> Iterator[Finding]:
-        """Yield what is open as closed, because another process trains on the device."""
+        """Close open findings, because another process trains on the device."""
         for finding in self._open.values():
             closed = close_finding(finding, time_s, PROCESS_ENDED)
             evidence = (*closed.evidence, Evidence(FOLLOWED_BY, pid))
@@ -158,13 +153,12 @@ class CountTrack:
 
 
 def _is_fresh(seen: Sighting) -> bool:
-    """Return whether the newest error of a process is of these seconds, by its own clock."""
+    """Return whether the newest error of a process is recent, by its own clock."""
     raised_s = seen.rank.oom_s
     return raised_s is not None and abs(seen.time_s - raised_s) <= max(FRESH_S, 2 * seen.interval_s)
 
 
 def _state(finding: Finding, count: int, seen: Sighting, step: int | None) -> Finding:
-    """Return a finding with what is known of it now."""
     before = COUNT_BEFORE.read_count(finding)
     times = count - (before or 0)
     rank = seen.rank
@@ -235,7 +229,7 @@ _Key = tuple[str, int, float | None]
 
 
 class OutOfMemoryAnalyzer:
-    """Open one finding per process and kind when its count rises; close it once that is long past."""
+    """Opens one finding per process and kind when its count rises; closes it once that is long past."""
 
     name = "out_of_memory"
 
@@ -244,7 +238,7 @@ class OutOfMemoryAnalyzer:
         self._last_words: dict[str, Finding] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         found = [*self._observe_present(sample), *self._observe_absent(sample)]
         self._last_words.update((finding.id, finding) for finding in found if is_last_word(finding))
         return [*found, *self._observe_followers(sample)]
@@ -294,7 +288,7 @@ class OutOfMemoryAnalyzer:
 
 
 def _follows(rank: RankSample, label: str | None, finding: Finding) -> bool:
-    """Return whether a process began after an error, on the device of that or on one of the same name."""
+    """Return whether a process began after an error, on its device or on one of the same name."""
     is_there = finding.device_uuid == rank.device_uuid or (label is not None and finding.device == label)
     return is_there and (rank.started_s is None or rank.started_s > finding.opened_s)
 

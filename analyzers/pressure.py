@@ -1,7 +1,7 @@
-"""Device pressure: a device that stays nearly full, said with what device memory alone can tell.
+"""Device pressure: a device that stays nearly full, judged by device memory alone.
 
 A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
-severity never exceeds `medium`. Thresholds and what they mean stand in `docs/verdicts.md`.
+severity never exceeds `medium`. `docs/verdicts.md` explains the thresholds.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ KIND = "pressure"
 FULL_SHARE = 0.95
 # Share of the capacity below which it no longer is.
 RELIEVED_SHARE = 0.92
+# A CUDA context or a set of NCCL buffers needs this order of memory and is not served from any cache.
 SCARCE_FREE_SHARE = 0.01
-# A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache.
 SCARCE_FREE_BYTES = 256 * MIB
 SCARCE_END_FACTOR = 1.5
 # Share of the capacity by which the peak must rise, or else what is free must halve, to publish again.
@@ -41,7 +41,7 @@ _SINCE = EvidenceKey("nearly full since", "s")
 
 
 class _Level(NamedTuple):
-    """Device used (the most within the tick) of one sample, against the capacity, and what was free then."""
+    """Device used (the most within the tick) of one sample, the capacity, and what was free then."""
 
     used_bytes: int
     total_bytes: int
@@ -71,7 +71,7 @@ class _Level(NamedTuple):
 
 
 class PressureTrack(OpenFinding):
-    """What one device did lately, and its finding while one is open."""
+    """One device over the last samples, and its open finding, if any."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class PressureTrack(OpenFinding):
         self._last_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Go on with a finding that a predecessor opened."""
+        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._full = Crossing(is_active=True)
         self._scarce = Crossing(is_active=finding.severity != "low")
@@ -113,7 +113,7 @@ class PressureTrack(OpenFinding):
         return super().observe_absence(time_s, is_lost=is_lost)
 
     def note_time(self, time_s: float, gap_s: float) -> None:
-        """Take the time of a sample; forget what was asked before a gap."""
+        """Store the time of a sample; forget what was asked before a gap."""
         if self._last_s is not None and time_s - self._last_s > gap_s:
             self._restart()
         self._last_s = time_s
@@ -132,7 +132,8 @@ class PressureTrack(OpenFinding):
 
     def _conclude(self, sample: Sample, device: DeviceSample, level: _Level) -> Sequence[Finding]:
         time_s = sample.time_s
-        # A finding says how little is free, so its severity may not lag behind that, nor the other way round.
+        # A finding states how little is free, so its severity may not lag behind that, nor the other way
+        # round.
         is_told = self.finding is not None or self._full.is_due
         if not self._scarce.is_active and is_told and (level if self.finding else self._peak).is_scarce:
             self._scarce.flip()
@@ -154,7 +155,7 @@ class PressureTrack(OpenFinding):
     def _update(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
         """Return the finding restated where its severity, its capacity or, by a whole step, its peak changed.
 
-        So it is where a probe begins or ceases to tell what fills the device.
+        Also where a probe begins or ceases to report what fills the device.
         """
         finding = self.finding
         peak = self._peak
@@ -172,7 +173,7 @@ class PressureTrack(OpenFinding):
         return self.state(self._restate(finding, sample, device)) if is_changed else ()
 
     def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
-        """Return the finding as closed, to be published; the next crossing begins afresh."""
+        """Close the finding and return it, to be published; the next crossing begins afresh."""
         self._full = Crossing()
         self._scarce = Crossing()
         self.absence = Crossing()
@@ -210,7 +211,7 @@ class PressureTrack(OpenFinding):
 
 
 def is_relieved(memory: MemoryReading) -> bool:
-    """Return whether a device that was nearly full no longer is at this moment, by what it uses now."""
+    """Return whether a device that was nearly full no longer is at this moment, by its present use."""
     if memory.used_bytes is None or not memory.total_bytes:
         return False
     free_bytes = _read_free(memory, memory.used_bytes)
@@ -218,7 +219,7 @@ def is_relieved(memory: MemoryReading) -> bool:
 
 
 def _read_level(device: DeviceSample) -> _Level | None:
-    """Return a device's level, or None where its figures are stale, unmeasured or without a capacity."""
+    """Return a device's level, or None where its values are stale, unmeasured or without a capacity."""
     memory = device.memory
     used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
     if device.state != "ok" or used_bytes is None or not memory.total_bytes:
@@ -227,7 +228,7 @@ def _read_level(device: DeviceSample) -> _Level | None:
 
 
 def _read_free(memory: MemoryReading, used_most_bytes: int) -> int:
-    """Return what was free when the most was used: what the driver reserves changes with the driver alone."""
+    """Return what was free when the most was used: what the driver reserves changes only with the driver."""
     if memory.free_bytes is None or memory.used_bytes is None:
         return max(0, (memory.total_bytes or 0) - used_most_bytes)
     return max(0, memory.free_bytes + memory.used_bytes - used_most_bytes)
@@ -263,7 +264,9 @@ def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None)
 
 
 class PressureAnalyzer:
-    """Open one finding per device and crossing, update it when its figures change, close it when it ends."""
+    """Opens one finding per device and crossing, updates it when its values change, closes it when
+    it ends.
+    """
 
     name = KIND
 
@@ -272,7 +275,7 @@ class PressureAnalyzer:
         self._tracks: dict[tuple[str, str], PressureTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed."""
+        """Observe one sample and return the findings it opened, updated or closed."""
         node = sample.node
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:

@@ -11,16 +11,15 @@ from ..engine.model.memory_snapshot import Frame
 from ..engine.model.sample import AWAITING_FREE, FREE
 from ..engine.units import MIB
 
-# What a map of an allocator's segments comes to: how many, how much is live, free and stranded.
+# The segments of an allocator summed up: how many, how much is live, free and stranded.
 
 # The least that an expandable segment of each pool maps and unmaps, counted from the segment's start
 # (`kSmallBuffer` and `kLargeBuffer` of PyTorch's CUDACachingAllocator).
+
 PAGE_BYTES = {"small": 2 * MIB, "large": 20 * MIB}
 
 
 class SegmentSummary(msgspec.Struct, frozen=True):
-    """The segments of one process, added up."""
-
     # Segments of the large pool, private pools left out.
     large: int
     small: int
@@ -34,7 +33,7 @@ class SegmentSummary(msgspec.Struct, frozen=True):
     # Free and not to be given back: a neighbour in the segment lives, see `find_stranded`.
     stranded_bytes: int
     stranded_segments: int
-    # Largest free block outside private pools, 0 where there is none.
+    # Largest free block outside private pools, 0 without one.
     largest_free_bytes: int
 
 
@@ -43,9 +42,11 @@ def summarize_segments(segment_map: SegmentMap) -> SegmentSummary:
     shared = [segment for segment in segments if not segment.is_private]
     stranded = [find_stranded(segment) for segment in segments]
     free, awaiting = (
-        sum(_sum_state(segment, state) for segment in segments) for state in (FREE, AWAITING_FREE)
+        sum(size for segment in segments for size, found in segment.blocks if found == state)
+        for state in (FREE, AWAITING_FREE)
     )
     total = sum(segment.total_bytes for segment in segments)
+    free_blocks = [size for segment in shared for size, state in segment.blocks if state == FREE]
     return SegmentSummary(
         large=sum(segment.pool == "large" for segment in shared),
         small=sum(segment.pool == "small" for segment in shared),
@@ -56,14 +57,14 @@ def summarize_segments(segment_map: SegmentMap) -> SegmentSummary:
         free_bytes=free,
         stranded_bytes=sum(stranded),
         stranded_segments=sum(found > 0 for found in stranded),
-        largest_free_bytes=_find_largest_free(shared),
+        largest_free_bytes=max(free_blocks, default=0),
     )
 
 
 def find_stranded(segment: Segment) -> int:
     """Return the free bytes of a segment that cannot be given back, because a block in it is in use.
 
-    Of an expandable segment whole free pages can be given back, so only what is free beside a page's other
+    Whole free pages of an expandable segment can be given back, so only what is free in pages with other
     content counts.
     """
     if all(state == FREE for _, state in segment.blocks):
@@ -85,18 +86,10 @@ def _whole_pages(offset: int, size_bytes: int, page_bytes: int) -> int:
     return max(0, end - first) * page_bytes
 
 
-def _sum_state(segment: Segment, wanted: int) -> int:
-    return sum(size_bytes for size_bytes, state in segment.blocks if state == wanted)
-
-
-def _find_largest_free(segments: Sequence[Segment]) -> int:
-    free = [size for segment in segments for size, state in segment.blocks if state == FREE]
-    return max(free, default=0)
-
-
 # Which frames of a Python stack matter to a person: theirs, before those of PyTorch; never our own.
 
 # Files of PyTorch, installed or in its source tree.
+
 _TORCH = re.compile(
     r"-packages/(?:torch|functorch)/|/torch/(?:_|autograd/|cuda/|distributed/|nn/|optim/|utils/)"
 )
@@ -110,13 +103,14 @@ def find_headline(frames: Sequence[Frame]) -> Frame | None:
 
 
 def find_caller(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame that is no module's `forward`, of the person's own code where there is any.
+    """Return the innermost frame that is no module's `forward`, in the person's own code where there is any.
 
-    A model's own lines run in every step; who calls it tells an evaluation from the training around it.
+    A model's own lines run in every step; its caller distinguishes an evaluation from the training around it.
     """
     theirs = [frame for frame in frames if not is_of_torch(frame.filename)]
     callers = [frame for frame in theirs if frame.name != "forward"]
-    own = [frame for frame in callers if not _is_installed(frame.filename)]
+    # Libraries are where an installer puts packages.
+    own = [frame for frame in callers if "-packages/" not in frame.filename.replace("\\", "/")]
     return next(iter(own or callers), find_headline(frames))
 
 
@@ -128,13 +122,13 @@ def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 @cache
 def is_python(filename: str) -> bool:
-    """Tell a Python file, or code that Python compiled from text (`<string>`), from a C++ one."""
+    """Return whether a file is Python, or code that Python compiled from text (`<string>`), and not C++."""
     return filename.endswith((".py", ".pyx")) or (filename.startswith("<") and filename.endswith(">"))
 
 
 @cache
 def is_of_torch(filename: str) -> bool:
-    """Tell PyTorch's own files, and those that no person wrote."""
+    """Return whether a file is PyTorch's own, or one that no person wrote."""
     if not is_python(filename) or filename.startswith("<frozen "):
         return True
     path = filename.replace("\\", "/")
@@ -142,12 +136,6 @@ def is_of_torch(filename: str) -> bool:
 
 
 @cache
-def _is_installed(filename: str) -> bool:
-    """Tell a library's file: one that an installer put where packages are."""
-    return "-packages/" in filename.replace("\\", "/")
-
-
-@cache
 def is_ours(filename: str) -> bool:
-    """Tell the files of vramscope that run within the training process."""
+    """Return whether a file is one of vramscope's that run within the training process."""
     return _OURS.search(filename.replace("\\", "/")) is not None

@@ -18,8 +18,9 @@ class Sentence(msgspec.Struct, frozen=True):
         """Return the sentence in at most `width` terminal cells.
 
         Every clause in turn, the last one first, gives up one form until the rest fits; room that is
-        left over goes to the most important clauses. Where even the shortest forms do not fit, words go
-        and an ellipsis says so.
+        left over goes to the most important clauses. Where even the shortest forms do not fit, words are
+        dropped
+        and an ellipsis marks that.
         """
         for chosen in self._reductions():
             if count_cells(self._join(chosen)) <= width:
@@ -57,25 +58,25 @@ def count(number: int, noun: str) -> str:
 
 
 def count_cells(text: str) -> int:
-    """Return the terminal cells that a text takes (Unicode Standard Annex 11)."""
+    """Return the terminal cells of a text (Unicode Standard Annex 11)."""
     if text.isascii():
         return len(text)
     return sum(_count_cells_of(character) for character in text)
 
 
 def cut_words(text: str, width: int) -> str:
-    """Return a text cut to `width` cells, between words where one fits, with an ellipsis."""
+    """Cut a text to `width` cells, between words where one fits, with an ellipsis."""
     if count_cells(text) <= width:
         return text
     if width < 1:
         return ""
-    head = _take_cells(text, width - 1)
+    head = _cut_cells(text, width - 1)
     if not text[len(head)].isspace() and " " in head.strip():
         head = head[: head.rstrip().rindex(" ")] if not head.endswith(" ") else head
     return head.rstrip(" ,;:·(") + "…"
 
 
-def _take_cells(text: str, width: int) -> str:
+def _cut_cells(text: str, width: int) -> str:
     taken = 0
     for position, character in enumerate(text):
         taken += _count_cells_of(character)

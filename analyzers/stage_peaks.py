@@ -1,4 +1,4 @@
-"""What each pipeline stage of a running job was measured to need at most."""
+"""The most bytes that each pipeline stage of a running job was measured to need."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -7,9 +7,9 @@ import msgspec
 
 from ..engine.model import RankCoordinates, RankSample, Sample
 
-# Jobs that were seen within so many seconds of one another run at once.
+# Jobs that were seen within so many seconds run at once.
 AT_ONCE_S = 30.0
-# Jobs whose peaks are kept, or as many as run at once; the one not seen for the longest goes first.
+# Jobs whose peaks are kept, or as many as run at once; the one not seen for the longest is dropped first.
 MAX_JOBS = 64
 
 
@@ -29,22 +29,19 @@ class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # Peaks of live tensors of all tensor ranks of one copy of the stage, added up; None where copies cannot
     # be told apart.
     whole_allocated_bytes: int | None = None
-    # The same of segments.
+    # The sum of reserved bytes.
     whole_reserved_bytes: int | None = None
-    # Whether a rank trains on a modelled card, so that its figures are not a device's.
+    # Whether a rank trains on a modelled card, so that its values are not a device's.
     is_simulated: bool = False
 
 
 class JobStages(msgspec.Struct, frozen=True, kw_only=True):
-    """The stages of one job, as far as its ranks were seen."""
-
-    # In order; those of which no rank was seen are left out.
+    # In order; stages with no rank seen are left out.
     stages: tuple[StagePeak, ...] = ()
     # How many stages the job has; None where ranks of it were not seen.
     pipeline: int | None = None
     # Time from which on it is watched.
     since_s: float | None = None
-    # Which clock that time is of.
     clock: Literal["wall", "trace"] = "wall"
 
 
@@ -65,7 +62,7 @@ class _RankPeak(NamedTuple):
 
 
 def list_ranks(sample: Sample) -> Sequence[RankSample]:
-    """Return the ranks of a sample; those that a memory trace recorded are devices in it."""
+    """Return the ranks of a sample; those recorded in a memory trace are devices in it."""
     return sample.ranks or [
         RankSample(
             pid=device.index,
@@ -80,8 +77,6 @@ def list_ranks(sample: Sample) -> Sequence[RankSample]:
 
 
 class _Job(NamedTuple):
-    """The ranks of one job, by stage and by number."""
-
     world_size: int | None
     by_stage: dict[int, dict[int, _RankPeak]]
 
@@ -91,7 +86,7 @@ class _Job(NamedTuple):
 
 
 class StagePeaks:
-    """Keeps the peaks of the stages of every job whose ranks tell their pipeline coordinate."""
+    """Keeps the peaks of the stages of every job whose ranks report their pipeline coordinate."""
 
     def __init__(self) -> None:
         self._jobs: dict[str | None, dict[int, dict[int, _RankPeak]]] = {}
@@ -101,7 +96,7 @@ class StagePeaks:
         self._clock: Literal["wall", "trace"] = "wall"
 
     def observe(self, sample: Sample) -> None:
-        """Take a sample; one with ranks that tell no pipeline coordinate changes nothing."""
+        """Add a sample; ranks without a pipeline coordinate are ignored."""
         self._since_s = sample.time_s if self._since_s is None else min(self._since_s, sample.time_s)
         self._clock = sample.clock
         for rank in list_ranks(sample):
@@ -138,9 +133,9 @@ class StagePeaks:
         )
 
     def tell(self) -> JobStages:
-        """Return the stages of the job that was seen last, of several at once that of which most ranks were.
+        """Return the stages of the job that was seen last; if several run at once, of that with most ranks.
 
-        None where no rank tells its pipeline coordinate.
+        Empty where no rank reports its pipeline coordinate.
         """
         if not self._jobs:
             return JobStages(since_s=self._since_s, clock=self._clock)
@@ -159,9 +154,9 @@ class StagePeaks:
 
 
 def _join_parts(jobs: Sequence[_Job]) -> list[_Job]:
-    """Return jobs, those joined that were started rank by rank, as mpirun and srun do.
+    """Join jobs that were started rank by rank, as mpirun and srun do.
 
-    Such parts say that the job has more ranks than each of them, all say how many, and none has another's.
+    Such parts report more ranks than each of them has, all report the same number, and none has another's.
     """
     whole = [job for job in jobs if job.world_size is None or len(job.ranks) >= job.world_size]
     by_size: dict[int, list[_Job]] = {}

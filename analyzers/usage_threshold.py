@@ -1,4 +1,4 @@
-"""Thresholds that the user gave: a device that crosses one is said at once, whatever forecasts say.
+"""Thresholds set by the user: a device that crosses one is reported at once, whatever forecasts say.
 
 The user's number decides, so there is no dwell on the way up. On the way down a crossing ends when usage has
 stayed some points below the threshold for a while: a device that swings around it is one crossing.
@@ -29,7 +29,7 @@ _STRANDED = EvidenceKey("stranded", "bytes")
 
 
 class _Level(NamedTuple):
-    """The most that was taken of a device within one tick."""
+    """The most that was used on a device within one tick."""
 
     taken_bytes: int
     total_bytes: int
@@ -40,7 +40,7 @@ class _Level(NamedTuple):
 
 
 class UsageThresholdAnalyzer:
-    """Open one finding per device and crossing; it becomes critical at the second threshold.
+    """Opens one finding per device and crossing; it becomes critical at the second threshold.
 
     Args:
         warning_percent: Share of the device's memory from which the finding is open.
@@ -64,7 +64,7 @@ class UsageThresholdAnalyzer:
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt nothing: the thresholds belong to one watch, and no other process knows them."""
+        """Do nothing: the thresholds belong to one watch, and no other process knows them."""
 
 
 class _Track(OpenFinding):
@@ -82,7 +82,7 @@ class _Track(OpenFinding):
             return ()
         was_critical = self._above[1].is_active
         for crossing, threshold in zip(self._above, self._thresholds, strict=True):
-            _follow(crossing, sample.time_s, level.percent, threshold)
+            _update_crossing(crossing, sample.time_s, level.percent, threshold)
         if not self._above[0].is_active:
             return self.close(
                 sample.time_s,
@@ -121,7 +121,7 @@ class _Track(OpenFinding):
         )
 
 
-def _follow(crossing: Crossing, time_s: float, percent: float, threshold: float) -> None:
+def _update_crossing(crossing: Crossing, time_s: float, percent: float, threshold: float) -> None:
     """Begin a crossing with the first sample above; end it after a dwell below."""
     back = threshold - min(BACK_POINTS, 0.5 * threshold)
     crossing.observe(time_s, is_beyond=percent >= threshold, is_back=percent < back)
@@ -130,7 +130,7 @@ def _follow(crossing: Crossing, time_s: float, percent: float, threshold: float)
 
 
 def _read_level(device: DeviceSample) -> _Level | None:
-    """Return what is set against the total: device used, else reserved, else live bytes."""
+    """Return what is compared with the total: device used, else reserved, else live bytes."""
     memory = device.memory
     allocator = device.allocator
     if device.state != "ok" or not memory.total_bytes:

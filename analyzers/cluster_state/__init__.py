@@ -1,4 +1,4 @@
-"""Several nodes together: jobs over nodes, findings across them, and what processes may be advised."""
+"""Several nodes together: jobs over nodes, findings across them, and advice to processes."""
 
 from .advice import Advice, Adviser
 from .model import ClusterPicture, ClusterRank, JobState, NodeLoad, RankKey, StageLoad

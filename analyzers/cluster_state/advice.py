@@ -1,33 +1,31 @@
-"""What running processes may be asked to do before an error, and whom: few, seldom, and only what can help.
+"""What running processes may be asked to do before an error: few of them, seldom, and only what can help.
 
 Giving a cache back never helps the process that gives: its own allocator does that before it fails. It helps
-others on the same device, and libraries that allocate besides the allocator. A long batch can be skipped only
-where the program tells the sizes of its steps, so that the largest that fits is known.
+others on the same device, and libraries that allocate outside the allocator. A long batch can be skipped only
+where the program reports the sizes of its steps, so that the largest that fits is known.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ...engine.model import AdviceAction, HeadroomEstimate
+from ...engine.model import AdviceAction
 from ...engine.units import MIB, format_age, format_bytes
 from ..risk import LEVELS
 from .model import ClusterPicture, ClusterRank, RankKey
 
-# What is foreseen later than this is left to people.
+# Errors forecast for later than this are left to people.
 SOON_S = 600.0
 # A process is asked the same thing at most once in so long.
 AGAIN_S = 600.0
+# Cache that is worth giving back: share of the device's memory, and at least so many bytes.
 WORTH_SHARE = 0.02
-# Cache that is worth giving back: share of the device's memory, and at least.
 WORTH_BYTES = 256 * MIB
-# Free share of a device below which libraries besides the allocator find no room.
+# Free share of a device below which libraries outside the allocator find no room.
 FULL_SHARE = 0.05
 _HIGH = LEVELS.index("high")
 
 
 class Advice(NamedTuple):
-    """One process and what it is asked to do."""
-
     rank: ClusterRank
     # Key of its job, or of the job that it would help.
     job: str
@@ -37,13 +35,13 @@ class Advice(NamedTuple):
 
 
 class Adviser:
-    """Decides whom to ask; nothing is sent from here."""
+    """Decides whom to ask; it sends nothing."""
 
     def __init__(self) -> None:
         self._asked_s: dict[tuple[RankKey, AdviceAction], float] = {}
 
     def decide(self, picture: ClusterPicture) -> list[Advice]:
-        """Return what is to be asked now; who was asked of late is not asked again.
+        """Return what is to be asked now; whoever was asked recently is not asked again.
 
         Args:
             picture: All nodes, of a later moment than the one before.
@@ -88,8 +86,17 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
     if cache is not None and cache >= _worth(rank) and is_full:
         told = f"the device is full and {format_bytes(cache)} of the cache are not needed"
         yield Advice(rank, job, "empty_cache", f"{told}: libraries besides the allocator, as NCCL, need room")
-    size = next((it for it in rank.headroom if _is_short(it)), None)
-    if size is not None:
+    # Steps as long as some that were seen would no longer fit.
+    short = [
+        it
+        for it in rank.headroom
+        if it.reason is None
+        and it.largest_size is not None
+        and it.largest_seen is not None
+        and it.largest_size < it.largest_seen
+    ]
+    if short:
+        size = short[0]
         told = f"out of memory is foreseen in {left}; {size.fitting} would fit"
         yield Advice(
             rank, job, "skip_long_batch", f"{told}, and steps of up to {size.largest_seen:,.0f} were seen"
@@ -97,7 +104,7 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
 
 
 def _find_neighbours(rank: ClusterRank, picture: ClusterPicture) -> Iterable[ClusterRank]:
-    """Return the other processes on the device of a rank that are heard, of whatever job."""
+    """Return the other live processes on the device of a rank, of whatever job."""
     for _, it in _list_ranks(picture) if rank.device_uuid is not None else ():
         is_beside = it.key.node == rank.key.node and it.device_uuid == rank.device_uuid
         if is_beside and it.key != rank.key and not it.is_old:
@@ -114,7 +121,7 @@ def _list_ranks(picture: ClusterPicture) -> Iterator[tuple[str, ClusterRank]]:
 
 
 def find_cache(rank: ClusterRank) -> int | None:
-    """Return the bytes that an allocator could give back and no step needs; None where it does not tell."""
+    """Return the bytes that an allocator could give back and no step needs; None where unknown."""
     if rank.reserved_bytes is None or rank.allocated_bytes is None:
         return None
     held = rank.allocated_bytes + (rank.inactive_split_bytes or 0)
@@ -123,10 +130,3 @@ def find_cache(rank: ClusterRank) -> int | None:
 
 def _worth(rank: ClusterRank) -> float:
     return max(WORTH_SHARE * (rank.device_total_bytes or 0), WORTH_BYTES)
-
-
-def _is_short(size: HeadroomEstimate) -> bool:
-    """Return whether steps as long as some that were seen would not fit any more."""
-    if size.reason is not None or size.largest_size is None or size.largest_seen is None:
-        return False
-    return size.largest_size < size.largest_seen

@@ -1,9 +1,9 @@
 """Which training processes of several nodes are one job.
 
-Every `vramscope run` has a name of its own, unless `--job` gives it one; under torchrun each node has a run,
-under srun each rank. Processes of one name are one job, unless two of them say that they are the same rank.
+Every `vramscope run` has a name of its own, unless `--job` sets it; under torchrun each node has a run,
+under srun each rank. Processes of one name are one job, unless two of them claim the same rank.
 Runs that have fewer ranks than the size of their world are parts: those of one size that began within ten
-minutes of one another are one job, unless they share a rank. What cannot be told apart so stays apart.
+minutes are one job, unless they share a rank. What stays ambiguous stays apart.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class _Part(NamedTuple):
 
 
 def find_jobs(ranks: Iterable[ClusterRank]) -> tuple[JobMembers, ...]:
-    """Return the jobs of some processes, by name; processes that tell no rank belong to none.
+    """Return the jobs of some processes, by name; processes without a known rank belong to none.
 
     Args:
         ranks: Of all nodes, in any order.
@@ -67,7 +67,7 @@ def find_jobs(ranks: Iterable[ClusterRank]) -> tuple[JobMembers, ...]:
 def _group_by_name(ranks: Sequence[ClusterRank]) -> list[list[ClusterRank]]:
     """Return processes by the name of their job and the size of their world.
 
-    Those that were attached to have no name; on one node the size of their world stands for it.
+    Attached processes have no name; on one node the size of their world is used instead.
     """
     groups: dict[tuple[str, int | None], list[ClusterRank]] = {}
     for it in ranks:
@@ -107,7 +107,7 @@ def _began_together(one: _Part, later: _Part) -> bool:
 
 
 def _join(parts: Sequence[_Part]) -> list[_Part]:
-    """Return parts as one, where no two have the same rank."""
+    """Join parts into one, if no two have the same rank."""
     one = _make_part([it for part in parts for it in part.ranks])
     return [one] if len({*one.numbers}) == len(one.numbers) else list(parts)
 
@@ -123,34 +123,33 @@ def _describe(part: _Part, *, is_shared: bool) -> JobMembers:
     return JobMembers(key, part.world_size, tuple(it.key for it in part.ranks))
 
 
-# One sample of all nodes together, so that what compares the ranks of a node can compare those of a
+# One sample of all nodes together, so that analyzers that compare the ranks of a node can compare those of a
 # cluster.
-#
-# Its time is ours, its ranks bear the name of their whole job, and a device is named by its node as well.
 
-# What the merged sample calls its node.
+# Its time is ours, its ranks have the name of their whole job, and a device is named by its node as well.
+
+# Name of the merged sample's node.
+
 CLUSTER = "cluster"
 
 
 class _Known(NamedTuple):
-    """One process as its node told it last, and its device."""
+    """One process in the newest sample of its node, and its device."""
 
     rank: RankSample
     device: DeviceSample | None
-    # Of the newest step that told one.
+    # Of the newest step that reported one.
     newest_floor_bytes: int | None
     # Least floor since the last merging; None where no step ended.
     floor_min_bytes: int | None
     # Highest peak since the last merging.
     peak_max_bytes: int | None
-    # Most that was allocated at once since then, where its allocator tells.
+    # Most that was allocated at once since then, where its allocator reports it.
     allocated_max_bytes: int | None
 
 
 @dataclass(slots=True)
 class _RankExtremes:
-    """What a process told of its steps, sample after sample."""
-
     key: RankKey
     newest_floor_bytes: int | None = None
     floor_min_bytes: int | None = None
@@ -158,7 +157,6 @@ class _RankExtremes:
     allocated_max_bytes: int | None = None
 
     def add(self, rank: RankSample) -> None:
-        """Take a newer sample of it."""
         floor = rank.floor_min_bytes
         peak = rank.peak_max_bytes
         if floor is not None:
@@ -172,41 +170,37 @@ class _RankExtremes:
             self.allocated_max_bytes = most
 
     def forget(self) -> None:
-        """Begin anew; what was told has been told on."""
+        """Reset the extremes after a merging."""
         self.floor_min_bytes = self.peak_max_bytes = self.allocated_max_bytes = None
 
-    def tell(self, rank: RankSample, device: DeviceSample | None) -> _Known:
+    def to_known(self, rank: RankSample, device: DeviceSample | None) -> _Known:
         extremes = (self.newest_floor_bytes, self.floor_min_bytes, self.peak_max_bytes)
         return _Known(rank, device, *extremes, self.allocated_max_bytes)
 
 
 @dataclass(slots=True)
 class _NodeExtremes:
-    """The newest sample of a node, and what its processes told since the last merging."""
+    """The newest sample of a node, and the extremes of its processes since the last merging."""
 
     sample: Sample
-    # One for each of the ranks of the sample that count, in their order.
+    # One for each of the comparable ranks of the sample, in their order.
     processes: list[_RankExtremes]
 
     def find(self) -> Iterator[tuple[RankKey, _Known]]:
         devices = {it.uuid: it for it in self.sample.devices}
         for rank, it in zip(_choose_ranks(self.sample), self.processes, strict=True):
-            yield it.key, it.tell(rank, devices.get(rank.device_uuid or ""))
+            yield it.key, it.to_known(rank, devices.get(rank.device_uuid or ""))
 
 
 class SampleMerger:
-    """Gathers the samples of nodes and makes one of them."""
+    """Collects the samples of nodes and merges them into one."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeExtremes] = {}
         self._seq = 0
 
     def take(self, node: str, sample: Sample) -> None:
-        """Take a sample that has not been taken yet.
-
-        Args:
-            node: What the node is called.
-        """
+        """Add a new sample of a node."""
         ranks = _choose_ranks(sample)
         before = self._nodes.get(node)
         processes = [] if before is None else before.processes
@@ -219,7 +213,6 @@ class SampleMerger:
         self._nodes[node] = _NodeExtremes(sample, processes)
 
     def forget(self, node: str) -> None:
-        """Leave out a node from now on."""
         self._nodes.pop(node, None)
 
     def merge(
@@ -227,8 +220,8 @@ class SampleMerger:
     ) -> list[Sample]:
         """Return a sample for each job, in their order.
 
-        A rank of which nothing was heard since the last merging tells no step. One of a lost node stands
-        still: its last floor is told again, so that its peers go on being compared.
+        A rank without a message since the last merging has no step. One of a lost node stands
+        still: its last floor is repeated, so that its peers go on being compared.
 
         Args:
             lost: Nodes that are not heard.
@@ -265,7 +258,7 @@ class SampleMerger:
 
 
 def _choose_ranks(sample: Sample) -> list[RankSample]:
-    """Return the processes that can be compared: those that run and have told their place."""
+    """Return the comparable processes: those that run and have reported their coordinates."""
     return [rank for rank in sample.ranks if rank.state != "ended" and rank.coordinates is not None]
 
 
@@ -283,6 +276,10 @@ def read_device_uuid(name: str) -> tuple[str, str]:
 def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSample:
     rank = known.rank
     floor = known.newest_floor_bytes if is_still else known.floor_min_bytes
+    allocator = rank.allocator or AllocatorReading()
+    most = known.allocated_max_bytes
+    if most is not None and most != allocator.allocated_max_bytes:
+        allocator = replace(allocator, allocated_max_bytes=most)
     return RankSample(
         pid=rank.pid,
         started_s=rank.started_s,
@@ -291,19 +288,12 @@ def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSamp
         is_simulated=rank.is_simulated,
         coordinates=rank.coordinates,
         state=rank.state,
-        allocator=_raise_peak(rank.allocator or AllocatorReading(), known.allocated_max_bytes),
+        allocator=allocator,
         capacity_bytes=rank.capacity_bytes,
         step=rank.step,
         floor_min_bytes=floor,
         peak_max_bytes=known.peak_max_bytes,
     )
-
-
-def _raise_peak(allocator: AllocatorReading, most_bytes: int | None) -> AllocatorReading:
-    """Return what an allocator told last, with the most that it told."""
-    if most_bytes is None or most_bytes == allocator.allocated_max_bytes:
-        return allocator
-    return replace(allocator, allocated_max_bytes=most_bytes)
 
 
 def _name_devices(devices: Mapping[tuple[str, str], DeviceSample]) -> Iterator[DeviceSample]:

@@ -1,4 +1,4 @@
-"""What is known of several nodes together. None means unmeasured; it is never 0 and never a guess."""
+"""State of several nodes together. None means unmeasured; it is never 0 and never a guess."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from ..stage_peaks import JobStages
 
 
 class RankKey(NamedTuple):
-    """What tells a training process from all others of all nodes."""
+    """Identifies a training process among all of all nodes."""
 
     node: str
     pid: int
@@ -34,12 +34,12 @@ class ClusterRank(msgspec.Struct, frozen=True, gc=False):
     """One training process of a node, with what threatens it."""
 
     key: RankKey
-    # Which `vramscope run` it belongs to, as its node tells.
+    # Its `vramscope run`, as reported by its node.
     job: str | None
     device_uuid: str | None
-    # What a sentence calls its device: `GPU 3`.
+    # The name of its device in a sentence: `GPU 3`.
     device: str
-    # Whether its figures are not of now: its node is lost, or it does not report.
+    # Whether its values are old: its node is lost, or it does not report.
     is_old: bool = False
     # How long it had been running at its newest sample.
     age_s: float | None = None
@@ -47,7 +47,7 @@ class ClusterRank(msgspec.Struct, frozen=True, gc=False):
     world_size: int | None = None
     pp: int | None = None
     level: RiskLevel = "unknown"
-    # When an error is foreseen, by our own clock; None where none is.
+    # When an error is forecast, by our own clock; None without a forecast.
     oom_s: float | None = None
     # Probability of an out-of-memory error within the forecast's horizon, 0 to 1.
     probability: float | None = None
@@ -60,17 +60,17 @@ class ClusterRank(msgspec.Struct, frozen=True, gc=False):
     limit_bytes: int | None = None
     device_total_bytes: int | None = None
     device_free_bytes: int | None = None
-    # The largest step that would fit, where the program tells its sizes.
+    # The largest step that would fit, where the program reports its sizes.
     headroom: tuple[HeadroomEstimate, ...] = ()
 
     @property
     def name(self) -> str:
-        """What a sentence calls it: `rank 37`, or `process 4711` where it has told no rank."""
+        """Its name in a sentence: `rank 37`, or `process 4711` where its rank is unknown."""
         return f"process {self.key.pid}" if self.rank is None else f"rank {self.rank}"
 
     @property
     def place(self) -> str:
-        """Where it is: `GPU 5 of n4`."""
+        """Its place: `GPU 5 of n4`."""
         return f"{self.device} of {self.key.node}"
 
 
@@ -78,7 +78,7 @@ class NodeLoad(msgspec.Struct, frozen=True, gc=False):
     """How full the devices of a node are."""
 
     node: str
-    # Whether its figures are the last that were heard.
+    # Whether its values are the last before it was lost.
     is_lost: bool
     # Devices whose memory is known.
     devices: int
@@ -102,7 +102,6 @@ class StageLoad(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def difference_bytes(self) -> int | None:
-        """Measured less planned."""
         return None if self.planned_bytes is None else self.peak_bytes - self.planned_bytes
 
 
@@ -119,7 +118,7 @@ class Diverging(msgspec.Struct, frozen=True):
 class JobState(msgspec.Struct, frozen=True):
     """One job over its nodes."""
 
-    # The name of its `vramscope run`; of several that were joined, of the one with the lowest rank.
+    # The name of its `vramscope run`; if several were joined, that of the lowest rank.
     key: str
     nodes: tuple[str, ...]
     # In the order of their ranks.
@@ -134,15 +133,15 @@ class JobState(msgspec.Struct, frozen=True):
     stage_skew: float | None = None
     # Stages that peak at 1.2 times the mean of all stages or more.
     bottleneck_stages: tuple[int, ...] = ()
-    # The same of the plan's figures.
+    # The skew of the planned bytes.
     planned_skew: float | None = None
     first_diverging: Diverging | None = None
-    # What its stages needed at most, in parts and as a whole.
+    # Most bytes of its stages, in parts and as a whole.
     measured: JobStages = JobStages()
 
     @property
     def label(self) -> str:
-        """What a sentence calls it: `job gpt (16 ranks on 2 nodes)`."""
+        """Its name in a sentence: `job gpt (16 ranks on 2 nodes)`."""
         ranks = self.world_size or len(self.ranks)
         return f"job {self.key} ({count(ranks, 'rank')} on {count(len(self.nodes), 'node')})"
 
@@ -161,14 +160,14 @@ class ClusterPicture(msgspec.Struct, frozen=True):
     bottleneck_nodes: tuple[str, ...] = ()
     # Those of two ranks or more, by name.
     jobs: tuple[JobState, ...] = ()
-    # Processes that are of no such job.
+    # Processes without such a job.
     others: tuple[ClusterRank, ...] = ()
     # Devices of live nodes that are not followed, because nobody asked for them.
     devices_left_out: int = 0
 
     @property
     def measured(self) -> JobStages:
-        """What the stages of the largest job needed at most."""
+        """Most bytes of the stages of the largest job."""
         return max(self.jobs, key=lambda job: len(job.ranks)).measured if self.jobs else JobStages()
 
     @property
@@ -185,7 +184,7 @@ Words = Mapping[tuple[int | None, float | None], Assessment]
 
 
 class NodeReading(NamedTuple):
-    """One node as it was last heard."""
+    """One node in its newest snapshot."""
 
     load: NodeLoad
     # Used share of each device whose memory is known, by UUID.
@@ -197,7 +196,7 @@ class NodeReading(NamedTuple):
 
 
 def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:
-    """Return what a node tells.
+    """Read a node.
 
     Args:
         snapshot: Its newest; a lost node's is read as of its last sample.
@@ -275,14 +274,14 @@ def _read_rank(
 
 
 def _find_level(word: Assessment | None, is_old: bool) -> RiskLevel:
-    """Return the level that stands; of a process that is not heard only a grave one does."""
+    """Return the valid level; for a process that is not heard only a severe one is."""
     if word is None or (is_old and LEVELS.index(word.level) < _GRAVE):
         return "unknown"
     return word.level
 
 
 def _find_time(word: Assessment | None, time_s: float, arrived_s: float) -> float | None:
-    """Return when an error is foreseen, by our clock: both times of the node are of its own clock."""
+    """Return when an error is forecast, by our clock: both times of the node are of its own clock."""
     if word is None or word.oom_in_s is None:
         return None
     at_s = arrived_s + word.oom_in_s - max(0.0, time_s - word.time_s)

@@ -1,4 +1,4 @@
-"""What is known of several nodes together: findings across nodes, and a picture for screens and reports."""
+"""State of several nodes together: findings across nodes, and a picture for screens and reports."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ from .model import (
 )
 from .statements import CLUSTER_OOM, Statement, state_imbalance, state_oom, state_skew
 
-# How often conclusions are drawn; within a period the order in which nodes tell does not matter.
+# How often conclusions are drawn; within a period the order of the nodes' messages does not matter.
 PERIOD_S = 2.0
+# With more nodes than so many, conclusions take longer, and are drawn more seldom, down to one in so long.
 NODES_A_PERIOD = 256
-# Of more nodes than so many conclusions take longer, and are drawn more seldom, down to one in so long.
 LONGEST_PERIOD_S = 8.0
-# How often ranks are compared with one another: half a block of time of that comparison. What they told in
-# between is joined, so that no step is left out.
+# How often ranks are compared: half a block of time of that comparison. Reports in between are joined, so
+# that no step is left out.
 COMPARED_EVERY_S = 5.0
-# A node that was lost for so long counts no longer, but as one that is not seen.
+# A node that was lost for so long no longer counts, except as one that is not seen.
 FORGOTTEN_AFTER_S = 600.0
 Signature = tuple[tuple[RankKey, str | None, int | None, int | None], ...]
 
 
 @dataclass(slots=True)
 class _Node:
-    """One node as it was last heard."""
+    """One node in its newest snapshot."""
 
     snapshot: Snapshot
     # When its newest sample came.
@@ -52,33 +52,31 @@ class _Node:
 
     @property
     def is_live(self) -> bool:
-        """Whether its figures are of now."""
+        """Whether its values are current."""
         return self.snapshot.connection == "live" and self.snapshot.sample is not None
 
     @property
     def stamp(self) -> tuple[int, float] | None:
-        """Number and time of its newest sample."""
         sample = self.snapshot.sample
         return None if sample is None else (sample.seq, sample.time_s)
 
     @property
     def reading(self) -> NodeReading:
-        """What it tells, read when it is asked for."""
         if self._reading is None:
             self._reading = read_node(self.snapshot, self.arrived_s)
         return self._reading
 
     @property
     def signature(self) -> Signature:
-        """What its processes say of where they belong."""
+        """Job and place of its processes."""
         return tuple((key, it.job, it.rank, it.world_size) for key, it in self.reading.ranks.items())
 
 
 class ClusterState:
-    """Takes snapshots of nodes, one after another; pure: time comes from whoever hands them over.
+    """Collects snapshots of nodes, one after another; pure: the caller supplies the time.
 
     Args:
-        planned: What a plan says of a rank of each pipeline stage in bytes; empty without a plan.
+        planned: Planned bytes for a rank of each pipeline stage; empty without a plan.
     """
 
     def __init__(self, planned: Sequence[int] = ()) -> None:
@@ -96,58 +94,53 @@ class ClusterState:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is open across nodes, the oldest first."""
         grown = [it for watch in self._watches.values() for it in watch.open]
         return tuple(sorted((*self._book.open, *grown), key=lambda it: (it.opened_s, it.id)))
 
     @property
     def period_s(self) -> float:
-        """From one conclusion to the next, by the number of nodes."""
         return min(PERIOD_S * max(1, math.ceil(len(self._nodes) / NODES_A_PERIOD)), LONGEST_PERIOD_S)
 
     def hold_against(self, planned: Sequence[int]) -> None:
-        """Hold stages against another plan, from the next conclusion on.
+        """Compare stages with another plan, from the next conclusion on.
 
         Args:
-            planned: What it says of a rank of each pipeline stage in bytes.
+            planned: Planned bytes for a rank of each pipeline stage.
         """
         self._planned = tuple(planned)
 
     def observe(self, snapshot: Snapshot, received_s: float) -> list[Finding]:
-        """Take the newest snapshot of a node, which it names; return what opened, changed or closed.
+        """Add the newest snapshot of the node that it names; return what opened, changed or closed.
 
         Args:
             received_s: When it came, by our own clock; clocks of nodes are never compared.
         """
         found: list[Finding] = []
         if self._ends_s is not None and not 0.0 < self._ends_s - received_s <= LONGEST_PERIOD_S:
-            # It is over, or our clock was set back: until it is there again nothing would be concluded.
+            # The period is over, or our clock was set back: without this nothing would be concluded until it
+            # is there again.
             found = self._conclude(self._ends_s)
             self._ends_s = None
         if self._ends_s is None:
             self._ends_s = (math.floor(received_s / self.period_s) + 1) * self.period_s
-        self._take(snapshot, received_s)
+        self._store(snapshot, received_s)
         return found
 
     def conclude(self, now_s: float) -> list[Finding]:
-        """Draw conclusions at once; return what opened, changed or closed.
-
-        Args:
-            now_s: Now, by our own clock.
-        """
+        """Draw conclusions at once; return what opened, changed or closed."""
         self._ends_s = None
         return self._conclude(now_s)
 
     def note_outcome(self, rank: ClusterRank, job: str, outcome: str) -> Finding | None:
-        """Return the finding on a job with what an advised process made of it; None where none is open.
+        """Return the finding on a job with the outcome of advice to a process; None where none is open.
 
         Args:
             job: Key of its job.
-            outcome: What came of it, in one sentence without its subject.
+            outcome: In one sentence without its subject.
         """
         return self._book.note_outcome((CLUSTER_OOM, job), Evidence(f"{rank.name} was advised", outcome))
 
-    def _take(self, snapshot: Snapshot, received_s: float) -> None:
+    def _store(self, snapshot: Snapshot, received_s: float) -> None:
         if snapshot.is_gone:
             self._nodes.pop(snapshot.node, None)
             self._merger.forget(snapshot.node)
@@ -179,7 +172,7 @@ class ClusterState:
                 self._merger.forget(name)
 
     def _group(self, nodes: Mapping[str, _Node], ranks: Mapping[RankKey, ClusterRank]) -> None:
-        """Find jobs anew where a process came, went or told another place."""
+        """Find jobs again where a process came, went or changed its place."""
         signatures = {name: it.signature for name, it in nodes.items()}
         if signatures != self._grouped:
             self._grouped = signatures
@@ -224,7 +217,7 @@ class ClusterState:
 
 
 NEWS_S = 5.0
-# Change of the time that is left that a person would see.
+# Change of the time that is left that a person would notice.
 NEWS_SHARE = 0.1
 # Answers of advised processes that a finding keeps, the newest.
 MOST_OUTCOMES = 16
@@ -241,7 +234,7 @@ class _Entry(OpenFinding):
         self.outcomes: tuple[Evidence, ...] = ()
 
     def is_news(self, stated: Statement) -> bool:
-        """Return whether a person would call it another state of affairs than was told."""
+        """Return whether a person would notice a change since the last statement."""
         told = self.told
         if stated.is_back:
             return False
@@ -254,23 +247,21 @@ class _Entry(OpenFinding):
 
 
 class FindingBook:
-    """Keeps what is open."""
-
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
         self._now_s = float("-inf")
 
     @property
     def open(self) -> tuple[Finding, ...]:
-        """What is open, the oldest first."""
+        """Open findings, the oldest first."""
         found = [it.finding for it in self._entries.values() if it.finding is not None]
         return tuple(sorted(found, key=lambda it: (it.opened_s, it.id)))
 
     def observe(self, statements: Sequence[Statement], now_s: float) -> list[Finding]:
-        """Take what holds at a moment; return findings that opened, changed or closed.
+        """Observe the statements of a moment; return findings that opened, changed or closed.
 
         Args:
-            statements: All of them; what is open and no longer stated is of a job that is gone.
+            statements: All of them; open findings without one belong to a job that is gone.
             now_s: The moment, by our own clock.
         """
         if now_s < self._now_s:
@@ -284,7 +275,7 @@ class FindingBook:
         return found
 
     def note_outcome(self, key: Key, outcome: Evidence) -> Finding | None:
-        """Return an open finding with what a process answered; None where it is not open."""
+        """Return an open finding with the answer of a process; None where it is not open."""
         entry = self._entries.get(key)
         if entry is None or entry.finding is None:
             return None
@@ -333,33 +324,31 @@ def _state(entry: _Entry, finding: Finding, stated: Statement, now_s: float) -> 
     )
 
 
-# What is remembered of one job: what its stages needed at most, and who grew away from the others.
+# One job over time: the most bytes of its stages, and who grew away from the others.
 
 CLUSTER_DIVERGENCE = "cluster_divergence"
 
 
 @dataclass(slots=True)
 class JobWatch:
-    """One job, sample after sample."""
-
     divergence: DivergenceAnalyzer = field(default_factory=DivergenceAnalyzer)
     peaks: StagePeaks = field(default_factory=StagePeaks)
     # Open findings on ranks that grew away from their peers, by id.
     grown: dict[str, tuple[Finding, RankKey]] = field(default_factory=dict)
-    # Findings of which somebody was told.
+    # Ids of published findings.
     told: set[str] = field(default_factory=set)
 
     @property
     def open(self) -> list[Finding]:
-        """Findings on such ranks that somebody was told of."""
+        """The published ones of those findings."""
         return [told for told, _ in self.grown.values() if told.id in self.told]
 
     def observe(self, sample: Sample, ranks: Mapping[RankKey, ClusterRank]) -> Iterator[Finding]:
-        """Take the job's part of a merged sample; yield findings that opened, changed or closed.
+        """Observe the job's part of a merged sample; yield findings that opened, changed or closed.
 
         Args:
             sample: With the ranks of this job alone.
-            ranks: Those ranks, as they stand.
+            ranks: The present state of those ranks.
         """
         self.peaks.observe(sample)
         if len({key.node for key in ranks}) < 2:
@@ -376,12 +365,12 @@ class JobWatch:
                 self.told.discard(told.id)
 
     def end(self, time_s: float) -> Iterator[Finding]:
-        """Yield what is open as closed: the job has ended."""
+        """Close open findings: the job has ended."""
         for told in self.open:
             yield close_finding(told, time_s, "its job has ended")
 
     def find_first(self, ranks: Mapping[RankKey, ClusterRank]) -> Diverging | None:
-        """Return the rank that grew away first, of those that still do."""
+        """Return the rank that grew away first, among those that still do."""
         first = min(self.grown.values(), key=lambda it: (it[0].opened_s, it[1]), default=None)
         rank = None if first is None else ranks.get(first[1])
         return (
@@ -398,10 +387,10 @@ def describe_job(
     nodes: Mapping[str, NodeReading],
     planned: Sequence[int],
 ) -> JobState:
-    """Return a job as it stands.
+    """Describe the present state of a job.
 
     Args:
-        planned: What a plan says of a rank of each stage in bytes; empty without a plan.
+        planned: Planned bytes for a rank of each stage; empty without a plan.
     """
     known = tuple(ranks[key] for key in members.members if key in ranks)
     shares = _list_shares(known, nodes)
@@ -435,7 +424,7 @@ def _measure_skew(sizes_bytes: Sequence[int]) -> float | None:
 
 
 def _list_shares(known: Sequence[ClusterRank], nodes: Mapping[str, NodeReading]) -> dict[str, list[float]]:
-    """Return the used share of each device of a job, by node; those of nodes that are lost are not of now."""
+    """Return the used share of each device of a job, by node; lost nodes are left out."""
     devices = sorted({(it.key.node, it.device_uuid or "") for it in known if not it.is_old})
     shares: dict[str, list[float]] = {}
     for node, uuid in devices:

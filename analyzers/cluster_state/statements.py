@@ -1,4 +1,4 @@
-"""What may be said of a cluster at one moment, before it has stood for long enough to be a finding."""
+"""Statements about a cluster at one moment, before they have held for long enough to be findings."""
 
 import math
 from collections.abc import Sequence
@@ -17,33 +17,31 @@ class Statement(NamedTuple):
     """One thing that holds, nearly holds, or holds no longer."""
 
     kind: str
-    # Which job.
     about: str
     # Whether it holds.
     is_beyond: bool
     # Whether it holds no longer; between the two neither.
     is_back: bool
-    # Where it strikes first.
+    # Node where it strikes first.
     node: str = ""
     severity: Severity = "low"
     title: str = ""
     evidence: tuple[Evidence, ...] = ()
     method: str = ""
     advice: str = ""
-    # What a person would call another state of affairs; figures may change without.
+    # A change here is worth publishing; numbers may change without.
     news: tuple[object, ...] = ()
     # When it is expected to strike, by our own clock.
     at_s: float | None = None
-    # When it is stated.
+    # Time of the statement.
     time_s: float = 0.0
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from others."""
         return self.kind, self.about
 
 
-# Which ranks of a job are foreseen to run out of memory, and how grave that is.
+# Which ranks of a job are forecast to run out of memory, and how severe that is.
 
 _HIGH = LEVELS.index("high")
 _MEDIUM = LEVELS.index("medium")
@@ -57,12 +55,12 @@ def list_threatened(job: JobState) -> list[ClusterRank]:
 
 
 def is_grave(ranks: Sequence[ClusterRank]) -> bool:
-    """Return whether an error is foreseen at a rank of which figures are of now."""
+    """Return whether an error is forecast at a rank with current values."""
     return any(LEVELS.index(it.level) >= _HIGH and not it.is_old for it in ranks)
 
 
 def find_severity(ranks: Sequence[ClusterRank]) -> Severity:
-    """Return the gravest level of some ranks as the severity of a finding."""
+    """Return the highest level of some ranks as the severity of a finding."""
     gravest = max((LEVELS.index(it.level) for it in ranks), default=_MEDIUM)
     return SEVERITIES[max(1, gravest - _MEDIUM + 1)]
 
@@ -72,10 +70,10 @@ def _urgency(rank: ClusterRank) -> tuple[float, int, str, int]:
     return soon, -LEVELS.index(rank.level), rank.key.node, rank.key.pid
 
 
-# What is said of a job of which an error is foreseen: one rank's error ends all of it.
+# Statement on a job with a forecast error: one rank's error ends all of it.
 
 CLUSTER_OOM = "cluster_oom"
-# Affected ranks that a finding lists one by one, those that are foreseen to fail first.
+# Affected ranks that a finding lists one by one, those with the soonest forecast first.
 MOST_LISTED = 16
 MOST_NAMED = 3
 METHOD = (
@@ -89,9 +87,9 @@ ADVICE = (
 
 
 def state_oom(job: JobState, picture: ClusterPicture) -> Statement:
-    """Return what the forecasts say of a job together.
+    """Join the forecasts for a job into one statement.
 
-    A job on one node of which one rank is threatened is left to the agent of that node.
+    A job on one node with one threatened rank is left to the agent of that node.
     """
     threatened = list_threatened(job)
     is_beyond = is_grave(threatened) and (len(job.nodes) > 1 or len(threatened) > 1)
@@ -161,16 +159,16 @@ def _describe_rank(rank: ClusterRank, picture: ClusterPicture) -> str:
     return f"{rank.level}{left}: {rank.place}, pid {rank.key.pid}{old}"
 
 
-# What is said where a job is near an error on some stages or nodes, while others have room.
+# Statements on a job that is near an error on some stages or nodes, while others have room.
 
 STAGE_SKEW = "stage_skew"
 CLUSTER_IMBALANCE = "cluster_imbalance"
 
 
 def state_skew(job: JobState, picture: ClusterPicture) -> Statement:
-    """Return whether one stage is near an error and peaks far above the others.
+    """State whether one stage is near an error and peaks far above the others.
 
-    Stages differ by nature: without an error that is foreseen at its ranks the difference is no finding.
+    Stages differ by nature: without a forecast error at its ranks the difference is no finding.
     """
     worst = max(job.stages, key=lambda it: (LEVELS.index(it.level), it.peak_bytes, -it.stage), default=None)
     is_near = worst is not None and LEVELS.index(worst.level) >= _MEDIUM
@@ -220,7 +218,7 @@ def _word_plan(stage: StageLoad) -> str:
 
 
 def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
-    """Return whether ranks of one node are near an error and its devices are far fuller than the others."""
+    """State whether ranks of one node are near an error and its devices are far fuller than the others."""
     threatened = list_threatened(job)
     its = [it for it in threatened if it.key.node in job.bottleneck_nodes]
     if not its:

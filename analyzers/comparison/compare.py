@@ -1,4 +1,4 @@
-"""Two runs held against each other, rank by rank, by step where both tell steps and else by time."""
+"""Compares two runs rank by rank, by step where both have steps and else by time."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ def compare_runs(
 
     Ranks are compared with the same rank, devices with the same UUID or place. Steps are aligned by their
     number, so that runs of different speed, length and sampling rate can be compared; where no rank has steps
-    that both runs have, seconds since the first sample are. `parting.py` says how they are told from noise.
+    that both runs have, seconds since the first sample are. `parting.py` explains the test for noise.
 
     Args:
         b: The run that is compared; differences are B less A.
@@ -76,7 +76,7 @@ def _conclude(
 
 
 def _find_first(subjects: Sequence[SubjectDifference], alignment: Alignment) -> SubjectDifference | None:
-    """Return who parts first, of those aligned as the runs are; of several the one that parts more."""
+    """Return who parts first, among those aligned as the runs are; of several the one that parts more."""
     parted = [each for each in subjects if each.parting is not None and each.aligned_by == alignment]
 
     def order(subject: SubjectDifference) -> tuple[float, int]:
@@ -123,7 +123,8 @@ def _describe(run: RunSummary, file: str, kind: str) -> RunFacts:
 
 # What happened in one run and not in the other: out-of-memory errors and findings.
 
-# Kind, and who.
+# Kind, and subject.
+
 _Key = tuple[str, str]
 
 
@@ -136,10 +137,10 @@ def find_once(
     """
     in_a = dict(_list_all(a, {id(pair.a): pair.name for pair in pairs}, alignment))
     in_b = dict(_list_all(b, {id(pair.b): pair.name for pair in pairs}, alignment))
-    return _leave(in_a, in_b), _leave(in_b, in_a)
+    return _list_only(in_a, in_b), _list_only(in_b, in_a)
 
 
-def _leave(these: dict[_Key, FoundOnce], others: dict[_Key, FoundOnce]) -> tuple[FoundOnce, ...]:
+def _list_only(these: dict[_Key, FoundOnce], others: dict[_Key, FoundOnce]) -> tuple[FoundOnce, ...]:
     left = [found for key, found in these.items() if key not in others]
     return tuple(sorted(left, key=lambda found: (found.kind != OUT_OF_MEMORY, found.at or 0.0)))
 

@@ -1,4 +1,4 @@
-"""What a comparison of two runs says. None is unmeasured; differences are B less A."""
+"""Result of a comparison of two runs. None is unmeasured; differences are B less A."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ OUT_OF_MEMORY = "oom_met"
 DIFFERENCE_SCHEMA = "vramscope.difference/1"
 Alignment = Literal["step", "time"]
 Figure = Literal["allocated_peak", "allocated_floor", "allocated_mean", "reserved", "used", "used_mean"]
-# What sentences call them; of figures that part at one step the first in this order is told.
+# Names in sentences; where several part at one step the first in this order is named.
 FIGURE_WORDS: Mapping[Figure, str] = {
     "allocated_peak": "allocated peak",
     "allocated_floor": "allocated floor",
@@ -71,18 +71,18 @@ class SubjectDifference(msgspec.Struct, frozen=True, kw_only=True):
     b_step_s: float | None
 
     def of(self, figure: Figure | None) -> FigureDifference | None:
-        """Return one figure; None where it was not compared."""
+        """Return one value; None where it was not compared."""
         return next((each for each in self.figures if each.figure == figure), None)
 
     @property
     def shown(self) -> FigureDifference | None:
-        """The figure that says most: the one that parts first, else the first that was compared."""
+        """The most important value: the one that parts first, else the first that was compared."""
         parted = self.of(self.parting)
         return parted if parted is not None else next(iter(self.figures), None)
 
     @property
     def capital_bytes(self) -> int:
-        """The largest difference of a figure that parts, in bytes, either way; 0 where none does."""
+        """The largest difference of a value that parts, in bytes, either way; 0 where none does."""
         return max((size_of(each) for each in self.figures if each.parts_at is not None), default=0)
 
 
@@ -156,7 +156,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is said of two runs, and what can be drawn."""
+    """The difference of two runs, and what can be drawn of it."""
 
     difference: RunDifference
     # One for each of the difference's subjects.
@@ -166,15 +166,15 @@ class Comparison:
 
 
 def size_of(figure: FigureDifference) -> int:
-    """Return how many bytes a figure is apart, either way: after they part, or at the end if that is more."""
+    """Return how many bytes a value is apart, either way: after they part, or at the end if that is more."""
     return max(abs(figure.difference_bytes), abs(figure.final_difference_bytes))
 
 
-# What a comparison comes to, in sentences.
+# A comparison in sentences.
 
 
 def say_position(position: float | None, alignment: Alignment) -> str:
-    """Return a place in a run: `step 312`, `12.5 s`, `3 m 20 s`; a dash where it is unknown."""
+    """Name a place in a run: `step 312`, `12.5 s`, `3 m 20 s`; a dash where it is unknown."""
     if position is None:
         return "—"
     if alignment == "step":
@@ -183,20 +183,20 @@ def say_position(position: float | None, alignment: Alignment) -> str:
 
 
 def say_signed(value_bytes: int) -> str:
-    """Return a difference with its sign: `+4.2 GiB`."""
+    """Format a difference with its sign: `+4.2 GiB`."""
     sign = "+" if value_bytes > 0 else "-" if value_bytes < 0 else ""
     return f"{sign}{format_bytes(abs(value_bytes))}"
 
 
 def say_percent(percent: float) -> str:
-    """Return a share with its sign, in seven cells at most below a hundredfold: `+12.0 %`, `+105 %`."""
+    """Format a share with its sign, in seven cells at most below a hundredfold: `+12.0 %`, `+105 %`."""
     if abs(percent) < 0.05:
         return "0.0 %"
     return f"{percent:+.1f} %" if abs(percent) < 100 else f"{percent:+,.0f} %"
 
 
 def say_difference(subject: SubjectDifference) -> str:
-    """Return how the shown figure differs: `4.2 GiB (12.0 %) higher in B`."""
+    """Describe how the shown value differs: `4.2 GiB (12.0 %) higher in B`."""
     shown = subject.shown
     if shown is None:
         return "not measured in both"
@@ -214,7 +214,7 @@ def word_verdict(
     only_in_b: Sequence[FoundOnce],
     alignment: Alignment,
 ) -> Sentence:
-    """Return the verdict; what is most important stands first, and each clause has shorter forms."""
+    """Return the verdict; the most important comes first, and each clause has shorter forms."""
     clauses = [_word_parting(subjects, first, alignment)]
     if first is not None and most is not None and most is not first:
         clauses.append((f"{most.name} differs most: {_word_most(most)}", f"most: {most.name}", ""))

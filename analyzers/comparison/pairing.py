@@ -1,4 +1,4 @@
-"""Which rank or device of one run is which of the other."""
+"""Matches the ranks or devices of one run to those of the other."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,16 +11,12 @@ from .summary import TIME_UNIT_S, Bins, Cell, Track, walk
 
 
 class Pair(NamedTuple):
-    """One rank or device in both runs."""
-
     name: str
     a: Track
     b: Track
 
 
 class Matching(NamedTuple):
-    """All of both runs."""
-
     pairs: tuple[Pair, ...]
     # Names of those without a counterpart.
     only_in_a: tuple[str, ...]
@@ -28,16 +24,21 @@ class Matching(NamedTuple):
 
 
 def match_tracks(a: Sequence[Track], b: Sequence[Track]) -> Matching:
-    """Return who is who: by rank where it is told, else by the device's UUID, else by its place.
+    """Match tracks by rank where it is known, else by the device's UUID, else by its place.
 
     The place is the number of the node, in the order of names, and that of the device on it. Two different
-    ranks are never taken for one.
+    ranks are never matched.
     """
     left_a = list(a)
     left_b = list(b)
     found: list[tuple[Track, Track]] = []
     taken: set[int] = set()
-    for name_key in (_by_rank, _by_uuid, _by_place(a, b)):
+    name_keys: tuple[Callable[[Track], Hashable], ...] = (
+        lambda track: track.rank,
+        _by_uuid,
+        _by_place(a, b),
+    )
+    for name_key in name_keys:
         keys_a = _unique(left_a, name_key)
         keys_b = _unique(left_b, name_key)
         for key in keys_a.keys() & keys_b.keys():
@@ -54,10 +55,6 @@ def match_tracks(a: Sequence[Track], b: Sequence[Track]) -> Matching:
         tuple(Pair(name, *pair) for name, pair in zip(names, found, strict=True)),
         *(tuple(_name_all(sorted(left, key=_order))) for left in (left_a, left_b)),
     )
-
-
-def _by_rank(track: Track) -> Hashable:
-    return track.rank
 
 
 def _by_uuid(track: Track) -> Hashable:
@@ -96,9 +93,10 @@ def _name_all(tracks: Sequence[Track]) -> list[str]:
     ]
 
 
-# One rank or device in both runs: which figures can be compared, over which steps, and where they part.
+# One rank or device in both runs: which values can be compared, over which steps, and where they part.
 
-# Readings of a step in one run over those in the other, from which the most of a step is no fair figure.
+# With so many times as many readings of a step as in the other run, the most of a step is no fair comparison.
+
 UNEVEN = 1.5
 
 # Share of readings without the most since the one before, from which that of a step depends on the rate.
@@ -117,8 +115,6 @@ _RATCHETS: tuple[Figure, ...] = ("reserved", "used", "used_mean")
 
 
 class Compared(NamedTuple):
-    """What came of one pair."""
-
     difference: SubjectDifference
     curves: Curves
     # Steps or seconds.
@@ -126,7 +122,7 @@ class Compared(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """One figure over the bins in which both runs have it."""
+    """One value over the bins in which both runs have it."""
 
     places: list[int]
     a: list[float]
@@ -134,7 +130,6 @@ class _Series(NamedTuple):
 
 
 def has_common_steps(pair: Pair) -> bool:
-    """Return whether some steps are in both runs."""
     one = pair.a.steps.bins()
     other = pair.b.steps.bins()
     width = max(one.width, other.width)
@@ -142,7 +137,7 @@ def has_common_steps(pair: Pair) -> bool:
 
 
 def compare_pair(pair: Pair, alignment: Alignment) -> Compared:
-    """Return how one rank or device differs, by step or by time."""
+    """Compare one rank or device, by step or by time."""
     by_step = alignment == "step"
     one = pair.a.steps.bins() if by_step else pair.a.times
     other = pair.b.steps.bins() if by_step else pair.b.times
@@ -152,8 +147,12 @@ def compare_pair(pair: Pair, alignment: Alignment) -> Compared:
     figures = _choose_figures(pair, common)
     series = {figure: found for figure in figures if (found := _pick(common, figure)).places}
     parted = _part_all(series)
-    told = tuple(_tell(figure, found, series[figure], scale) for figure, found in parted.items())
-    span = _find_span(pair, common, scale) if by_step else _find_times(common, scale)
+    told = tuple(_describe_parting(figure, found, series[figure], scale) for figure, found in parted.items())
+    span: tuple[float | None, float | None] = (None, None)
+    if by_step:
+        span = _find_span(pair, common, scale)
+    elif common:
+        span = common[0][0] * scale, common[-1][0] * scale
     difference = SubjectDifference(
         name=pair.name,
         rank=pair.a.rank if pair.a.rank is not None else pair.b.rank,
@@ -180,10 +179,6 @@ def _find_span(pair: Pair, common: Sequence[_Row], width: float) -> tuple[float 
     return max(common[0][0] * width, *starts), min((common[-1][0] + 1) * width - 1, *ends)
 
 
-def _find_times(common: Sequence[_Row], width: float) -> tuple[float | None, float | None]:
-    return (common[0][0] * width, common[-1][0] * width) if common else (None, None)
-
-
 def _choose_width(one: Bins, other: Bins) -> int:
     """Return the width at which most bins have readings of both: rates and phases of two runs differ."""
     best_width = max(one.width, other.width)
@@ -208,7 +203,7 @@ def _choose_figures(pair: Pair, common: Sequence[_Row]) -> list[Figure]:
     if is_uneven and any(track.sampled_allocated > SAMPLED * track.readings for track in tracks):
         allocated: list[Figure] = ["allocated_mean"]
     elif pair.a.has_step_floors != pair.b.has_step_floors or (is_uneven and not pair.a.has_step_floors):
-        # The least that was read within a step is another figure than what is live at its ends.
+        # The least that was read within a step is not what is live at its ends.
         allocated = ["allocated_peak"]
     else:
         allocated = ["allocated_peak", "allocated_floor"]
@@ -229,7 +224,7 @@ def _pick(common: Sequence[_Row], figure: Figure) -> _Series:
 
 
 def _part_all(series: Mapping[Figure, _Series]) -> dict[Figure, Parting]:
-    """Find where each figure parts; what steps need differently by chance explains as much of the cache."""
+    """Find where each value parts; random differences between steps explain as much of the cache."""
     parted: dict[Figure, Parting] = {}
     tolerance = 0.0
     for figure, found in series.items():
@@ -243,7 +238,7 @@ def _part_all(series: Mapping[Figure, _Series]) -> dict[Figure, Parting]:
     return parted
 
 
-def _tell(figure: Figure, found: Parting, series: _Series, scale: float) -> FigureDifference:
+def _describe_parting(figure: Figure, found: Parting, series: _Series, scale: float) -> FigureDifference:
     return FigureDifference(
         figure=figure,
         parts_at=None if found.start is None else series.places[found.start] * scale,
@@ -260,7 +255,7 @@ def _tell(figure: Figure, found: Parting, series: _Series, scale: float) -> Figu
 
 
 def _choose_parting(told: Sequence[FigureDifference], slack: float) -> Figure | None:
-    """Return the figure that parts first; of those within the slack the one that explains the others."""
+    """Return the value that parts first; of those within the slack the one that explains the others."""
     starts = [each.parts_at for each in told if each.parts_at is not None]
     if not starts:
         return None
@@ -270,23 +265,18 @@ def _choose_parting(told: Sequence[FigureDifference], slack: float) -> Figure | 
 
 
 def _measure_step(cells: Sequence[Cell | None], width: int) -> float | None:
-    """Return the median duration of a step as steps told it, else the mean time from one to the next."""
+    """Return the median duration of a step as reported by steps, else the mean time from one to the next."""
     known = [cell for cell in cells if cell is not None]
     told = [cell.duration_sum_s / cell.duration_count for cell in known if cell.duration_count]
     if told:
         return median(told)
-    first, last = _first_and_last(cells)
-    if first is None or last is None or last == first:
+    present = [(place, cell) for place, cell in enumerate(cells) if cell is not None]
+    if len(present) < 2:
         return None
-    start = cells[first]
-    end = cells[last]
-    length_s = end.start_s - start.start_s if start is not None and end is not None else 0.0
+    first, start = present[0]
+    last, end = present[-1]
+    length_s = end.start_s - start.start_s
     return length_s / ((last - first) * width) if length_s > 0 else None
-
-
-def _first_and_last(cells: Sequence[Cell | None]) -> tuple[int | None, int | None]:
-    known = [place for place, cell in enumerate(cells) if cell is not None]
-    return (known[0], known[-1]) if known else (None, None)
 
 
 def _draw(rows: Sequence[_Row], figures: Sequence[Figure], scale: float) -> Curves:
@@ -306,7 +296,7 @@ def _mean(total: int, count: int) -> float | None:
 
 
 def step_at(track: Track, since_s: float) -> float | None:
-    """Return the step of a rank at a time since the start of its run; None where it told none."""
+    """Return the step of a rank at a time since the start of its run; None where it has no steps."""
     bins = track.steps.bins()
     begun = [number for number, cell in bins.cells.items() if cell.start_s <= since_s]
     return float(max(begun) * bins.width) if begun else None

@@ -2,8 +2,8 @@
 
 Method: the differences B less A are smoothed by a running mean of the middle half (the midmean of Tukey,
 *Exploratory Data Analysis*, 1977), which a few odd steps do not move. The runs part at the first window from
-which on every window lies beyond a band, on one side, to the end; a tail that is shorter than an excursion
-that ended before is none. The band is the least difference that is worth telling, or several standard errors
+which on every window is beyond a band, on one side, to the end; a tail that is shorter than an excursion
+that ended before does not count. The band is the least difference worth reporting, or several standard errors
 of a window, if those are more: from the spread of the differences' own step-to-step changes, and from the
 spread from one window to the next, less what jumps once or grows evenly, which sees noise that is slower
 than a step. Spreads are quantiles of absolute changes, scaled as for normal noise, so that one change point
@@ -15,32 +15,32 @@ best, by the sum of absolute deviations (the median counterpart of Hinkley, *Bio
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 MOST_WINDOW = 64
 MOST_WIDE_WINDOW = 256
-# Of the level that an odd step is held against.
+# Least window of the level that an odd step is compared with.
 LEAST_WINDOW = 8
 # A window is this part of the series at most.
 WINDOWS = 10
 # Steps that must differ at least, where the runs agree before.
 LEAST_TAIL = 3
-CHANGES = (0.8, 1.2816)
 # Quantile of absolute changes, and that of the absolute standard normal distribution: of changes, and of
 # changes of changes. A jump is one of the former and three of the latter.
+CHANGES = (0.8, 1.2816)
 BENDS = (0.6, 0.8416)
 # Standard error of a median over that of a mean, for normal noise: the root of pi/2.
 MEDIAN_ERROR = 1.2533
+# Width of the band in standard errors; and what is added for short series, divided by their length.
 ERRORS = 4.0
-# Standard errors that the band is wide; and what is added for short series, divided by their length.
 FEW_STEPS_ERRORS = 24.0
+# Least difference that counts: share of the level (logs round to as much), and at least so many bytes.
 LEAST_SHARE = 0.001
-# Least difference that counts: share of the level (logs round to as much), and at least.
 LEAST_BYTES = 2 * 1024**2
-# Jumps of its own, of the run that has the smaller ones, that are noise of a figure that only rises.
+# Where a value only rises, so many times the jumps of the run with the smaller ones are noise.
 JUMPS = 2.0
 # What a cache may hold for a step, as a share of what the step needed.
 CACHE_SHARE = 1.25
@@ -51,7 +51,7 @@ LEAST_GAIN = 0.1
 
 
 class Parting(NamedTuple):
-    """What is said of two series. Values are of the tail after they part, or of all where they do not."""
+    """Two series and their parting. Values are of the tail after they part, or of all where they do not."""
 
     # Place from which they differ for good; None where they do not.
     start: int | None
@@ -75,9 +75,9 @@ def find_parting(
         a: Run A, by step.
         b: Run B, by step.
         tolerance: Difference that something else explains, and that counts as noise.
-        is_ratchet: Whether the figures rise when a step needs more and then stay, as reserved bytes do. Two
-            runs of one job then stay apart until the other meets such a step as well: a difference is none
-            that is no larger than what they have made up before, or than jumps that both make.
+        is_ratchet: Whether the values rise when a step needs more and then stay, as reserved bytes do. Two
+            runs of one job then stay apart until the other meets such a step as well: a difference does not
+            count that is no larger than what they have made up before, or than jumps that both make.
     """
     differences = [later - sooner for sooner, later in zip(a, b, strict=True)]
     least = max(LEAST_SHARE * max(abs(median(a)), abs(median(b))), LEAST_BYTES, tolerance)
@@ -85,11 +85,11 @@ def find_parting(
         least = max(least, JUMPS * _measure_jumps(a, b))
     start = None
     band = least
-    window = _choose_window(len(differences))
-    for wider in _widen(window, len(differences)):
+    window = max(1, min(MOST_WINDOW, len(differences) // WINDOWS))
+    wider = window
+    while start is None and wider <= min(MOST_WIDE_WINDOW, max(1, len(differences) // 3)):
         start, band = _place(differences, wider, least, is_ratchet=is_ratchet)
-        if start is not None:
-            break
+        wider *= 2
     kept = slice(start or 0, None)
     return Parting(
         start,
@@ -100,13 +100,13 @@ def find_parting(
 
 
 def explain_cache(differences: Sequence[float], start: int | None) -> float:
-    """Return how far two caches may be apart by the odd steps alone that one run had and the other had not.
+    """Return how far two caches may differ through odd steps that only one run had.
 
     A cache keeps what its largest step needed, and somewhat more. So that is how far one step is at most from
     the level of the steps before a parting, or after it.
 
     Args:
-        differences: Of what the steps needed, B less A.
+        differences: Differences of the steps' needs, B less A.
         start: Where these part; None where they do not.
     """
     parts = (differences[: start or 0], differences[start or 0 :])
@@ -116,7 +116,7 @@ def explain_cache(differences: Sequence[float], start: int | None) -> float:
 def _find_oddest(differences: Sequence[float]) -> float:
     window = min(len(differences), max(LEAST_WINDOW, len(differences) // 4))
     levels = _run_levels(differences, window)
-    # A difference that grows is no odd step: each is held against the window around it.
+    # A difference that grows is no odd step: each is compared with the window around it.
     near = (levels[max(0, min(at - window // 2, len(levels) - 1))] for at in range(len(differences)))
     return max(abs(value - level) for value, level in zip(differences, near, strict=True))
 
@@ -124,7 +124,7 @@ def _find_oddest(differences: Sequence[float]) -> float:
 def _place(
     differences: Sequence[float], window: int, least: float, *, is_ratchet: bool
 ) -> tuple[int | None, float]:
-    """Return where they part as windows of one length see it, and the band."""
+    """Return where they part in windows of one length, and the band."""
     levels = _run_levels(differences, window)
     band = max(least, _measure_noise(differences, window))
     start = _find_tail(levels, band, window)
@@ -133,16 +133,6 @@ def _place(
     start = _refine(differences, start, window, band)
     is_short = start > 0 and len(differences) - start < LEAST_TAIL
     return None if is_short else start, band
-
-
-def _widen(window: int, length: int) -> Iterator[int]:
-    while window <= min(MOST_WIDE_WINDOW, max(1, length // 3)):
-        yield window
-        window *= 2
-
-
-def _choose_window(length: int) -> int:
-    return max(1, min(MOST_WINDOW, length // WINDOWS))
 
 
 def _run_levels(values: Sequence[float], window: int) -> list[float]:
@@ -180,7 +170,7 @@ def _measure_noise(differences: Sequence[float], window: int) -> float:
 
 
 def _scale(changes: Sequence[float], quantile: float, normal: float) -> float:
-    """Return the standard deviation of values whose changes these are, as if it were normal noise."""
+    """Return the standard deviation of values with these changes, as if it were normal noise."""
     if not changes:
         return 0.0
     ordered = sorted(abs(change) for change in changes)
@@ -188,7 +178,7 @@ def _scale(changes: Sequence[float], quantile: float, normal: float) -> float:
 
 
 def _find_tail(levels: Sequence[float], band: float, window: int) -> int | None:
-    """Return the first window from which all lie beyond the band, on the side of the last one."""
+    """Return the first window from which all are beyond the band, on the side of the last one."""
     side = 1 if levels[-1] > 0 else -1
     length = len(levels)
     beyond = [level * side > band for level in levels]
@@ -215,7 +205,7 @@ def _measure_return(levels: Sequence[float]) -> float:
 
 
 def _measure_jumps(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the largest rise that one run makes and the other does not, of the run where that is less."""
+    """Return the largest rise that one run makes and the other does not, for the run where that is less."""
     return min(_find_jump(a, b), _find_jump(b, a))
 
 

@@ -1,4 +1,4 @@
-"""One run in bounded memory: the figures of every rank and device by step and by time."""
+"""One run in bounded memory: the values of every rank and device by step and by time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from ...engine.model import Finding, RankSample, Sample
 from ..findings.subjects import Subject, name_device, subjects_of
 
-# Figures of a run by step or time in a bounded number of bins: of too many, neighbours become one.
+# Values of a run by step or time in a bounded number of bins: if there are too many, neighbours are joined.
 
 
 @dataclass(slots=True)
 class Cell:
-    """What was seen within one bin; None is unmeasured."""
+    """Values within one bin; None is unmeasured."""
 
     # Seconds since the start of the run.
     start_s: float
@@ -19,7 +19,7 @@ class Cell:
     peak_bytes: int | None = None
     floor_bytes: int | None = None
     reserved_bytes: int | None = None
-    # Most.
+    # The most.
     used_bytes: int | None = None
     allocated_sum: int = 0
     allocated_count: int = 0
@@ -28,8 +28,8 @@ class Cell:
     duration_sum_s: float = 0.0
     duration_count: int = 0
 
-    def take(self, other: "Cell") -> None:
-        """Take in what a neighbour, or another reading of the same bin, saw."""
+    def join(self, other: "Cell") -> None:
+        """Join the values of a neighbour, or of another reading of the same bin."""
         self.start_s = min(self.start_s, other.start_s)
         self.readings += other.readings
         self.peak_bytes = _most(self.peak_bytes, other.peak_bytes)
@@ -62,7 +62,7 @@ class Bins:
     def add(self, position: int, reading: Cell) -> None:
         cell = self.cells.get(position // self.width)
         if cell is not None:
-            cell.take(reading)
+            cell.join(reading)
             return
         self.cells[position // self.width] = reading
         if len(self.cells) > self._most:
@@ -75,7 +75,7 @@ class Bins:
             self.widen(2 * self.width)
 
     def widen(self, width: int) -> None:
-        """Make the bins as wide as a multiple of their width."""
+        """Widen the bins to a multiple of their width."""
         if width <= self.width:
             return
         cells = self.cells
@@ -85,10 +85,10 @@ class Bins:
         for number in sorted(cells):
             known = self.cells.setdefault(number // factor, cells[number])
             if known is not cells[number]:
-                known.take(cells[number])
+                known.join(cells[number])
 
     def fill_gaps(self, other: "Bins") -> None:
-        """Take those cells of another that are missing here."""
+        """Copy those cells of another that are missing here."""
         width = max(self.width, other.width)
         self.widen(width)
         other.widen(width)
@@ -98,7 +98,7 @@ class Bins:
 
 
 class StepLine:
-    """The steps of one rank. A step that was done twice, after a restart, counts as the longer life had it.
+    """The steps of one rank. A step that was done twice, after a restart, counts as in the longer life.
 
     Args:
         most: Most cells to keep.
@@ -128,7 +128,7 @@ class StepLine:
                 bins.bound(most)
 
     def bins(self) -> Bins:
-        """Return all lives as one; nothing can be added any more."""
+        """Return all lives as one; nothing can be added afterwards."""
         return self._join()
 
     def _join(self) -> Bins:
@@ -165,26 +165,23 @@ def _least(one: int | None, other: int | None) -> int | None:
     return one if one < other else other
 
 
-# Of all subjects of a run together, by step, and as many by time.
+# By step, over all subjects of a run, and as many by time.
 MOST_CELLS = 1 << 16
 MOST_BINS = 2048
-# Of one subject.
 LEAST_BINS = 64
 MOST_SUBJECTS = 4096
-# A position in time; bins are powers of two of it.
+# Unit of positions in time; bins are powers of two of it.
 TIME_UNIT_S = 0.001
 MOST_FINDINGS = 4096
-# Thirty thousand years: what a damaged file may have beyond is no time.
+# Thirty thousand years: a damaged file may have impossible times.
 MOST_TIME_S = 1e12
 
-# Node, UUID of the device, rank, and place among processes of the device that tell no rank; -1 for none.
+# Node, UUID of the device, rank, and place among processes of the device without a known rank; -1 for none.
 TrackKey = tuple[str, str, int | None, int]
 
 
 @dataclass
 class Track:
-    """One rank or device of one run."""
-
     key: TrackKey
     name: str
     # Label of its device, or empty.
@@ -195,10 +192,10 @@ class Track:
     first_step: int | None = None
     last_step: int | None = None
     readings: int = 0
-    # Readings of allocated bytes that do not tell the most since the one before.
+    # Readings of allocated bytes without the most since the one before.
     sampled_allocated: int = 0
     sampled_used: int = 0
-    # Whether steps told their own floors.
+    # Whether steps reported their own floors.
     has_step_floors: bool = False
     ooms: int | None = None
     # Seconds since the start of the run at which the first out-of-memory error was seen.
@@ -211,8 +208,6 @@ class Track:
 
 @dataclass
 class RunSummary:
-    """One run, as it is compared."""
-
     tracks: list[Track]
     findings: list[Finding]
     # Time of the first sample, in the samples' own clock.
@@ -221,12 +216,12 @@ class RunSummary:
     samples: int
     subjects_left_out: int = 0
     notes: list[str] = field(default_factory=list)
-    # Whether a device of it is modelled or of a simulation: its figures are not measured.
+    # Whether a device of it is modelled or of a simulation: its values are not measured.
     is_simulated: bool = False
 
 
 class RunSummarizer:
-    """Takes the samples of a run, in the order of recording."""
+    """Summarizes the samples of a run, in the order of recording."""
 
     def __init__(self) -> None:
         self._tracks: dict[TrackKey, Track] = {}
@@ -239,7 +234,7 @@ class RunSummarizer:
         self._most_bins = MOST_BINS
 
     def observe(self, sample: Sample) -> None:
-        """Take one sample; one with a time that can be none is left out."""
+        """Observe one sample; one with an impossible time is left out."""
         if not abs(sample.time_s) < MOST_TIME_S:
             return
         self.samples_read += 1
@@ -248,18 +243,18 @@ class RunSummarizer:
         self._is_simulated = self._is_simulated or any(it.is_simulated for it in sample.devices)
         places: dict[tuple[str, str], int] = {}
         for subject in subjects_of(sample):
-            self._take(subject, sample.time_s - self._start_s, places)
+            self._add_subject(subject, sample.time_s - self._start_s, places)
         for rank in sample.ranks:
             if rank.oom_s is not None:
                 self._note_oom(sample, rank, sample.time_s - self._start_s)
 
     def note_finding(self, finding: Finding) -> None:
-        """Take the newest word on a finding; past the first few thousand others are left out."""
+        """Store the newest state of a finding; past the first few thousand others are left out."""
         if finding.id in self._findings or len(self._findings) < MOST_FINDINGS:
             self._findings[finding.id] = finding
 
     def finish(self) -> RunSummary:
-        """Return the run; nothing can be added any more."""
+        """Return the run; nothing can be added afterwards."""
         tracks = _leave_best(list(self._tracks.values()))
         start_s = self._start_s or 0.0
         return RunSummary(
@@ -272,7 +267,7 @@ class RunSummarizer:
             is_simulated=self._is_simulated,
         )
 
-    def _take(self, subject: Subject, since_s: float, places: dict[tuple[str, str], int]) -> None:
+    def _add_subject(self, subject: Subject, since_s: float, places: dict[tuple[str, str], int]) -> None:
         track = self._find_track(subject, places)
         if track is None:
             return
@@ -291,7 +286,7 @@ class RunSummarizer:
             track.last_step = step if track.last_step is None else max(track.last_step, step)
 
     def _note_oom(self, sample: Sample, rank: RankSample, since_s: float) -> None:
-        """Note an error of a rank, which may have ended with it."""
+        """Store an error of a rank, which may have ended with it."""
         number = None if rank.coordinates is None else rank.coordinates.rank
         place = (sample.node, rank.device_uuid or "", number)
         for key, track in self._tracks.items():
@@ -336,7 +331,7 @@ def _rank_of(subject: Subject) -> int | None:
 
 
 def _name(subject: Subject) -> str:
-    """Return what people call it: its rank, else its device, since process ids differ from run to run."""
+    """Name it by its rank, else by its device, since process ids differ from run to run."""
     number = _rank_of(subject)
     if number is not None:
         return f"rank {number}"
@@ -344,7 +339,7 @@ def _name(subject: Subject) -> str:
 
 
 def _is_allocated_sampled(subject: Subject) -> bool:
-    """Return whether allocated bytes were read anew, without the most since the reading before."""
+    """Return whether allocated bytes are a new reading, without the most since the reading before."""
     reading = subject.allocator
     owner = subject.rank or subject.device
     age_s = None if owner is None else owner.age_s
@@ -378,7 +373,7 @@ def _read(subject: Subject, since_s: float) -> Cell:
 def _read_steps(
     rank: RankSample, peak: int | None, floor: int | None, cell: Cell
 ) -> tuple[int | None, int | None]:
-    """Take what the steps that ended within the tick said; the floor is theirs where they told any."""
+    """Return peak and floor of the steps that ended within the tick, where they reported them."""
     if not rank.steps_within or rank.step is None:
         return peak, None if rank.step is not None and rank.step.floor_bytes is not None else floor
     if rank.step.duration_s is not None:
@@ -397,7 +392,9 @@ def _note_errors(track: Track, subject: Subject, since_s: float) -> None:
 
 
 def _leave_best(tracks: list[Track]) -> list[Track]:
-    """Leave out a device as a whole where a process on it reports, and a process before it told its rank."""
+    """Leave out a device as a whole where a process on it reports, and a process whose rank became known
+    later.
+    """
     best: dict[tuple[str, str], int] = {}
     for track in tracks:
         place = track.key[:2]

@@ -20,6 +20,11 @@ from .track import KIND, FragmentationReading, FragmentationTrack, Fragmentation
 ABSENT_TICKS = 3.0
 
 
+# A function, and no lambda, so that analyzers can be pickled.
+def _make_track(_: SubjectKey) -> FragmentationTrack:
+    return FragmentationTrack()
+
+
 class FragmentationAnalyzer:
     """Opens one finding per allocator whose fragmentation costs, updates it, closes it when there is room."""
 
@@ -27,7 +32,7 @@ class FragmentationAnalyzer:
 
     def __init__(self) -> None:
         self._clocks = NodeClocks()
-        self._tracks: Tracks[SubjectKey, FragmentationTrack] = Tracks(lambda key: FragmentationTrack())
+        self._tracks = Tracks(_make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Observe one sample and return the findings it opened, updated or closed."""

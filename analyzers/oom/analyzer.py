@@ -373,13 +373,18 @@ def grade_assessment(forecast: Forecast) -> RiskLevel:
     return severity
 
 
+# A function, and no lambda, so that analyzers can be pickled.
+def _make_track(_: SubjectKey) -> OomTrack:
+    return OomTrack()
+
+
 class OomAnalyzer:
     """Opens one finding per subject when an error is forecast; assesses how near each is to one."""
 
     name = KIND
 
     def __init__(self) -> None:
-        self._tracks: Tracks[SubjectKey, OomTrack] = Tracks(lambda key: OomTrack())
+        self._tracks = Tracks(_make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Observe one sample and return the findings it opened, updated or closed."""

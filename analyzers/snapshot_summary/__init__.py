@@ -1,4 +1,4 @@
-"""What a PyTorch memory snapshot says: pure functions from columns to figures and sentences."""
+"""Summary of a PyTorch memory snapshot: pure functions from columns to numbers and sentences."""
 
 from .model import (
     DeviceSummary,

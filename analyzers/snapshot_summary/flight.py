@@ -15,7 +15,7 @@ from ...engine.model.memory_snapshot import (
     FlightTruncation,
     Frame,
 )
-from ...engine.model.sample import FREE, Segment
+from ...engine.model.sample import FREE
 from ...engine.units import GIB, MIB, format_bytes
 from ..allocator_model.settings import (
     SMALL_LIMIT_BYTES,
@@ -28,7 +28,7 @@ from ..segments import find_stranded, keep_python
 from . import StackGroup
 from .summary import make_group
 
-# What a flight record comes to, as it is printed and as JSON.
+# The summary of a flight record, as it is printed and as JSON.
 
 
 class DeviceShares(msgspec.Struct, frozen=True):
@@ -39,15 +39,15 @@ class DeviceShares(msgspec.Struct, frozen=True):
     allocated_bytes: int | None = None
     # Freed, and another stream may still use it.
     awaiting_bytes: int | None = None
-    # Reserved and free, but in segments that something live holds.
+    # Reserved and free, but in segments with live blocks.
     stranded_bytes: int | None = None
     # Reserved, free and not stranded.
     cached_bytes: int | None = None
-    # Reserved and not allocated, where it is not told what of it is awaiting, stranded or cached.
+    # Reserved and not allocated, where it is unknown how much of it is awaiting, stranded or cached.
     unallocated_bytes: int | None = None
     # Used on the device beyond what is reserved: context and libraries, other processes.
     other_bytes: int | None = None
-    # What the driver had free.
+    # Free, according to the driver.
     free_bytes: int | None = None
     # Allocated, awaiting, stranded and cached together.
     reserved_bytes: int | None = None
@@ -67,36 +67,33 @@ class FloorTrend(msgspec.Struct, frozen=True):
 
 
 class KeptMemory(msgspec.Struct, frozen=True):
-    """What is kept from step to step, where the floors of the steps grow steadily."""
+    """Memory kept from step to step, where the floors of the steps grow steadily."""
 
     size_bytes: int
     growth_bytes_per_step: float
-    # The line that holds most of it; None where no stack of live blocks tells.
+    # The line that holds most of it; None where no stack of live blocks shows it.
     holder: StackGroup | None = None
 
 
 class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole flight record."""
-
     schema: Literal["vramscope.flight_summary/1"] = "vramscope.flight_summary/1"
     file: str
     written_s: float | None
     process: FlightProcess
     device: FlightDevice
-    # What was asked for.
+    # Size of the request.
     size_bytes: int | None
     message: str
-    # Where it was asked for.
+    # Where it was made.
     request: StackGroup
     shares: DeviceShares
     # Live blocks by stack, the largest first; shares are of the allocated bytes.
     stacks: tuple[StackGroup, ...]
     trend: FloorTrend | None
-    # What is kept from step to step; None where the floors do not grow steadily.
     kept: KeptMemory | None
     # What happened, the most important first.
     sentences: tuple[str, ...]
-    # What follows from the figures, the most promising first.
+    # Advice that follows from the numbers, the most promising first.
     advice: tuple[str, ...]
     truncated: FlightTruncation
     notes: tuple[str, ...]
@@ -241,7 +238,7 @@ def _measure(levels: Sequence[int]) -> FloorTrend | None:
 
 
 def share_device(record: FlightRecord) -> DeviceShares:
-    """Return who held the device, as far as the record tells."""
+    """Return who held the device, as far as the record shows."""
     allocated = _read(record, "allocated_bytes", lambda sample: sample.allocated_bytes)
     active = _read(record, "active_bytes", lambda sample: sample.active_bytes)
     reserved = _read(record, "reserved_bytes", lambda sample: sample.reserved_bytes)
@@ -265,12 +262,12 @@ def share_device(record: FlightRecord) -> DeviceShares:
 
 
 def subtract(whole: int | None, part: int | None) -> int | None:
-    """Return a difference, None where a part of it is unknown or the figures contradict each other."""
+    """Return a difference, None where a part of it is unknown or the numbers contradict each other."""
     return None if whole is None or part is None or part > whole else whole - part
 
 
 def _read(record: FlightRecord, name: str, read: Callable[[FlightSample], int | None]) -> int | None:
-    """Return a level at the failure: of the statistics, else of the newest sample that has it."""
+    """Return a level at the failure: from the statistics, else from the newest sample that has it."""
     level = record.stats.get(f"{name}.all.current")
     if level is not None:
         return int(level)
@@ -290,10 +287,11 @@ def find_all_stranded(record: FlightRecord) -> int | None:
 
 
 def find_needed(record: FlightRecord) -> int | None:
-    """Return what the device had to give for the request in bytes, None where that is unknown.
+    """Return the device memory in bytes that the request needed, None where that is unknown.
 
-    A request that no cached block can serve needs a whole segment (`choose_segment_size`). CUDA's hook tells
-    the size of the segment and not of the request; a simulated device tells the request.
+    A request that no cached block can serve needs a whole segment (`choose_segment_size`). CUDA's hook
+    reports
+    the size of the segment and not of the request; a simulated device reports the request.
     """
     size = record.failure.size_bytes
     if size is None or size <= 0 or not record.process.is_simulated or _has_expandable(record):
@@ -304,7 +302,7 @@ def find_needed(record: FlightRecord) -> int | None:
 
 
 def word_failure(record: FlightRecord, shares: DeviceShares) -> str:
-    """Return what failed, and what stood against it."""
+    """Describe what failed, and why."""
     size = record.failure.size_bytes
     needed = find_needed(record)
     what = "a request of unknown size" if size is None else f"a request of {format_bytes(size)}"
@@ -361,16 +359,12 @@ def _find_largest_free(record: FlightRecord) -> int | None:
     size = record.failure.size_bytes
     if size is None or not record.segments or record.truncated.segments or record.truncated.blocks:
         return None
-    # Without the request itself the hook's size tells the pool: segments of 2 MiB are of the small one.
+    # Without the request itself the hook's size shows the pool: segments of 2 MiB are of the small one.
     limit = SMALL_LIMIT_BYTES if record.process.is_simulated else 2 * SMALL_LIMIT_BYTES
     pool = "small" if size <= limit else "large"
     segments = [each for each in record.segments if each.pool == pool and not each.is_private]
-    largest = max(map(_find_largest_of, segments), default=0)
+    largest = max((size for each in segments for size, state in each.blocks if state == FREE), default=0)
     return largest if largest < size else None
-
-
-def _find_largest_of(segment: Segment) -> int:
-    return max((size for size, state in segment.blocks if state == FREE), default=0)
 
 
 def _has_expandable(record: FlightRecord) -> bool:
@@ -378,23 +372,23 @@ def _has_expandable(record: FlightRecord) -> bool:
 
 
 def _read_settings(record: FlightRecord) -> AllocatorSettings:
-    """Return the allocator's settings, the defaults where the record does not tell them."""
+    """Return the allocator's settings, the defaults where the record lacks them."""
     try:
         return AllocatorSettings.parse(record.allocator_settings or "")
     except AllocatorSettingsError:
         return AllocatorSettings()
 
 
-# Part of the device from which on something is worth naming.
+# Share of the device from which something is worth naming.
 _NOTABLE = 0.1
 _LARGE = 0.25
 
 
 def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> Iterator[str]:
-    """Yield what follows from the figures, the most promising first.
+    """Yield advice that follows from the numbers, the most promising first.
 
     Args:
-        kept: What is kept from step to step.
+        kept: Memory kept from step to step.
     """
     yield from _advise_on_kept(kept)
     yield from _advise_on_fragmentation(record, shares)
@@ -440,7 +434,7 @@ def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iter
 
 
 def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
-    """Advise on what is reserved and holds no tensor, where no more is told of it."""
+    """Advise on what is reserved and holds no tensor, where its kind is unknown."""
     left = shares.unallocated_bytes
     size = record.failure.size_bytes
     if not left or size is None:
@@ -470,7 +464,7 @@ def _advise_on_streams(record: FlightRecord, shares: DeviceShares) -> Iterator[s
 def _advise_on_others(shares: DeviceShares) -> Iterator[str]:
     if shares.other_bytes is None or not shares.total_bytes:
         return
-    # A context with its libraries takes some hundred MiB.
+    # A context with its libraries needs some hundred MiB.
     if shares.other_bytes >= max(_NOTABLE * shares.total_bytes, GIB):
         yield (
             f"{format_bytes(shares.other_bytes)} of the device are not in this process's allocator: look for "
@@ -511,16 +505,16 @@ def _advise_on_activations(
 
 
 def _find_rest(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> int | None:
-    """Return what is allocated beside the model's state and what steps leave behind; None if unknown."""
+    """Return what is allocated apart from the model's state and what steps leave behind; None if unknown."""
     state = sum_model_state(record)
     if state is None or shares.allocated_bytes is None or state > shares.allocated_bytes:
         return None
     return max(0, shares.allocated_bytes - state - (0 if kept is None else kept.size_bytes))
 
 
-# A line that holds this much more than all that was kept is none that leaked, such as the model's own.
+# A line that holds so many times what was kept is not the leak; it may be the model's own.
 _SLACK = 1.1
-# Between two moments at which something is kept, at most.
+# Most steps between two moments at which something is kept.
 _FEW_STEPS = 10
 
 
@@ -530,7 +524,7 @@ def find_kept(
     """Return what is kept from step to step; None where the floors do not grow steadily.
 
     It is the newest floor less the model's state; where that is unknown, or its gradients are gone at the
-    floor, what the floors grew by over the record, which is the least that it can be.
+    floor, the growth of the floors over the record, which is a lower bound.
 
     Args:
         trend: How the floors of the steps went.
@@ -547,7 +541,7 @@ def find_kept(
 
 
 def _may_hold(group: StackGroup, kept_bytes: int, steps: int) -> bool:
-    """Tell a line that may leak: it holds not more than is kept, and a block of each step.
+    """Return whether a line may leak: it holds no more than is kept, and a block of each step.
 
     Where something is kept every few steps only, as an evaluation is, it must hold most of it.
     """

@@ -1,4 +1,4 @@
-"""What a memory snapshot says, as it is printed and as JSON (`vramscope.snapshot/1`)."""
+"""Summary of a memory snapshot, as it is printed and as JSON (`vramscope.snapshot/1`)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ SCHEMA = "vramscope.snapshot/1"
 
 
 class MemoryLevels(msgspec.Struct, frozen=True):
-    """The bytes of one device when the snapshot was taken."""
+    """The bytes of one device when the snapshot was made."""
 
     reserved_bytes: int
     """All segments."""
     allocated_bytes: int
-    """Blocks handed to tensors, rounded as `torch.cuda.memory_allocated` counts them."""
+    """Blocks given to tensors, rounded as `torch.cuda.memory_allocated` counts them."""
     active_bytes: int
     """Allocated, and freed blocks that another stream may still use."""
     requested_bytes: int | None
-    """What the callers of the active blocks asked for; None where the file does not tell of all."""
+    """Requested bytes of the active blocks; None where the file lacks some."""
     internal_bytes: int | None
     """Active less requested: lost to rounding and to remainders that were not split off."""
     free_bytes: int
     """Inactive blocks: reserved, and free for requests that fit."""
     largest_free_bytes: int
     stranded_bytes: int
-    """Free, but in segments that something live holds, so that the driver cannot have it back; in
-    expandable segments only what is left beside whole pages (2 MiB in the small pool, 20 MiB in the large
-    one), which can be unmapped."""
+    """Free, but in segments with live blocks, so that the driver cannot have it back; in
+    expandable segments only what is left outside whole pages (2 MiB in the small pool, 20 MiB in the large
+    one), which can be unmapped.
+    """
     stranded_segments: int
     releasable_bytes: int
     """Free and not stranded: what `torch.cuda.empty_cache` would give back."""
@@ -58,11 +59,9 @@ class MemoryLevels(msgspec.Struct, frozen=True):
 
 
 class StackGroup(msgspec.Struct, frozen=True):
-    """The blocks that were allocated from one Python stack."""
-
     size_bytes: int
     count: int
-    # Part of all live bytes, from 0 to 1.
+    # Share of all live bytes, from 0 to 1.
     share: float
     # The innermost frame outside PyTorch's own files; else the innermost; None without recorded history.
     headline: Frame | None
@@ -71,7 +70,7 @@ class StackGroup(msgspec.Struct, frozen=True):
 
 
 class FullnessBand(msgspec.Struct, frozen=True):
-    """The segments of which about the same part is live."""
+    """The segments that are about equally full."""
 
     label: str
     segments: int
@@ -80,7 +79,7 @@ class FullnessBand(msgspec.Struct, frozen=True):
 
 
 class PoolFragmentation(msgspec.Struct, frozen=True):
-    """Free memory of one pool and stream; a request is served from its own only."""
+    """Free memory of one pool and stream; a request is served only from its own."""
 
     # (0, 0) is the default pool, any other a private one, such as that of a CUDA graph.
     pool_id: tuple[int, int]
@@ -105,7 +104,7 @@ class RequestFit(msgspec.Struct, frozen=True):
     stream: int
     # How many more such requests the free blocks of its stream hold; private pools are not counted.
     servable: int
-    # What the driver would have to give for one more that is not servable (unless expandable).
+    # Device memory needed for one more that is not servable (unless expandable).
     new_segment_bytes: int
 
 
@@ -114,13 +113,12 @@ class FailedRequest(msgspec.Struct, frozen=True):
 
     # Seconds since the epoch.
     time_s: float | None
-    # What was asked for.
     size_bytes: int
-    # What the driver reported free.
+    # Free, according to the driver.
     device_free_bytes: int
     allocated_bytes: int
     reserved_bytes: int
-    # Where it was asked for; its size and count are those of the request.
+    # Where the request was made; its size and count are those of the request.
     stack: StackGroup
     # What was live at that moment, the largest first.
     live: tuple[StackGroup, ...]
@@ -131,7 +129,7 @@ class TraceSpan(msgspec.Struct, frozen=True):
 
     events: int
     duration_s: float | None
-    # Whether older events were dropped; None where the file does not tell.
+    # Whether older events were dropped; None where the file does not say.
     is_overflowed: bool | None
     # Allocated before the first event, computed backwards from the final state.
     start_allocated_bytes: int
@@ -144,11 +142,9 @@ class TraceSpan(msgspec.Struct, frozen=True):
 
 
 class DeviceSummary(msgspec.Struct, frozen=True):
-    """One device of a snapshot."""
-
     device: int
     levels: MemoryLevels
-    # What it comes to, for people, the most important first.
+    # Sentences for people, the most important first.
     sentences: tuple[str, ...]
     # Live blocks by stack, the largest first; as many as were asked for.
     stacks: tuple[StackGroup, ...]
@@ -164,8 +160,6 @@ class DeviceSummary(msgspec.Struct, frozen=True):
 
 
 class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole snapshot."""
-
     schema: Literal["vramscope.snapshot/1"] = "vramscope.snapshot/1"
     file: str
     devices: tuple[DeviceSummary, ...]
@@ -175,7 +169,7 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-# Allocated and reserved after every event of a trace, with their times, and what they span.
+# Allocated and reserved after every event of a trace, with their times and their range.
 
 CURVE_POINTS = 60
 
@@ -198,12 +192,10 @@ class Timeline:
 
 
 def find_trace(snapshot: MemorySnapshot, device: int) -> TraceColumns | None:
-    """Return the events of a device, None where there are none."""
     return next((trace for trace in snapshot.traces if trace.device == device), None)
 
 
 def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) -> Timeline:
-    """Return the levels after each event."""
     import numpy as np
 
     is_live = view.state == int(BlockState.ALLOCATED)
@@ -227,7 +219,6 @@ def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) 
 
 
 def measure_span(trace: TraceColumns, timeline: Timeline) -> TraceSpan:
-    """Return what a trace covers and where its peaks are."""
     times_s = timeline.times_s
     peak = int(timeline.allocated_bytes.argmax())
     peak_bytes = max(int(timeline.allocated_bytes[peak]), timeline.start_allocated_bytes)
@@ -259,7 +250,7 @@ def thin(timeline: Timeline, points: int) -> tuple[int, ...]:
     level = timeline.start_allocated_bytes
     curve = []
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        # What was allocated at the begin of a part was so within it.
+        # What was allocated at the beginning of a part counts within it.
         part = timeline.allocated_bytes[begin:end]
         curve.append(max(level, int(part.max())) if len(part) else level)
         level = int(part[-1]) if len(part) else level

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 
 class StackGrouper:
-    """Puts blocks into groups by the Python part of their stack."""
-
     def __init__(self, stacks: StackTable) -> None:
         self._stacks = stacks
         self._groups: dict[tuple[Frame, ...], int] = {}
@@ -83,13 +81,6 @@ class StackGrouper:
 
 
 def make_group(frames: tuple[Frame, ...], size_bytes: int, count: int, share: float) -> StackGroup:
-    """Return a group with its headline.
-
-    Args:
-        frames: Python frames, innermost first.
-        size_bytes: Sum of its blocks.
-        share: Part of all live bytes.
-    """
     return StackGroup(
         size_bytes=size_bytes, count=count, share=share, headline=find_headline(frames), frames=frames
     )
@@ -99,7 +90,7 @@ MOST_STACKS = 20
 
 
 def summarize_snapshot(snapshot: MemorySnapshot, *, top: int = MOST_STACKS) -> SnapshotSummary:
-    """Return what a snapshot says.
+    """Summarize a snapshot.
 
     Args:
         top: Groups of stacks to keep for each device.
@@ -141,7 +132,7 @@ def _summarize_device(
 def _look_back(
     trace: TraceColumns | None, view: DeviceView, levels: MemoryLevels, grouper: StackGrouper
 ) -> tuple[tuple[FailedRequest, ...], int, TraceSpan | None]:
-    """Return the newest failed requests, how many older ones there are, and what the trace covers."""
+    """Return the newest failed requests, how many older ones there are, and the span of the trace."""
     if trace is None:
         return (), 0, None
     timeline = build_timeline(trace, view, levels)
@@ -172,9 +163,6 @@ def judge_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[Reques
 
     A request is served only from its own stream and pool; private pools serve nobody else. Sizes are of the
     trace, or, without one, of the live blocks.
-
-    Args:
-        trace: Its events, if it has any.
     """
     import numpy as np
 
@@ -192,7 +180,7 @@ def judge_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[Reques
 def find_segment_size(size_bytes: int) -> int:
     """Return the size of the segment that a request would need, rounded as the caching allocator does.
 
-    Segments that are expandable grow by pages instead.
+    Expandable segments grow by pages instead.
     """
     if size_bytes <= SMALL_BYTES:
         return _SMALL_SEGMENT_BYTES
@@ -235,12 +223,7 @@ MOST_LIVE_STACKS = 10
 def describe_failures(
     trace: TraceColumns, timeline: Timeline, view: DeviceView, grouper: StackGrouper
 ) -> tuple[tuple[FailedRequest, ...], int]:
-    """Return the newest out-of-memory events, newest first, and how many older ones there are.
-
-    Args:
-        timeline: Its levels after each event.
-        grouper: What puts blocks into groups by stack.
-    """
+    """Return the newest out-of-memory events, newest first, and how many older ones there are."""
     import numpy as np
 
     events = np.flatnonzero(np.asarray(trace.action) == int(TraceAction.OOM)).tolist()
@@ -267,7 +250,7 @@ def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArr
     """Return stack and size in bytes of every block that was live at an event.
 
     What lives at the end lived then, unless it was allocated since; and what was freed since lived then,
-    unless it was allocated since. So the first event at an address after the moment tells.
+    unless it was allocated since. So the first event at an address after the moment decides.
 
     Args:
         event: Row of the moment.
@@ -292,7 +275,7 @@ def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArr
 
 
 def _complete_stacks(stack: IntArray, address: IntArray, trace: TraceColumns, allocs: IntArray) -> IntArray:
-    """Return the stacks of freed blocks; one that the free does not tell is that of its allocation."""
+    """Return the stacks of freed blocks; where the free lacks one, that of its allocation."""
     import numpy as np
 
     missing = np.flatnonzero(stack == UNMEASURED)
@@ -338,7 +321,7 @@ def measure_levels(view: DeviceView) -> MemoryLevels:
 
 
 def band_segments(view: DeviceView) -> tuple[FullnessBand, ...]:
-    """Return how many segments are how full, from empty to full; bands without segments are left out."""
+    """Count segments by how full they are, from empty to full; bands without segments are left out."""
     import numpy as np
 
     live_bytes = view.sum_by_segment(np.where(view.is_live, view.size_bytes, 0))
@@ -406,7 +389,6 @@ def describe_device(
     """Return the sentences of one device, the most important first.
 
     Args:
-        levels: Its bytes.
         stacks: Its largest groups of live blocks.
         failures: Its out-of-memory events, the newest first.
     """
@@ -456,13 +438,13 @@ def _pair(part_bytes: int, whole_bytes: int) -> str:
 
 
 def next_round_size(size_bytes: int) -> int:
-    """Return the least power of two that is larger than a size, and that reads so."""
+    """Return the least power of two that is larger than a size, and that looks larger when formatted."""
     larger = 1 << size_bytes.bit_length()
     return larger if format_bytes(larger) != format_bytes(size_bytes) else 2 * larger
 
 
 def show_share(share: float) -> str:
-    """Return a part of 1 in percent, with as many places as a small one needs."""
+    """Format a share in percent, with as many places as a small one needs."""
     return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
 
 

@@ -45,13 +45,11 @@ class DeviceView:
 
     @property
     def is_live(self) -> BoolArray:
-        """Which blocks are active."""
         import numpy as np
 
         return np.not_equal(self.state, int(BlockState.INACTIVE))
 
     def sum_by_segment(self, weights: IntArray) -> IntArray:
-        """Return the sum of a figure of the blocks for every segment."""
         return sum_by_row(self.segment, weights, len(self.total_bytes))
 
 
@@ -137,7 +135,7 @@ def map_segments(
     Args:
         device: Ordinal of the device.
         order: By address; or by size or stranded bytes, most first.
-        most: How many to return; all if None.
+        most: How many to return; None for all.
     """
     import numpy as np
 
@@ -177,7 +175,7 @@ def _make_row(view: DeviceView, row: int, address: int, blocks: slice) -> Segmen
 
 
 def join_runs(sizes: list[int], states: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return size in bytes and state of runs, in which neighbours of one state are joined."""
+    """Return size in bytes and state of runs: neighbours of one state are joined."""
     runs: list[tuple[int, int]] = []
     for size, state in zip(sizes, states, strict=True):
         if runs and runs[-1][1] == state:
