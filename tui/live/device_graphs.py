@@ -1,4 +1,4 @@
-"""Graphs of devices: history cut into columns that stay where they are until a whole cell is full."""
+"""Graphs of devices: history cut into columns that keep their place until a whole cell is full."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from .device_lines import scale_label, scale_width, time_axis
 
 # Buckets that may still change: those of the last two cells.
 TAIL = 4
-# Shortest time from one shift to the next: all is drawn anew then. Cells up to the next one are empty.
+# Shortest time from one shift to the next: everything is redrawn then. Cells up to the next one are empty.
 SHIFT_S = 6.0
 
 
 @dataclass(slots=True)
 class _Graph:
-    """The graph of one device as it was last drawn."""
+    """The last drawing of a device's graph."""
 
     key: tuple[object, ...]
     # Everything but the last two cells.
@@ -38,17 +38,15 @@ def bucket_length(window_s: float, cells: int, interval_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """The time that graphs show."""
-
     # Time at the right end.
     now_s: float
     # Seconds from the left end to the right one.
     window_s: float
     # Length of a tick.
     interval_s: float
-    # Whether ticks are of now and not of a recording.
+    # Whether ticks are live, not recorded.
     is_live: bool = False
-    # The time at the right end in words; None where that is now.
+    # The time at the right end in words; None for now.
     moment: str | None = None
 
 
@@ -71,20 +69,20 @@ WINDOWS_S = (
 )
 
 
-# The same for ticks of now: fewer, since every change draws all anew.
+# The same for live ticks: fewer, since every change redraws everything.
 LIVE_WINDOWS_S = (60.0, 240.0, 900.0, 3600.0, 21600.0, 86400.0)
-# How much of a shorter window must be free before it takes the place of the one that is shown.
+# How much of a shorter window must be free before it replaces the one shown.
 SLACK = 2.0
 
 
 def choose_window(seen_s: float, most_s: float, *, is_live: bool, shown_s: float = 0.0) -> float:
-    """Return the window for so many seconds of history: it grows in steps, up to the one that was set.
+    """Return the window for so many seconds of history: it grows in steps, up to the longest.
 
     Args:
         seen_s: Seconds from the oldest to the newest tick.
         most_s: Longest window.
-        is_live: Whether ticks are of now and not of a recording.
-        shown_s: The window that is shown, which does not shrink for a little.
+        is_live: Whether ticks are live, not recorded.
+        shown_s: The window shown so far, which does not shrink for a little.
     """
     windows = LIVE_WINDOWS_S if is_live else WINDOWS_S
     fitting = (w for w in windows if w >= seen_s * (SLACK if w < min(shown_s, most_s) else 1.0))
@@ -92,7 +90,7 @@ def choose_window(seen_s: float, most_s: float, *, is_live: bool, shown_s: float
 
 
 class DeviceGraphs:
-    """Draws history and keeps what it drew; only a new bucket or a new value costs work."""
+    """Draws history and caches its drawings; only a new bucket or a new value costs work."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
@@ -102,8 +100,6 @@ class DeviceGraphs:
         """Return the graph of one device, as many rows as `shape` says, each exactly as wide.
 
         Args:
-            history: What was seen.
-            view: The device.
             shape: Cells and rows.
         """
         cells, rows = shape
@@ -129,7 +125,7 @@ class DeviceGraphs:
         return lines
 
     def keep(self, uuids: set[str]) -> None:
-        """Forget the graphs of devices that are not drawn any more."""
+        """Drop the graphs of devices that are no longer drawn."""
         for uuid in self._graphs.keys() - uuids:
             del self._graphs[uuid]
 
@@ -153,23 +149,19 @@ class DeviceGraphs:
 
 
 class _Grid(NamedTuple):
-    """Buckets to draw."""
-
     end_s: float
     bucket_s: float
     bucket_count: int
     rows: int
 
 
-# Cells from one mark of a step to the next: its number must stand between them.
+# Cells from one mark of a step to the next: its number must have room between them.
 LEAST_MARK_CELLS = 12
 # Rows below the graph: time, and the numbers of steps.
 AXIS_ROWS = 2
 
 
 class DeviceHistory:
-    """Draws the history of the device that the screen shows."""
-
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
         self._graphs = DeviceGraphs(glyphs)
@@ -185,10 +177,7 @@ class DeviceHistory:
         """Return the graph with its axes: as many lines as `size` has rows.
 
         Args:
-            history: What was seen.
-            view: The device.
-            widths: Widths of its figures.
-            span: The time to show.
+            widths: Widths of its values.
             size: Cells and rows, with the scale at the right and the axes below.
         """
         cells = max(0, size[0] - 3 - scale_width(widths))
@@ -256,7 +245,7 @@ def place_marks(steps: Sequence[float | None], glyphs: Glyphs) -> list[tuple[int
 
 
 def _choose_pitch(steps_a_cell: float) -> int:
-    """Return a round number of steps that are far enough from each other to be named."""
+    """Return a round number of steps that are far enough apart for their numbers."""
     pitch = 1
     while pitch < steps_a_cell * LEAST_MARK_CELLS:
         pitch = pitch * 5 // 2 if str(pitch)[0] == "2" else pitch * 2
@@ -264,7 +253,7 @@ def _choose_pitch(steps_a_cell: float) -> int:
 
 
 def _put_ticks(axis: Line, marks: Sequence[tuple[int, str]], glyphs: Glyphs) -> Line:
-    """Return the time axis with a tick at every mark that does not fall on its words."""
+    """Return the time axis with a tick at every mark, except on its words."""
     line: Line = []
     start = 0
     cells = {cell for cell, _ in marks}

@@ -23,7 +23,7 @@ from ..widgets import device_fields as fields
 from ..widgets.device_view import DeviceView, SharedWidths, rank_role, rank_text
 from ..widgets.replay_words import ERROR_CELLS, comparison_column, comparison_fact
 
-# Rows that the selected device takes below the cells: a blank one and two of facts.
+# Rows of the selected device below the cells: a blank one and two of facts.
 DETAIL_ROWS = 3
 
 
@@ -52,7 +52,7 @@ def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
 
 
 def dot(view: DeviceView, glyphs: Glyphs) -> tuple[str, Role]:
-    """Return a device as one cell: how full it is, or, where there is one, what is wrong with it."""
+    """Return a device as one cell: how full it is, or what is wrong with it."""
     if view.state == "lost":
         return glyphs.lost, "critical"
     if view.state == "stale":
@@ -66,7 +66,6 @@ def dot(view: DeviceView, glyphs: Glyphs) -> tuple[str, Role]:
 
 
 def draw_dots(views: Sequence[DeviceView], glyphs: Glyphs) -> Line:
-    """Return a row of devices, one cell each."""
     line: Line = []
     for view in views:
         glyph, role = dot(view, glyphs)
@@ -75,22 +74,22 @@ def draw_dots(views: Sequence[DeviceView], glyphs: Glyphs) -> Line:
 
 
 def fullest(views: Sequence[DeviceView]) -> DeviceView:
-    """Return the device that most deserves words while none is selected: the fullest."""
+    """Return the device to describe while none is selected: the fullest."""
     return max(views, key=lambda view: view.used_percent or 0.0)
 
 
 MINIMUM_GAUGE = 8
 MAXIMUM_GAUGE = 40
 MINIMUM_GRAPH = 16
-# Cells that utilisation, figures, the word of the risk, temperature and power take together.
+# Cells of utilisation, memory, the word of the risk, temperature and power together.
 WHOLE_ROW_CELLS = 44
-# Cells in which label, gauge, percentage and risk can be read.
+# Cells in which label, gauge, percentage and risk are legible.
 MINIMUM_WIDTH = 26
 
 
 @dataclass(frozen=True, slots=True)
 class LineColumns:
-    """Cells of each column of one row; 0 where there is no room for it."""
+    """Cells of each column of one row; 0 without room for it."""
 
     share: int
     gauge: int
@@ -101,17 +100,13 @@ class LineColumns:
     power: int = 0
     name: int = 0
     rank: int = 0
-    # Of the simulation beside the run.
+    # Error of the simulation.
     error: int = 0
     graph: int = 0
 
 
 def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
-    """Return the columns of a row of `width` cells.
-
-    Args:
-        widths: Columns that all devices share.
-    """
+    """Return the columns of a row of `width` cells."""
     share = max(PERCENT_WIDTH, widths.figures + 1)
     free = width - (1 + widths.label + 1 + MINIMUM_GAUGE + 1 + share + 3)
     metrics = 1 if widths.has_metrics else 0
@@ -140,7 +135,7 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
 
 
 def _rank_cells(free: int, widths: SharedWidths) -> int:
-    """Return the cells of ranks that report: their places too where the other columns fit beside them."""
+    """Return the cells of reporting ranks: with their coordinates where the other columns fit as well."""
     is_roomy = free >= widths.rank + 2 + WHOLE_ROW_CELLS
     return 2 + (widths.rank if is_roomy else widths.short_rank)
 
@@ -154,13 +149,12 @@ def draw_line(
     glyphs: Glyphs,
     indent: int = 0,
 ) -> Line:
-    """Return the row of one device; a note on old figures takes the place of what it makes doubtful.
+    """Return the row of one device; a note on old values replaces what it makes doubtful.
 
     Args:
-        widths: Columns that all devices share.
-        columns: What `choose_columns` chose.
+        columns: From `choose_columns`.
         graph: History of `columns.graph - 2` cells.
-        indent: Cells by which a MIG instance stands in.
+        indent: Cells by which a MIG instance is indented.
     """
     line = _identity(view, widths, columns, glyphs, indent)
     cells = columns.gauge - indent
@@ -178,7 +172,7 @@ def draw_line(
 def _identity(
     view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs, indent: int
 ) -> Line:
-    """Return the selection, the label, and the name where there is a column for it."""
+    """Return the selection, the label, and the name where it has a column."""
     line: Line = [
         *fields.edge(view, glyphs, indent),
         Span(view.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
@@ -221,7 +215,7 @@ def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns,
     if columns.word:
         line.append(Span(" " + fit_text(_word(view), columns.word - 1, ""), view.risk_role))
     if columns.utilization and view.time_left_s is not None and not columns.word:
-        # In little room the time that is left takes the place of a figure that matters less.
+        # In little room the time that is left replaces a value that matters less.
         line.append(Span(" " + _word(view).ljust(columns.utilization - 1), view.risk_role))
     elif columns.utilization:
         line += [Span(" "), Span(percent_text(device.utilization_percent, glyphs)), Span("u", "muted")]
@@ -240,23 +234,23 @@ def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns,
 # From this width on there is a graph.
 ROOM_FOR_HISTORY = 72
 MAXIMUM_ROWS = 4
-LEAST_GAUGE = 16
 # Cells of a gauge that shares its row with facts, and of those facts.
+LEAST_GAUGE = 16
 LEAST_FACT_CELLS = 18
+# Most cells of facts with a step, and with a leak.
 STEP_CELLS = 22
-# Most cells of facts where there is a step to tell of, and where there is a leak.
 LEAK_CELLS = 62
+# Cells that a leak takes from the graph next to it, and cells that the graph keeps.
 LEAK_EXTRA = 24
-# Cells that a leak takes of the graph beside it, and cells that the graph keeps.
 LEAST_GRAPH = 24
-# Cells in which a leak cannot be told with its beginning and its size.
+# Below so many cells a leak is shown without its beginning and its size.
 BRIEF_BELOW = 46
 # Cells of the glyph and the word of a risk.
 RISK_WIDTH = 10
 
 
 def facts_width(width: int, rows: int, widths: SharedWidths) -> int:
-    """Return the cells that the facts take of a panel; more where training processes tell some, or leak."""
+    """Return the cells of the facts in a panel; more where training processes report, or leak."""
     if width < ROOM_FOR_HISTORY:
         return width
     most = (108 if widths.has_ranks else 84) if rows > 2 else 76 + (LEAK_EXTRA if widths.has_leak else 0)
@@ -283,8 +277,7 @@ def draw_compact(
     """Return the lines of one device.
 
     Args:
-        widths: Columns that all devices share.
-        graph: History in the shape that `compact_shape` names.
+        graph: History in the shape of `compact_shape`.
     """
     room = facts_width(width, rows, widths)
     second = _memory_and_facts if rows == 2 else _memory
@@ -299,7 +292,7 @@ def draw_compact(
 
 
 def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
-    """Return who the device is and how it is; in two rows its metrics stand here too."""
+    """Return name and state of the device; in two rows with its metrics."""
     is_tight = rows == 2
     start: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
     metrics = fields.metrics(view, widths, glyphs) if is_tight and view.is_fresh else []
@@ -319,14 +312,13 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
 
 
 def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
-    """Return the gauge and its figures."""
     gauge = fields.gauge(view, room - 4 - fields.memory_figures_width(widths), glyphs)
     figures = fields.memory_figures(view, widths, glyphs)
     return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
 
 
 def _memory_and_facts(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
-    """Return a shorter gauge and its figures, and beside them the facts that fit, where ranks tell some."""
+    """Return a shorter gauge with its numbers, and the facts that fit next to it, where ranks report some."""
     most = LEAK_CELLS if widths.has_leak else STEP_CELLS
     cells = min(most, room - LEAST_GAUGE - 7 - fields.memory_figures_width(widths))
     if not widths.has_ranks or cells < LEAST_FACT_CELLS:
@@ -372,9 +364,8 @@ def draw_large(
     """Return the lines of one device.
 
     Args:
-        widths: Columns that all devices share.
-        graph: History in the shape that `large_shape` names.
-        axis: Time below the graph, as `time_axis` draws it.
+        graph: History in the shape of `large_shape`.
+        axis: Time below the graph, from `time_axis`.
     """
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
@@ -389,7 +380,7 @@ def draw_large(
 
 
 def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
-    """Return who the device is and how it is, with its metrics at the right end."""
+    """Return name and state of the device, with its metrics at the right end."""
     metrics = fields.metrics(view, widths, glyphs)
     left: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
     left += fields.name(view, widths.name, glyphs) if widths.name else []
@@ -402,19 +393,17 @@ def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Gl
 
 
 def memory_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
-    """Return the gauge and its figures."""
     figures = fields.memory_figures(view, widths, glyphs)
     gauge = fields.gauge(view, width - 5 - fields.memory_figures_width(widths), glyphs)
     return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
 
 
 def scale_width(widths: SharedWidths) -> int:
-    """Return the cells that the scale takes at the right of a graph."""
     return widths.figures + 5
 
 
 def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
-    """Return what stands at the right of a row of the graph: the scale at its top, middle and bottom."""
+    """Return the scale at the right of a row of the graph: at its top, middle and bottom."""
     if number == 0:
         return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
     if number == rows - 1:
@@ -430,7 +419,7 @@ def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = 
     Args:
         cells: Its width.
         window_s: Seconds from its left end to its right one.
-        moment: The moment at its right end; None where that is now.
+        moment: The moment at its right end; None for now.
     """
     left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "
     right = f" {moment or 'now'}"

@@ -41,16 +41,13 @@ from .device_lines import (
 # From a panel with its own graph down to a single character.
 Density = Literal["large", "compact", "line", "cell", "dot"]
 
-# Beyond this, devices that do not fit are drawn as cells instead of scrolled.
+# More devices than this that do not fit are drawn as cells instead of scrolled.
 MANY_DEVICES = 16
-# Cells by which a MIG instance stands in under its GPU.
+# Cells by which a MIG instance is indented under its GPU.
 INDENT = 2
 
 
 class Placement(NamedTuple):
-    """The rectangle of one device."""
-
-    # Place of the device in the list.
     number: int
     density: Density
     x: int
@@ -62,14 +59,12 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All devices in their places."""
-
     placements: tuple[Placement, ...]
     # Rows of everything, which may be more than there is room for.
     height: int
-    # Cells at the left of each row of dots that name the node.
+    # Cells at the left of each row of dots for the name of the node.
     node_width: int = 0
-    # Row from which the selected device is shown in words; None where panels do that.
+    # Row from which the selected device is described in words; None where panels do that.
     detail_y: int | None = None
 
 
@@ -78,7 +73,7 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
 
     Args:
         devices: The devices in order, MIG instances right after their GPU.
-        node: Name of the node, which heads its row of dots.
+        node: Name of the node, at the head of its row of dots.
     """
     if not devices or width <= 0:
         return Layout((), 0)
@@ -113,7 +108,7 @@ def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
 
 
 def _panel(width: int, rows_each: int) -> tuple[Density, int, int]:
-    """Return density, rows and distance of panels for which there are `rows_each` rows each."""
+    """Return density, rows and distance of panels of `rows_each` rows each."""
     if rows_each == 1:
         return "line", 1, 1
     is_narrow = width < ROOM_FOR_HISTORY
@@ -180,7 +175,6 @@ def _cells(
     return Layout(placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None)
 
 
-# Says whether a device is shown.
 DeviceFilter = Callable[[DeviceSample], bool]
 
 EMPTY = Layout((), 0)
@@ -188,7 +182,7 @@ DETAIL = Placement(-1, "compact", 0, 0, 0, 2)
 
 
 class DevicePicture:
-    """Draws a node's devices; keeps what it drew so that a device that did not change costs nothing."""
+    """Draws a node's devices; caches the drawings so that a device that did not change costs nothing."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
@@ -215,12 +209,8 @@ class DevicePicture:
         """Return the rows of the picture, each exactly `width` cells wide; there may be more than `height`.
 
         Args:
-            snapshot: The newest state of the node.
-            history: What was seen before.
-            width: Cells of room.
-            height: Rows of room.
             selected: UUID of the selected device.
-            device_filter: Shows only devices for which it is true.
+            device_filter: Shows only devices for which it is true; None for all.
             window_s: Most seconds of history to show; less is shown while there is less.
         """
         known = snapshot.sample.devices if snapshot.sample else ()
@@ -242,7 +232,7 @@ class DevicePicture:
     def _painter(
         self, snapshot: Snapshot, history: History, views: list[DeviceView], window_s: float
     ) -> "_Painter":
-        """Return what the devices of a snapshot have in common; they all show the same time."""
+        """Collect what the drawings of a snapshot's devices share; they all show the same time."""
         sample = snapshot.sample
         now_s = sample.time_s if sample else 0.0
         if history is not self._history:
@@ -250,7 +240,7 @@ class DevicePicture:
             self._window_s = 0.0
         is_live = sample is None or sample.clock == "wall"
         is_replay = sample is not None and snapshot.replay is not None
-        # The oldest tick of a window that is full is not looked for anew: it can only get older.
+        # The oldest tick of a window that is full is not searched again: it can only get older.
         if self._window_s < window_s:
             seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
             self._window_s = choose_window(seen_s, window_s, is_live=is_live, shown_s=self._window_s)
@@ -276,7 +266,6 @@ class DevicePicture:
         return None
 
     def place_of(self, uuid: str | None) -> Placement | None:
-        """Return where a device is drawn."""
         for place in self.layout.placements:
             if self.devices[place.number].uuid == uuid:
                 return place
@@ -303,7 +292,7 @@ class DevicePicture:
         return self.devices[row[min(len(row) - 1, max(0, at + across))][1]].uuid
 
     def _rows(self, painter: "_Painter", views: list[DeviceView], width: int, node: str) -> list[Line]:
-        """Return every row, put together from the pieces of the devices that stand in it."""
+        """Return every row, put together from the pieces of its devices."""
         pieces: list[list[tuple[int, int, Line]]] = [[] for _ in range(self.layout.height)]
         dots = [place for place in self.layout.placements if place.density == "dot"]
         for place in self.layout.placements:
@@ -322,7 +311,6 @@ class DevicePicture:
         return [self._compose(row, width) for row in pieces]
 
     def _compose(self, row: list[tuple[int, int, Line]], width: int) -> Line:
-        """Return one row of pieces from left to right."""
         if len(row) == 1 and row[0][0] == 0:
             return self._fit(row[0][2], width)
         line: Line = []
@@ -343,7 +331,7 @@ class DevicePicture:
         )
 
     def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:
-        """Return the lines of one device, drawn anew only where something in them changed."""
+        """Return the lines of one device, redrawn only where something in them changed."""
         graph = painter.graph(view, place)
         key: tuple[object, ...] = (view, painter.widths, painter.span.window_s, place)
         slot = (view.device.uuid, place)
@@ -358,8 +346,6 @@ class DevicePicture:
 
 @dataclass(frozen=True)
 class _Painter:
-    """What the drawing of one snapshot's devices has in common."""
-
     glyphs: Glyphs
     graphs: DeviceGraphs
     history: History
@@ -367,11 +353,10 @@ class _Painter:
     widths: SharedWidths
 
     def graph(self, view: DeviceView, place: Placement) -> list[Line]:
-        """Return the history of a device in the shape that its place has room for."""
+        """Return the history of a device in the shape of its place."""
         return self.graphs.draw(self.history, view, self._shape(place), self.span)
 
     def paint(self, view: DeviceView, place: Placement, graph: list[Line]) -> list[Line]:
-        """Return the lines of a device in its place."""
         if place.density == "large":
             cells = self._shape(place)[0]
             span_s = 2 * cells * bucket_length(self.span.window_s, max(1, cells), self.span.interval_s)
@@ -401,12 +386,7 @@ class _Painter:
 def order_devices(
     devices: Sequence[DeviceSample], device_filter: DeviceFilter | None = None
 ) -> list[DeviceSample]:
-    """Return the devices to show, MIG instances right after their GPU.
-
-    Args:
-        devices: All devices of the node.
-        device_filter: Shows only devices for which it is true.
-    """
+    """Return the devices to show, MIG instances right after their GPU."""
     shown = [device for device in devices if device_filter is None or device_filter(device)]
     uuids = {device.uuid for device in shown}
     ordered: list[DeviceSample] = []
@@ -424,14 +404,12 @@ class DevicePanels(LinePage):
 
     # UUID of the device that is selected.
     selected: reactive[str | None] = reactive(None)
-    # Shows only devices for which it is true; None shows all.
+    # None shows all.
     device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
     # Seconds of history that the graphs span.
     history_window_s: reactive[float] = reactive(600.0)
 
     class DeviceSelected(Message):
-        """Another device was selected."""
-
         def __init__(self, uuid: str) -> None:
             super().__init__()
             self.uuid = uuid
@@ -450,14 +428,14 @@ class DevicePanels(LinePage):
         self._history = History()
 
     def show(self, snapshot: Snapshot, history: History) -> None:
-        """Draw a snapshot; lines that did not change are left alone."""
+        """Draw a snapshot; unchanged lines are not repainted."""
         self._snapshot = snapshot
         self._history = history
         self._draw()
 
     @staticmethod
     def minimum_height(device_count: int, width: int) -> int:
-        """Return the fewest rows in which every device can be read.
+        """Return the fewest rows in which every device is legible.
 
         Args:
             device_count: Devices to draw, MIG instances included.
@@ -467,7 +445,6 @@ class DevicePanels(LinePage):
         return DETAIL_ROWS + -(-device_count // max(1, width // 12))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the device that was clicked; open it on a double click."""
         offset = event.get_content_offset(self)
         if offset is None:
             return
@@ -478,7 +455,7 @@ class DevicePanels(LinePage):
                 self.post_message(self.DeviceOpened(uuid))
 
     def watch_selected(self, uuid: str | None) -> None:
-        """Show and tell which device is selected."""
+        """Scroll to the selected device and report it."""
         self._draw()
         place = self._picture.place_of(uuid)
         if uuid is not None and place is not None:
@@ -486,11 +463,9 @@ class DevicePanels(LinePage):
             self.post_message(self.DeviceSelected(uuid))
 
     def watch_device_filter(self) -> None:
-        """Show the devices that match."""
         self._draw()
 
     def watch_history_window_s(self) -> None:
-        """Show another span of history."""
         self._draw()
 
     def action_move(self, across: int, down: int) -> None:
@@ -514,7 +489,6 @@ class DevicePanels(LinePage):
             self.post_message(self.DeviceOpened(self.selected))
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        """Return the rows of the picture."""
         return self._picture.draw(
             self._snapshot,
             self._history,

@@ -1,4 +1,4 @@
-"""What is asked of somebody who looks at processes: the order of the list, and which signal to send."""
+"""Dialogs on processes: the order of the list, and which signal to send."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from .process_table import SORTABLE, ProcessRow, SortOrder, column_named
 
 
 class SortScreen(ModalScreen[SortOrder | None]):
-    """Asks for a column; the one in use, chosen again, is inverted."""
+    """Asks for a column; choosing the present one inverts it."""
 
     BINDINGS = [*keys.SORT]
 
@@ -39,7 +39,6 @@ class SortScreen(ModalScreen[SortOrder | None]):
         return f"{word}  (invert)" if name == self._order.column else word
 
     def on_mount(self) -> None:
-        """Put the cursor on the column in use."""
         options = self.query_one(MarkedList)
         options.highlighted = SORTABLE.index(self._order.column)
         options.focus()
@@ -48,7 +47,6 @@ class SortScreen(ModalScreen[SortOrder | None]):
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the order chosen."""
         name = SORTABLE[event.option_index]
         is_same = name == self._order.column
         self.dismiss(SortOrder(name, not self._order.is_inverted if is_same else False))
@@ -85,7 +83,6 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
             yield Label("y sends the marked signal, up and down choose, Esc cancels", classes="dialog--hint")
 
     def on_mount(self) -> None:
-        """Mark TERM."""
         options = self.query_one(MarkedList)
         options.highlighted = [number for number, _ in SIGNALS].index(signal.SIGTERM)
         options.focus()
@@ -94,11 +91,10 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter or a click marks only; sending takes the confirming key."""
+        """Only mark; sending needs the confirming key."""
         event.stop()
 
     def action_confirm(self) -> None:
-        """Answer with the marked signal."""
         marked = self.query_one(MarkedList).highlighted
         self.dismiss(None if marked is None else SIGNALS[marked][0])
 
@@ -111,11 +107,6 @@ def begin_signal(app: App[object], sample: Sample, row: ProcessRow, policy: Sign
     """Ask which signal to send to the process of a row, or say why none can be sent.
 
     The process is pinned before the question is put, so that the answer reaches that process or none.
-
-    Args:
-        app: The application, which asks and tells.
-        sample: The sample that the row is of.
-        row: The process.
     """
     refusal = refuse_by_policy(row.process, sample.node, sample.clock == "trace", policy)
     if refusal is None:
@@ -130,7 +121,7 @@ def begin_signal(app: App[object], sample: Sample, row: ProcessRow, policy: Sign
 
 
 def _answer(app: App[object], handle: ProcessHandle, number: signal.Signals | None) -> None:
-    """Send what was confirmed, tell the result, and watch for the exit."""
+    """Send the confirmed signal, report the result, and watch for the exit."""
     if number is None:
         handle.close()
         return
@@ -145,7 +136,7 @@ def _answer(app: App[object], handle: ProcessHandle, number: signal.Signals | No
 
 
 def _watch_exit(app: App[object], handle: ProcessHandle, number: signal.Signals) -> None:
-    """Tell when the process exits, or that it has not; the kernel wakes us, nothing is polled."""
+    """Report when the process exits, or that it has not; the kernel wakes us, nothing is polled."""
     loop = asyncio.get_running_loop()
 
     def give_up() -> None:

@@ -1,4 +1,4 @@
-"""What the screens of one node have in common: title, verdict, and a list of processes with its keys."""
+"""Common parts of the screens of one node: title, verdict, and a list of processes with its keys."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,21 +17,19 @@ from ..widgets.filter_bar import FilterBar
 from .process_signals import SignalPolicy
 from .process_table import SORTABLE, ProcessTable, SortOrder
 
+# Heights from which each part is worth its row; small panes keep the verdict and the devices.
 HOST_FROM_ROWS = 6
 TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13
 ALERTS_FROM_ROWS = 15
 PROCESSES_FROM_ROWS = 18
 NOTES_FROM_ROWS = 28
-# Heights from which each part is worth its row; small panes keep the verdict and the devices.
 GAP_FROM_ROWS = 28
 
 LEAST_PROCESS_ROWS = 3
 
 
 class Arrangement(NamedTuple):
-    """What is shown besides the verdict and the devices."""
-
     has_host: bool = False
     has_title: bool = False
     has_keys: bool = False
@@ -49,29 +47,23 @@ class Arrangement(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What the parts ask for."""
-
     device_count: int
-    # Rows in which every device is seen.
+    # Rows in which every device is visible.
     devices_least: int
-    # Rows that the devices make use of when they are given so many.
+    # Returns the rows that the devices use of so many.
     devices_height: Callable[[int], int]
     # Processes to list; None where there is no list to show.
     processes: int | None
-    # The part in use gets the larger share.
+    # The focused part gets the larger share.
     is_table_focused: bool = False
-    # Whether there is a host to tell of; a recording may have none.
+    # A recording may have no host.
     has_host: bool = True
     # Whether there are notes that nothing else shows.
     has_notes: bool = False
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
-    """Return what fits; what goes first as rows get few: processes, notes, alerts, keys, title, host.
-
-    Args:
-        needs: What the parts ask for.
-    """
+    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host."""
     unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
     spare = height - 1 - max(1, needs.devices_least)
     shown: dict[str, bool] = {}
@@ -107,7 +99,7 @@ def _count_unused(rows: int, needs: Needs) -> int:
     """Return how many of the devices' rows they can do without and still look the same."""
     height = needs.devices_height(rows)
     unused = max(0, rows - height)
-    # A layout may want a row more than it draws on; taking that one would make it fall back to a lower one.
+    # A layout may want a row more than it draws on; without that one it would fall back to a lower one.
     while unused and needs.devices_height(rows - unused) < height:
         unused -= 1
     return unused
@@ -118,11 +110,11 @@ LEAST_PAGE_ROWS = 8
 
 
 def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
-    """Return what is shown around the page of one device, whose verdict and page always are.
+    """Return the parts around the page of one device; verdict and page are always there.
 
     Args:
         processes: Processes to list; None where there is no list to show.
-        is_table_focused: Whether the list is the part in use, which gets the larger share.
+        is_table_focused: The focused part gets the larger share.
     """
     chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
     spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS
@@ -137,13 +129,13 @@ MOST_STEPS = 64
 
 
 class RecentSteps:
-    """Keeps the last steps of each process that trains, as far as they were seen."""
+    """Keeps the last steps of each training process, as far as they were seen."""
 
     def __init__(self) -> None:
         self._steps: dict[int, deque[StepReading]] = {}
 
     def add(self, sample: Sample) -> None:
-        """Note the newest steps of a sample, and forget processes that are gone."""
+        """Store the newest steps of a sample, and forget processes that are gone."""
         for rank in sample.ranks:
             self._note(rank)
         if len(self._steps) > len(sample.ranks):
@@ -168,14 +160,14 @@ TOO_LOW = "No room for the process list here: make the window taller."
 CHOOSE_FIRST = "Choose the process first: {} goes to the list, K signals the one marked there."
 NO_LIST_RECORDED = "No process list: a recording does not tell which processes held memory."
 NO_LIST_WITHOUT_GPU = "No process list: without a GPU no process holds device memory."
-# Actions that are for the process table.
+# Actions on the process table.
 PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
 
 
 class NodeScreen(SnapshotScreen):
     """A screen of devices and their processes."""
 
-    # Key that leads to the list of processes.
+    # Key that focuses the list of processes.
     LIST_KEY = "Tab"
 
     def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
@@ -186,7 +178,6 @@ class NodeScreen(SnapshotScreen):
         self._filter = FilterBar(id="filter")
 
     def _rearrange(self) -> None:
-        """Choose anew which parts fit."""
         raise NotImplementedError
 
     def _show_head(self) -> None:
@@ -194,21 +185,19 @@ class NodeScreen(SnapshotScreen):
         super()._show_head()
         sample = self.snapshot.sample
         self._has_list = sample is None or (bool(sample.devices) and sample.clock == "wall")
-        self._keys.hide(self._list_useless())
-
-    def _list_useless(self) -> tuple[str, ...]:
-        """Return the actions that have nothing to act on; the key of one may lead to another node."""
+        # Without a list its keys have no use; the key of one may lead to another node.
         useless = () if self._has_list else PROCESS_ACTIONS
         is_recorded = self.snapshot.replay is not None
         kept = () if self.place is None and not is_recorded else ("switch_part",)
-        return (*(it for it in useless if it not in kept), *(("signal",) if is_recorded else ()))
+        recorded = ("signal",) if is_recorded else ()
+        self._keys.hide((*(action for action in useless if action not in kept), *recorded))
 
     @property
     def _is_filter_open(self) -> bool:
         return self._filter.display
 
     def _is_list_used(self) -> bool:
-        """Return whether the process list, or its filter, has the keys."""
+        """Return whether the process list, or its filter, is focused."""
         return self.focused is self.processes or self._is_filter_open
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -216,7 +205,7 @@ class NodeScreen(SnapshotScreen):
         return action != "filter" or not isinstance(self.focused, Input)
 
     def _has_processes(self) -> bool:
-        """Return whether there is a process list at all; say why there is none."""
+        """Return whether there is a process list at all; notify why there is none."""
         sample = self.snapshot.sample
         if self._has_list or sample is None:
             return True
@@ -224,7 +213,7 @@ class NodeScreen(SnapshotScreen):
         return False
 
     def _can_list(self) -> bool:
-        """Return whether processes are on the screen; say why they are not."""
+        """Return whether processes are on the screen; notify why they are not."""
         if not self._has_processes():
             return False
         if not self.processes.display:
@@ -232,7 +221,7 @@ class NodeScreen(SnapshotScreen):
         return self.processes.display
 
     def _focus_next_part(self, main: Widget) -> None:
-        """Give the keys to the next part: the main one, the processes, the time bar of a replay."""
+        """Focus the next part: the main one, the processes, the time bar of a replay."""
         has_bar = self._time_bar.display
         has_list = (self._has_list and self.processes.display) if has_bar else self._can_list()
         parts = [main, *([self.processes] if has_list else []), *([self._time_bar] if has_bar else [])]
@@ -247,12 +236,11 @@ class NodeScreen(SnapshotScreen):
         self.app.push_screen(SortScreen(self.processes.order), self.sort_processes)
 
     def sort_processes(self, order: SortOrder | None) -> None:
-        """Sort as told; None leaves the order as it is."""
+        """Sort by an order; None leaves it as it is."""
         if order is not None:
             self.processes.order = order
 
     def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Yield every order of the processes, for the palette."""
         for column in SORTABLE:
             yield column, f"Sort processes by {column}.", partial(self.sort_processes, SortOrder(column))
 
@@ -273,7 +261,6 @@ class NodeScreen(SnapshotScreen):
 
     @on(FilterBar.TextChanged)
     def filter_rows(self, message: FilterBar.TextChanged) -> None:
-        """Filter while typing."""
         message.stop()
         self.processes.filter_text = message.text
 
@@ -284,7 +271,7 @@ class NodeScreen(SnapshotScreen):
         self._rearrange()
 
     def action_signal(self) -> None:
-        """Ask which signal to send to the process marked in the list, which must be seen to be marked."""
+        """Ask which signal to send to the process marked in the list, which must be visible."""
         sample = self.snapshot.sample
         row = self.processes.selected_row
         if not self._can_list():

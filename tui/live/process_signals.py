@@ -1,4 +1,4 @@
-"""Signalling a process that holds device memory: only the very process that was shown, or none."""
+"""Signals to a process that holds device memory: to the very process that was shown, or none."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import psutil
 from ...engine.model import ProcessReading
 from ...exporters.status.table import is_host_pid
 
-# The signals on offer, mild to grave, and what each does.
+# The signals on offer, mild to severe, and the effect of each.
 SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
     (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),
     (signal.SIGTERM, "terminate: the job is asked to end"),
@@ -26,13 +26,13 @@ class SignalRefused(Exception):  # noqa: N818 - it is an answer for the user, no
 
 
 class SignalPolicy(msgspec.Struct, frozen=True):
-    """Whether this viewer may signal anything at all."""
+    """Whether this viewer may send signals at all."""
 
     # Started with `--read-only`.
     is_read_only: bool = False
-    # Name of the node whose process ids are ours; empty where none that is shown has them.
+    # Name of the node whose process ids are ours; empty where no shown node has them; None for any node.
     local_node: str | None = None
-    # What is shown is recorded: its process ids may be those of others by now.
+    # The screen shows a recording: its process ids may belong to others by now.
     is_replay: bool = False
 
 
@@ -40,8 +40,6 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
     """Return why a process may not be signalled from here, or None.
 
     Args:
-        process: The process as the driver reported it.
-        node: Node it runs on.
         is_trace: Whether it comes from a recording.
     """
     if policy.is_read_only:
@@ -71,9 +69,6 @@ class ProcessHandle:
 
     def __init__(self, process: ProcessReading) -> None:
         """Pin the process that was shown.
-
-        Args:
-            process: The process as the driver reported it.
 
         Raises:
             SignalRefused: It has exited, or its id belongs to another process by now.
@@ -126,11 +121,10 @@ class ProcessHandle:
             raise SignalRefused(f"{number.name} to process {self.pid} failed: {error.strerror}") from None
 
     def close(self) -> None:
-        """Give the descriptor back."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
-# How a process is pinned; tests put their own in its place.
+# How a process is pinned; tests replace it.
 OpenProcess = Callable[[ProcessReading], ProcessHandle]

@@ -1,4 +1,4 @@
-"""Processes: what a row of each says, in which order, and the table with a cursor."""
+"""Processes: the columns of each row, their order, and the table with a cursor."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, get_args
@@ -25,20 +25,17 @@ from ..frame.theme import find_looks
 from ..widgets.device_view import MODELLED, name_coordinates, spell_label
 from ..widgets.line_page import MarkingWidget
 
-# Device UUID and process id: what a selection stays with.
+# Device UUID and process id: the selection stays with these.
 ProcessKey = tuple[str, int]
 
-# Columns that can be sorted by, as the setting `sort` knows them.
+# Columns that can be sorted by, as in the setting `sort`.
 SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
 
 
-# What a column is sorted by.
 SortKey = tuple[float, ...] | tuple[str, ...]
 
 
 class ProcessRow(NamedTuple):
-    """One process on one device."""
-
     device: DeviceSample
     process: ProcessReading
     # The training process it is, where it reports through the probe.
@@ -46,19 +43,18 @@ class ProcessRow(NamedTuple):
 
     @property
     def key(self) -> ProcessKey:
-        """What identifies the row from tick to tick."""
+        """Identifies the row from tick to tick."""
         return (self.device.uuid, self.process.pid)
 
     @property
     def share_percent(self) -> float | None:
-        """Memory of the process in percent of the device's total."""
         used_bytes = self.process.used_bytes
         total_bytes = self.device.memory.total_bytes
         return None if used_bytes is None or not total_bytes else 100 * used_bytes / total_bytes
 
     @property
     def note(self) -> str:
-        """What must be said about where the process runs; empty for an ordinary one."""
+        """Text on where the process runs; empty for an ordinary one."""
         match self.process.location:
             case "outside":
                 return "outside this container"
@@ -72,7 +68,7 @@ class ProcessRow(NamedTuple):
 
     @property
     def rank_name(self) -> str:
-        """Its rank and where it stands; empty for a process that is none or does not report."""
+        """Its rank and coordinates; empty for a process without a rank or a report."""
         if self.rank is None or self.rank.coordinates is None:
             return ""
         return name_coordinates(self.rank.coordinates)
@@ -84,8 +80,6 @@ class ProcessRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column of the table."""
-
     name: SortColumn
     title: str
     # Cells; 0 takes what is left.
@@ -158,12 +152,10 @@ class SortOrder(NamedTuple):
 
     @property
     def is_descending(self) -> bool:
-        """Whether the largest comes first."""
         return column_named(self.column).is_number != self.is_inverted
 
 
 def column_named(name: SortColumn) -> Column:
-    """Return a column by its name."""
     return COLUMNS[COLUMN_NAMES.index(name)]
 
 
@@ -171,8 +163,7 @@ def collect_rows(devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = 
     """Return the rows of all processes on all devices, in device order.
 
     Args:
-        devices: Devices whose processes are listed.
-        ranks: Training processes that report; those among the rows are told their rank.
+        ranks: Training processes that report; matching rows get their rank.
     """
     reporting = {rank.pid: rank for rank in ranks if rank.state != "ended"}
     return [
@@ -183,19 +174,18 @@ def collect_rows(devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = 
 
 
 def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:
-    """Return the rows that a filter lets through, see `find_terms`."""
+    """Return the rows that pass a filter, see `find_terms`."""
     terms = find_terms(rows, text)
     return [row for row in rows if all(_contains(row, term) for term in terms)]
 
 
 def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
-    """Return what a filter asks every row for: the whole phrase, or its words where no field has the phrase.
+    """Return the terms that every row must contain: the whole phrase, or its words where no field has it.
 
     So `rank 7` does not find every PID with a 7 in it, and `user1 eval` finds one's evaluation.
 
     Args:
-        rows: Rows to choose from.
-        text: What was typed; it is looked for in user, process id, rank, command, note and device
+        text: The filter; it is searched in user, process id, rank, command, note and device
             (`gpu0`), ignoring case.
     """
     words = tuple(text.lower().split())
@@ -253,7 +243,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     filter_text: reactive[str] = reactive("")
 
     class DeviceAsked(Message):
-        """The device of the selected process was asked for."""
+        """The device of the selected process is to be shown."""
 
         def __init__(self, uuid: str) -> None:
             super().__init__()
@@ -274,19 +264,16 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     @property
     def process_count(self) -> int:
-        """Processes there are, shown or not."""
         return len(self._all_rows)
 
     @property
     def selected_row(self) -> ProcessRow | None:
-        """The row under the cursor."""
         return self.rows[self._selected_index] if self.rows else None
 
     def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
-        """List the processes of these devices; those whose driver does not tell are named.
+        """List the processes of these devices, and name those whose driver does not report any.
 
         Args:
-            devices: Devices whose processes are listed.
             ranks: Training processes that report through the probe.
         """
         counted = self.process_count
@@ -306,7 +293,6 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._update_rows(is_heading_changed=True)
 
     def _update_rows(self, *, is_heading_changed: bool = False) -> None:
-        """Bring the shown rows up to date and repaint those that changed."""
         before = self._drawn
         cursor = self._selected_index
         self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
@@ -383,7 +369,6 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self.refresh()
 
     def action_open_device(self) -> None:
-        """Ask for the device of the selected process."""
         if self.selected_row is not None:
             self.post_message(self.DeviceAsked(self.selected_row.device.uuid))
 
@@ -402,7 +387,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             self._select(event.y - 1 + self.scroll_offset.y)
 
     def render_line(self, y: int) -> Strip:
-        """Return the heading, a row, or what is said where there are none."""
+        """Return the heading, a row, or the text where there are none."""
         width = self.scrollable_content_region.width
         looks = find_looks(self)
         if y == 0:
@@ -453,7 +438,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         return "accent" if self.filter_text else "muted"
 
     def _describe_count(self) -> str:
-        """Return how many processes there are and match; `—` where nobody tells."""
+        """Return how many processes there are and match; `—` where unknown."""
         if self.filter_text:
             terms = " and ".join(f"“{term}”" for term in self._terms)
             return f"{len(self.rows)} of {self.process_count} match {terms} "
@@ -474,7 +459,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
 
 def _look_of(row: ProcessRow) -> tuple[str, ...]:
-    """Return all that a row shows, to tell whether it changed."""
+    """Return everything that a row shows, to detect changes."""
     return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
 
 
@@ -485,7 +470,7 @@ def _align(text: str, column: Column) -> str:
 
 
 def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
-    """Return one row; what is honest but unusual is muted."""
+    """Return one row; unusual values are muted."""
     spans = [Span(" ")]
     for column in COLUMNS[:-1]:
         text = column.text(row)
@@ -500,9 +485,9 @@ def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
-    """Return a command from a character on; too long and not scrolled, it leaves out its program's folder.
+    """Return a command from a character on; too long and not scrolled, without its program's folder.
 
-    The folder of an interpreter is as long as it is dull; what it runs tells two jobs apart.
+    The folder of an interpreter is long and uninteresting; what it runs distinguishes two jobs.
     """
     program, gap, arguments = command.partition(" ")
     if offset == 0 and len(command) > width and arguments:

@@ -37,12 +37,11 @@ LEAST_CELLS = 24
 
 
 class NoteLine(OneLine):
-    """Shows the notes that fit; the key beside them shows all."""
+    """Shows the notes that fit; the key next to them shows all."""
 
     _notes: tuple[str, ...] = ()
 
     def show(self, notes: Sequence[str]) -> None:
-        """Show notes, the most important first."""
         self._notes = tuple(notes)
         self._arrange()
 
@@ -59,7 +58,7 @@ def fit_notes(notes: Sequence[str], room: int) -> tuple[list[Piece], list[Piece]
     """Return the notes that fit, and which key shows the others; nothing where there are none.
 
     Args:
-        notes: Notes, the most important first.
+        notes: The most important first.
         room: Cells for both.
     """
     every = join_pieces([[Piece(note)] for note in notes], SEPARATOR)
@@ -78,7 +77,7 @@ def fit_notes(notes: Sequence[str], room: int) -> tuple[list[Piece], list[Piece]
 
 
 class AlertLine(OneLine):
-    """Says what was found, when, and on which device."""
+    """Shows findings with their time and device."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -92,13 +91,13 @@ class AlertLine(OneLine):
         notes: Sequence[str] = (),
         state: AlertState = AlertState(),  # noqa: B008 - frozen
     ) -> None:
-        """Show findings in the order given, as many as fit; of those that are muted only how many there are.
+        """Show findings in the order given, as many as fit; muted ones only as a count.
 
         Args:
             findings: Open findings first, newest first.
             clock: Clock of the samples they are about.
             notes: Notes that have no line of their own.
-            state: What was decided about findings.
+            state: Decisions on the findings.
         """
         told = [finding for finding in findings if state.mute_of(finding) is None]
         groups = [
@@ -108,7 +107,7 @@ class AlertLine(OneLine):
         muted = count_muted(findings, state)
         alerts = join_pieces(groups, SEPARATOR) if groups else [Piece("none", "muted")]
         heading = [Piece("Alerts  ", "muted", "app.show_alerts")]
-        # Before the others: how many are left out must not itself be cut off.
+        # Before the others, so that the count itself is not cut off.
         heading += [Piece(f"{muted} muted{SEPARATOR}", "muted", "app.show_alerts")] if muted else []
         self._alerts = [*heading, *alerts]
         self._notes = tuple(notes)
@@ -140,7 +139,7 @@ def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: 
     return [Piece(f"{time} "), Piece(f"{mark} {what}, {finding.severity}", finding.severity)]
 
 
-# Use of the host's memory from which the figure is drawn as a warning.
+# Use of the host's memory from which it is drawn as a warning.
 SCARCE_PERCENT = 95.0
 
 
@@ -150,12 +149,10 @@ class HostLine(OneLine):
     _groups: tuple[list[Piece], ...] = ()
 
     def show(self, host: HostSample | None, *, is_recorded: bool = False, has_memory: bool = True) -> None:
-        """Show the host's figures; unmeasured ones are `—`, and a recording without a host says nothing.
+        """Show the host; unmeasured values are `—`, and a recording without a host shows nothing.
 
         Args:
-            host: The host's figures, or None where there are none.
-            is_recorded: Whether it is of a recording.
-            has_memory: Whether memory is told here; not where something else shows it.
+            has_memory: Whether memory is shown here; not where something else shows it.
         """
         if host is None:
             self._groups = () if is_recorded else ([Piece("host —", "muted")],)
@@ -168,7 +165,7 @@ class HostLine(OneLine):
         self._arrange()
 
     def _arrange(self) -> None:
-        """Show whole figures only; the first stays, cut if it must be."""
+        """Show only complete groups; the first stays, cut if it must be."""
         count = len(self._groups)
         while count > 1 and measure_pieces(join_pieces(self._groups[:count], SEPARATOR)) > self.size.width:
             count -= 1
@@ -198,7 +195,7 @@ def _describe_processor(host: HostSample) -> list[Piece]:
 
 
 def _ratio(used_bytes: int | None, total_bytes: int | None) -> str:
-    """Return used of total in GiB; the used figure keeps the width of the total one."""
+    """Return used of total in GiB; the used number keeps the width of the total one."""
     total = "—" if total_bytes is None else f"{total_bytes / GIB:,.1f}"
     used = "—" if used_bytes is None else f"{used_bytes / GIB:,.1f}"
     return f"{used:>{len(total)}}/{total} GiB"
@@ -232,7 +229,7 @@ class HostPanel(Widget):
         self._lines: list[Line] = []
 
     def explain(self, reason: str) -> None:
-        """Say in full why nothing is known of the node; what to do about it may take several lines."""
+        """Show in full why nothing is known about the node; what to do may need several lines."""
         self._sample = None
         self._reason = reason
         self._draw()
@@ -241,8 +238,6 @@ class HostPanel(Widget):
         """Draw a sample without devices.
 
         Args:
-            sample: What is drawn.
-            history: Of its node.
             is_replayed: Whether it comes from a file: this machine's driver has nothing to do with it.
         """
         self._sample = sample
@@ -265,7 +260,7 @@ class HostPanel(Widget):
         return to_strip(fit_line(line, self.size.width), looks)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        """Return all lines: the figures first, the words where there is room."""
+        """Return all lines: the numbers first, the words where there is room."""
         sample = self._sample
         if width <= 0:
             return []
@@ -317,7 +312,7 @@ def _gib(value_bytes: int | None) -> str:
 
 
 def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:
-    """Return the device that is nearest to its capacity; the first where nobody can tell."""
+    """Return the device that is nearest to its capacity; the first where unknown."""
     return max(devices, key=_used_percent)
 
 
@@ -361,7 +356,7 @@ class LiveScreen(NodeScreen):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the devices the keys and draw what has arrived meanwhile."""
+        """Focus the devices and draw what has arrived meanwhile."""
         self.devices.focus()
         self._show()
 
@@ -371,7 +366,6 @@ class LiveScreen(NodeScreen):
         self._arrange(event.size.width, event.size.height)
 
     def _show(self) -> None:
-        """Push the snapshot down to every part."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
         why_unknown = self.snapshot.reason if sample is None and self.snapshot.connection == "lost" else None
@@ -394,7 +388,7 @@ class LiveScreen(NodeScreen):
         self._show_alerts()
 
     def _show_alerts(self) -> None:
-        """Show the alerts, and beside them the notes where they have no line of their own."""
+        """Show the alerts, and with them the notes where they have no line of their own."""
         sample = self.snapshot.sample
         notes = sample.notes if sample and sample.devices and not self._notes.display else ()
         clock = sample.clock if sample else "wall"
@@ -409,7 +403,7 @@ class LiveScreen(NodeScreen):
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
-        # The filter is a row that is there on demand: it is taken off before the others share.
+        # The filter is a row on demand: it is subtracted before the others share.
         room = self._rows - self._is_filter_open
         self._apply(arrange(room, self._needs(width)))
 
@@ -428,7 +422,6 @@ class LiveScreen(NodeScreen):
         self._show_alerts()
 
     def _needs(self, width: int) -> Needs:
-        """Return what devices and processes ask for."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
         count = len(devices)
@@ -443,12 +436,12 @@ class LiveScreen(NodeScreen):
         )
 
     def _has_notes(self) -> bool:
-        """Return whether there are notes; without a device the host's panel tells them."""
+        """Return whether there are notes; without a device the host's panel shows them."""
         sample = self.snapshot.sample
         return sample is not None and bool(sample.devices and sample.notes)
 
     def _has_host(self) -> bool:
-        """Return whether there is, or will be, a host to tell of."""
+        """Return whether there is, or will be, a host to show."""
         sample = self.snapshot.sample
         return sample is None or sample.host is not None or sample.clock == "wall"
 
@@ -457,13 +450,11 @@ class LiveScreen(NodeScreen):
 
     @on(DevicePanels.DeviceOpened)
     def open_device(self, message: DevicePanels.DeviceOpened) -> None:
-        """Ask for the screen of one device."""
         message.stop()
         self.post_message(self.DeviceAsked(message.uuid))
 
     @on(ProcessTable.DeviceAsked)
     def open_device_of_process(self, message: ProcessTable.DeviceAsked) -> None:
-        """Ask for the screen of the device of a process."""
         message.stop()
         self.devices.selected = message.uuid
         self.post_message(self.DeviceAsked(message.uuid))
@@ -478,6 +469,6 @@ class LiveScreen(NodeScreen):
             await self.run_action("app.leave_live")
 
     def action_switch_part(self) -> None:
-        """Move the keys between devices, processes and the time bar of a replay."""
+        """Move the focus between devices, processes and the time bar of a replay."""
         self._focus_next_part(self.devices)
         self.call_after_refresh(self._rearrange)

@@ -23,9 +23,9 @@ from ..draw.spans import Line, Role, Span, fit_text, line_width
 from .device_view import DeviceView, SharedWidths, explain_state, rank_role, rank_text
 from .replay_words import comparison_fact
 
-# Device used below which parts are told in MiB.
+# Below so much device use parts are shown in MiB.
 SMALL_BYTES = 4 * GIB
-# Kinds of what the allocators hold beyond live tensors.
+# What the allocators hold beyond live tensors.
 CACHED: frozenset[PartKind] = frozenset({"awaiting_free", "stranded", "cached"})
 SHORT_NAMES: dict[PartKind, str] = {
     "allocated": "alloc",
@@ -39,11 +39,10 @@ SHORT_NAMES: dict[PartKind, str] = {
 
 
 def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True) -> list[Line]:
-    """Return what is known from the probes of a device's training processes.
+    """Return the facts from the probes of a device's training processes.
 
     Args:
-        widths: Columns that all devices share.
-        has_gap: Whether what fills the device is told here.
+        has_gap: Whether to include what fills the device.
     """
     found = [[Span(text, "medium")] for text in map(explain_state, view.ranks) if text]
     gap = gap_facts(view.gap, widths, glyphs) if view.gap is not None and has_gap else []
@@ -72,7 +71,6 @@ def _figure(size_bytes: int, glyphs: Glyphs, *, is_small: bool) -> str:
 
 
 def _space(parts: Sequence[Line]) -> Iterator[Line]:
-    """Yield parts with two blanks between them."""
     for number, part in enumerate(parts):
         yield [Span("  "), *part] if number else part
 
@@ -83,7 +81,7 @@ def _cached(gap: MemoryGap) -> int:
 
 
 def _shorten(gap: MemoryGap) -> Iterator[tuple[str, int]]:
-    """Yield the parts in short words: the cache in one, what nobody can name only where there is any."""
+    """Yield the parts in short words: the cache as one, the unattributed only where there is any."""
     cached = _cached(gap)
     is_cache_told = False
     for part in gap.parts:
@@ -97,7 +95,6 @@ def _shorten(gap: MemoryGap) -> Iterator[tuple[str, int]]:
 
 
 def allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
-    """Return what the allocators on a device say, together."""
     allocator = view.device.allocator
     if allocator is None:
         return []
@@ -114,7 +111,7 @@ def allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> l
 
 
 def trouble_facts(view: DeviceView) -> list[Line]:
-    """Return how often the device refused memory and how often it ran out, where it ever did."""
+    """Return how often the device refused memory and how often it ran out, if ever."""
     allocators = [rank.allocator for rank in view.ranks if rank.allocator is not None]
     retries = sum(allocator.retries or 0 for allocator in allocators)
     ooms = sum(allocator.ooms or 0 for allocator in allocators)
@@ -127,7 +124,7 @@ def trouble_facts(view: DeviceView) -> list[Line]:
 
 
 def step_facts(view: DeviceView, glyphs: Glyphs) -> list[Line]:
-    """Return the newest step that ended and how long it took; of several processes span and slowest."""
+    """Return the newest step that ended and its duration; for several processes range and slowest."""
     steps = [rank.step for rank in view.ranks if rank.step is not None]
     if not steps:
         return []
@@ -141,22 +138,21 @@ def step_facts(view: DeviceView, glyphs: Glyphs) -> list[Line]:
 
 
 LEAST_SENTENCE_CELLS = 16
-# Between two facts.
 GAP = Span("   ")
 
 
 def figure_role(view: DeviceView, role: Role = "text") -> Role:
-    """Return the role of a figure: muted where it is not of now."""
+    """Return the role of a number: muted where it is old."""
     return role if view.is_fresh else "muted"
 
 
 def details_role(view: DeviceView, role: Role = "text") -> Role:
-    """Return the role of utilisation, temperature, power and processes: muted where they are not of now."""
+    """Return the role of utilisation, temperature, power and processes: muted where they are old."""
     return "muted" if view.device.details_age_s is not None else figure_role(view, role)
 
 
 def details_age(view: DeviceView) -> Line:
-    """Return how long ago those were read, where they are not of now; a stale device says so elsewhere."""
+    """Return how long ago those were read, where they are old; a stale device shows that elsewhere."""
     age_s = view.device.details_age_s
     return [] if age_s is None or not view.is_fresh else [Span(f"{age_text(age_s)} ago", "medium")]
 
@@ -174,12 +170,11 @@ def label(view: DeviceView, widths: SharedWidths) -> Line:
 
 
 def name(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
-    """Return the product's name."""
     return [Span(fit_text(view.name or glyphs.unmeasured, width, glyphs.ellipsis), figure_role(view))]
 
 
 def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = True) -> Line:
-    """Return what is special about the device, and its rank; where it stands only if there is room."""
+    """Return what is special about the device, and its rank; coordinates only if there is room."""
     parts: Line = []
     if view.device.kind == "unified":
         parts += [Span("  "), Span("unified", "text")]
@@ -197,7 +192,7 @@ def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = Tru
 
 
 def state_note(view: DeviceView) -> Line:
-    """Return why the figures are not of now, or nothing where they are."""
+    """Return why the values are old; empty where they are current."""
     reason = f": {view.device.reason}" if view.device.reason else ""
     if view.state == "stale":
         return [Span(f"stale{age_text(view.age_s)}", "medium"), Span(reason, "muted")]
@@ -224,7 +219,7 @@ def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
 
 
 def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
-    """Return what a person must know first: that figures are old, or else the risk."""
+    """Return what a person must know first: that values are old, or else the risk."""
     return state_note(view) or risk(view, glyphs, is_long=is_long)
 
 
@@ -251,7 +246,6 @@ def memory_figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Li
 
 
 def memory_figures_width(widths: SharedWidths) -> int:
-    """Return the cells that `memory_figures` takes."""
     return 2 * widths.figures + 13
 
 
@@ -273,11 +267,10 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
 def facts(
     view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True, is_brief: bool = False
 ) -> list[Line]:
-    """Return further facts, the most telling first; a line takes as many as fit.
+    """Return further facts, the most important first; a line shows as many as fit.
 
     Args:
-        widths: Columns that all devices share.
-        has_gap: Whether what fills the device is told here.
+        has_gap: Whether to include what fills the device.
         is_brief: Whether there is room for no more than the rate of a leak.
     """
     found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
@@ -311,13 +304,13 @@ def facts(
 
 
 def leak_facts(leak: LeakWords, *, is_brief: bool) -> list[Line]:
-    """Return how fast a leak grows, since when and by how much, and the place that is suspected."""
+    """Return how fast a leak grows, since when and by how much, and the suspected place."""
     told: list[Line] = [[Span(leak.brief if is_brief else leak.text, leak.severity)]]
     return told if leak.place is None else [*told, [Span(leak.place, "strong")]]
 
 
 def wrap_words(sentence: str, width: int) -> list[str]:
-    """Return a sentence in lines of at most `width` cells; in very little room they are longer."""
+    """Wrap a sentence to `width` cells; in very little room lines are longer."""
     return wrap(sentence, max(LEAST_SENTENCE_CELLS, width))
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of one device, and the widths that all devices share so that columns line up."""
+"""The view model of one device, and the widths that all devices share so that columns line up."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...engine.replay.trace_comparison import RankComparison
 
 
-# Kinds of parallelism, in the order in which a rank's place in them is told.
+# Kinds of parallelism, in the order in which a rank's coordinates are shown.
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 # Ranks of one device that are named one by one; more of them are counted.
 MOST_NAMED = 4
@@ -46,18 +46,17 @@ def collect_ranks(ranks: Iterable[RankSample]) -> dict[str, tuple[RankSample, ..
 
 
 def order_of(rank: RankSample) -> tuple[bool, int, int]:
-    """Return by what processes are sorted: their ranks, and after those the pids of processes without one."""
+    """Return the sort key of processes: their ranks, and after those the pids of processes without one."""
     place = rank.coordinates
     return (place is None, place.rank if place else 0, rank.pid)
 
 
 def name_coordinates(place: RankCoordinates, *, is_long: bool = True, has_rank: bool = True) -> str:
-    """Return where a rank stands (`rank 5 tp1 pp2`), or only its number.
+    """Name a rank with its coordinates (`rank 5 tp1 pp2`), or only its number.
 
     Args:
-        place: Where it stands.
-        is_long: Whether its place in each kind of parallelism is told.
-        has_rank: Whether its number is told.
+        is_long: Whether to include its place in each kind of parallelism.
+        has_rank: Whether to include its number.
     """
     parts = [f"rank {place.rank}"] if has_rank else []
     if is_long:
@@ -66,14 +65,14 @@ def name_coordinates(place: RankCoordinates, *, is_long: bool = True, has_rank: 
 
 
 def name_rank(rank: RankSample, *, is_long: bool = True) -> str:
-    """Return what a training process is called: its rank, or its process id where it has none."""
+    """Name a training process by its rank, or by its process id where it has none."""
     if rank.coordinates is None:
         return f"pid {rank.pid}"
     return name_coordinates(rank.coordinates, is_long=is_long)
 
 
 def name_ranks(ranks: Sequence[RankSample], *, is_long: bool = True) -> str:
-    """Return what the processes of one device are called (`ranks 0,1`), with what ails them."""
+    """Name the processes of one device (`ranks 0,1`), with their trouble."""
     if not ranks:
         return ""
     return " ".join(filter(None, (_name_all(ranks, is_long=is_long), _name_state(ranks))))
@@ -89,7 +88,7 @@ def _name_all(ranks: Sequence[RankSample], *, is_long: bool) -> str:
 
 
 def _name_state(ranks: Sequence[RankSample]) -> str:
-    """Return the state in one word where it is not `ok`; of several ranks, how many are in it."""
+    """Return the state in one word where it is not `ok`; for several ranks with their number."""
     for state in ("stale", "ended"):
         count = sum(rank.state == state for rank in ranks)
         if count:
@@ -98,7 +97,7 @@ def _name_state(ranks: Sequence[RankSample]) -> str:
 
 
 def name_degrees(ranks: Sequence[RankSample]) -> str:
-    """Return how a job is cut up (`tp2 pp4`); nothing where not every one of its ranks is among these."""
+    """Return the degrees of a job (`tp2 pp4`); empty where some of its ranks are elsewhere."""
     places = [rank.coordinates for rank in ranks if rank.coordinates is not None]
     if len(places) != len(ranks) or {place.world_size for place in places} != {len(ranks)}:
         return ""
@@ -111,7 +110,7 @@ def name_degrees(ranks: Sequence[RankSample]) -> str:
 
 
 def explain_state(rank: RankSample) -> str:
-    """Return why the figures of a process are not of now (`rank 3 stale 12 s: …`), or nothing."""
+    """Return why the values of a process are old (`rank 3 stale 12 s: …`), or nothing."""
     if rank.state == "ok":
         return ""
     age = f" {format_age(rank.age_s)}" if rank.state == "stale" and rank.age_s is not None else ""
@@ -120,7 +119,7 @@ def explain_state(rank: RankSample) -> str:
 
 
 def _settle(rank: RankSample) -> RankSample:
-    """Return a process without an age that is another at every tick and tells nothing."""
+    """Remove an age that would change at every tick and matters to nobody; others in whole seconds."""
     age_s = None if rank.state != "stale" or rank.age_s is None else float(int(rank.age_s))
     return rank if rank.age_s == age_s else msgspec.structs.replace(rank, age_s=age_s)
 
@@ -138,7 +137,7 @@ _Levels = tuple[list[float | None], list[float | None]]
 
 
 def is_told_by_allocator(device: DeviceSample, ranks: Iterable[object]) -> bool:
-    """Return whether its allocator may be all that is known of a device, as in a file without a process."""
+    """Return whether only the allocator of a device may be known, as in a file without a process."""
     return device.allocator is not None and not any(True for _ in ranks)
 
 
@@ -151,7 +150,7 @@ def read_levels(
         end_s: A time in the last bucket.
         bucket_s: Seconds of a bucket.
         count: How many of them.
-        has_allocator: Whether its allocator stands for it where device used was not measured.
+        has_allocator: Whether its allocator replaces device used where that was not measured.
     """
     used = history.columns(uuid, "used", end_s, bucket_s, count)
     low = list(used.minimum)
@@ -167,7 +166,7 @@ def read_levels(
 
 
 def find_most(history: History, uuid: str, end_s: float) -> int:
-    """Return the most that was seen of a device by any figure, 0 where nothing was.
+    """Return the most that was seen on a device by any measure, 0 without any.
 
     Args:
         end_s: Time of the newest sample.
@@ -192,7 +191,7 @@ class DeviceView:
     risk: Risk
     # The device's own state; `stale` also where the whole node is silent.
     state: DeviceState
-    # Age of the figures in whole seconds; None where they are fresh.
+    # Age of the values in whole seconds; None where they are current.
     age_s: float | None
     # Most device-used bytes seen, and when.
     peak: tuple[int, float] | None
@@ -202,18 +201,18 @@ class DeviceView:
     is_selected: bool
     # Training processes on it that report through the probe, in the order of their ranks.
     ranks: tuple[RankSample, ...] = ()
-    # What fills it, part by part; None where no training process tells, or not of now.
+    # What fills it, part by part; None where no training process reports, or not now.
     gap: MemoryGap | None = None
-    # Whole seconds until memory is expected to run out; None where that is not foreseen.
+    # Whole seconds until memory is expected to run out; None without a forecast.
     time_left_s: float | None = None
-    # The gravest leak on it.
+    # The most severe leak on it.
     leak: LeakWords | None = None
-    # Its simulation, where one stands beside the run.
+    # Its simulation, where the run has one.
     comparison: "RankComparison | None" = None
 
     @property
     def allocator(self) -> AllocatorReading | None:
-        """What the allocators of its training processes say together, while it is of now."""
+        """Sum of the allocators of its training processes, while all report."""
         return self.device.allocator if self.ranks and all(r.state == "ok" for r in self.ranks) else None
 
     @property
@@ -223,18 +222,16 @@ class DeviceView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the figures are of now."""
         return self.state == "ok"
 
     @property
     def used_percent(self) -> float | None:
-        """Device used in percent of its capacity."""
         memory = self.device.memory
         return share_percent(memory.used_bytes, memory.total_bytes)
 
     @property
     def fill_role(self) -> Role:
-        """Role of what is filled: calm unless there is a risk, grey where it is not of now."""
+        """Role of what is filled: calm unless there is a risk, grey where values are old."""
         if not self.is_fresh:
             return "muted"
         return _FILLS.get(self.risk.level, "fill")
@@ -246,12 +243,10 @@ class DeviceView:
 
     @property
     def risk_role(self) -> Role:
-        """Role of the risk's word and glyph."""
         return self.risk.level
 
     @property
     def label(self) -> str:
-        """Short name of the device as screens spell it."""
         return spell_label(self.device)
 
     @property
@@ -270,7 +265,7 @@ class SharedWidths:
     label: int
     name: int
     rank: int
-    # Cells of a rank without where it stands.
+    # Cells of a rank without its coordinates.
     short_rank: int
     # Cells of a number of GiB.
     figures: int
@@ -281,21 +276,19 @@ class SharedWidths:
     # Whether any training process reports through the probe.
     has_ranks: bool = False
     has_leak: bool = False
-    # Whether a simulation stands beside the run.
+    # Whether the run has a simulation.
     has_comparison: bool = False
 
 
 def build_views(
     snapshot: Snapshot, devices: Sequence[DeviceSample], history: History, selected: str | None
 ) -> list[DeviceView]:
-    """Return what is drawn of each device.
+    """Build the view of each device.
 
-    Devices whose capacity nobody recorded share one scale, the most that was seen on any of them, so
+    Devices whose capacity was not recorded share one scale, the most that was seen on any of them, so
     that they can be compared.
 
     Args:
-        devices: The devices to draw.
-        history: What was seen before.
         selected: UUID of the selected device.
     """
     sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
@@ -327,7 +320,7 @@ def build_views(
 
 
 def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[DeviceView]:
-    """Return the views with the simulation of each rank, where one stands beside the run."""
+    """Add the simulation of each rank, where the run has one."""
     compared = None if snapshot.replay is None else snapshot.replay.comparison
     if compared is None:
         return views
@@ -341,7 +334,7 @@ def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSa
 
 
 def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequence[RankSample]) -> int:
-    """Return the most that was seen of a device whose capacity nobody recorded, 0 of any other."""
+    """Return the most that was seen on a device without a recorded capacity, 0 for any other."""
     if device.memory.total_bytes is not None:
         return 0
     if is_told_by_allocator(device, ranks):
@@ -350,13 +343,13 @@ def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequ
 
 
 def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | None:
-    """Return what fills a device; nothing where a process does not report, whose last figures are old."""
+    """Return what fills a device; None where a process does not report, whose last values are old."""
     is_told = bool(ranks) and all(rank.state == "ok" for rank in ranks)
     return explain_gap(device, ranks) if is_told else None
 
 
 def _without_age(device: DeviceSample) -> DeviceSample:
-    """Return the device without its age, which changes at every tick; its details' in whole seconds."""
+    """Remove the age of a device, which changes at every tick; that of its details in whole seconds."""
     if device.age_s is None and device.details_age_s is None:
         return device
     details_age_s = None if device.details_age_s is None else float(int(device.details_age_s))
@@ -370,7 +363,7 @@ def _most(device: DeviceSample) -> int:
 
 
 def _freshness(device: DeviceSample, snapshot: Snapshot) -> tuple[DeviceState, float | None]:
-    """Return the state to show, and the age of the figures where they are not of now."""
+    """Return the state to show, and the age of the values where they are old."""
     silent_s = snapshot.silent_s if snapshot.connection == "lost" else None
     if device.state == "ok":
         if snapshot.connection != "lost":
@@ -401,7 +394,6 @@ def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
 
 
 def _is_measured(device: DeviceSample) -> bool:
-    """Return whether any of the slower figures is known."""
     return any(
         value is not None for value in (device.utilization_percent, device.temperature_c, device.power_w)
     )
@@ -413,7 +405,7 @@ def rank_role(view: DeviceView) -> Role:
 
 
 def rank_text(view: DeviceView, *, is_long: bool = True) -> str:
-    """Return which ranks train on a device and where they stand (`rank 5 tp1 pp2`), or nothing."""
+    """Name the ranks that train on a device with their coordinates (`rank 5 tp1 pp2`), or nothing."""
     if view.ranks:
         return name_ranks(view.ranks, is_long=is_long)
     device = view.device

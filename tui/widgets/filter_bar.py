@@ -37,14 +37,12 @@ class FilterBar(Horizontal):
         self._example = example
 
     class TextChanged(Message):
-        """Other words are typed."""
-
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Closed(Message):
-        """Typing ended."""
+        pass
 
     def compose(self) -> ComposeResult:
         yield Label("filter /")
@@ -54,27 +52,23 @@ class FilterBar(Horizontal):
         yield Label(self._hint, classes="filter-bar--hint")
 
     def on_resize(self) -> None:
-        """Leave the hint out where the words would have no room beside it."""
+        """Leave the hint out where the words would have no room."""
         self.set_class(self.size.width < len(self._hint) + LEAST_WORDS_CELLS, "-narrow")
 
     def open(self) -> None:
-        """Show the bar and take the keys."""
         self.display = True
         # At once and not after the next refresh: whoever types fast means the filter already.
         self.screen.set_focus(self.query_one(Input))
 
     def action_clear(self) -> None:
-        """Clear the words and close."""
         self.query_one(Input).value = ""
         self._close()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Pass the words on."""
         event.stop()
         self.post_message(self.TextChanged(event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close; the words stay."""
         event.stop()
         self._close()
 

@@ -20,15 +20,14 @@ from ..terminal.compositor import HasGlyphs, ThriftyScreen
 
 
 class MarkingWidget(Widget):
-    """A widget that marks what changed instead of asking, by a message, to be asked again later."""
+    """A widget that marks its changes for the next drawing instead of asking for one by a message."""
 
     @cached_property
     def glyphs(self) -> Glyphs:
-        """Characters to draw with."""
         return cast(HasGlyphs, self.app).glyphs
 
     def repaint(self, *regions: Region) -> None:
-        """Have regions painted anew, or everything where there are none."""
+        """Repaint regions, or everything without any."""
         try:
             screen = self.screen
         except NoScreen:
@@ -41,7 +40,9 @@ class MarkingWidget(Widget):
 
 
 class LinePage(ScrollView, MarkingWidget, can_focus=True):
-    """Shows lines of exactly its width; who derives from it says which in `_compose_lines`."""
+    """Shows lines of exactly its width; subclasses return them in `_compose_lines`, also those below the
+    window.
+    """
 
     DEFAULT_CSS = "LinePage { overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
@@ -52,12 +53,6 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         self._looks: dict[Role, Style] = {}
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        """Return every line, also those below the window.
-
-        Args:
-            width: Cells that each line fills.
-            height: Rows that are seen at once.
-        """
         raise NotImplementedError
 
     def fit(self, line: Line, width: int) -> Line:
@@ -70,7 +65,7 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         if not 0 <= number < len(self._strips):
             return Strip.blank(width, self.rich_style)
         strip = self._strips[number]
-        # The widget's own style is worked out anew at every look.
+        # Computing the widget's own style is expensive at every look.
         return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
 
     def notify_style_update(self) -> None:
@@ -84,15 +79,14 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         self._draw()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Make room for the scroll bar, or take its room."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
-        """Draw everything, and ask for a repaint of the lines that changed."""
+        """Draw everything, and repaint the lines that changed."""
         if not self.is_mounted:
             return
         width, height = self.scrollable_content_region.size
-        # Where the bar has the only column, no lines at all would let it go, come again, and so without end.
+        # Where the bar has the only column, no lines at all would make it go, come again, and so without end.
         width = max(width, int(self.show_vertical_scrollbar))
         lines = self._compose_lines(width, height)
         if not self._looks:
@@ -113,7 +107,7 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         self._repaint(changed)
 
     def _repaint(self, rows: list[int]) -> None:
-        """Ask for a repaint of rows, in as few regions as they need, from where the content begins."""
+        """Repaint rows, in as few regions as they need, from where the content begins."""
         (width, height), scrolled = self.size, self.scroll_offset.y
         regions: list[Region] = []
         for row in rows:
@@ -132,42 +126,37 @@ RowT = TypeVar("RowT")
 
 
 class RowTable(LinePage, Generic[RowT]):
-    """Rows with a cursor, a line each; who derives from it draws one of them in `_draw_row`."""
+    """Rows with a cursor, a line each; subclasses draw one of them in `_draw_row`."""
 
     class Chosen(Message):
-        """Another row is under the cursor."""
-
         def __init__(self, of: "RowTable[Any]") -> None:
             super().__init__()
             self.of = of
 
         @property
         def control(self) -> "RowTable[Any]":
-            """The table."""
             return self.of
 
     class Opened(Chosen):
-        """What is under the cursor is to be shown in full."""
+        """The row under the cursor is to be shown in full."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[RowT] = ()
         # Place of the cursor.
         self.chosen = 0
-        # What is said where there are no rows; empty for nothing.
+        # Text where there are no rows; may be empty.
         self.absence = ""
 
     @property
     def current(self) -> RowT | None:
-        """The row under the cursor."""
         return self.rows[self.chosen] if self.chosen < len(self.rows) else None
 
     def list_rows(self, rows: Sequence[RowT], key: Callable[[RowT], object] | None = None) -> None:
         """Show rows.
 
         Args:
-            rows: In the order in which they are listed.
-            key: What tells a row from others: the cursor stays with its row. None sends it to the first one.
+            key: Identifies a row: the cursor stays with its row. None moves it to the first one.
         """
         before = self.current
         self.rows = rows
@@ -195,7 +184,7 @@ class RowTable(LinePage, Generic[RowT]):
         return place == self.chosen and self.has_focus
 
     def choose(self, place: int) -> None:
-        """Put the cursor on a row, as near as there is one, and into sight."""
+        """Put the cursor on the nearest row to a place, and scroll it into sight."""
         moved = max(0, min(place, len(self.rows) - 1))
         if moved != self.chosen:
             self.chosen = moved
@@ -226,7 +215,6 @@ class RowTable(LinePage, Generic[RowT]):
         self.action_move(pages * max(1, self.size.height - 1))
 
     def action_open(self) -> None:
-        """Ask for the whole of what is under the cursor."""
         if self.rows:
             self.post_message(self.Opened(self))
 

@@ -21,7 +21,7 @@ ELLIPSIS = "…"
 
 
 class Piece(NamedTuple):
-    """A run of text in one role; `action` is what a click on it does."""
+    """A run of text in one role."""
 
     text: str
     role: Role = "text"
@@ -54,11 +54,9 @@ class OneLine(MarkingWidget):
 
     @property
     def text(self) -> str:
-        """What the line says at its present width."""
         return self.render_line(0).text.strip()
 
     def render_line(self, y: int) -> Strip:
-        """Return the line; there is only one."""
         width = self.size.width
         if y != 0 or width <= 0:
             return Strip.blank(max(0, width), self.rich_style)
@@ -79,7 +77,6 @@ class OneLine(MarkingWidget):
 
 
 def measure_pieces(pieces: Sequence[Piece]) -> int:
-    """Return the terminal cells that pieces take."""
     return sum(cell_len(piece.text) for piece in pieces)
 
 
@@ -136,7 +133,7 @@ class KeyLine(OneLine):
             self.call_after_refresh(self._arrange)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Call actions by other names than their bindings do, where those say better what happens now."""
+        """Replace the names of actions where others fit better what happens now."""
         if names != self._names:
             self._names = names
             self.call_after_refresh(self._arrange)
@@ -176,7 +173,7 @@ def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
 
 
 def _place_in(node: DOMNode, binding: Binding) -> int:
-    """Return the place of a binding among those of the application; elsewhere the order is as it comes."""
+    """Return the place of a binding among those of the application; elsewhere they keep their order."""
     if not isinstance(node, App):
         return 0
     return next((at for at, (_, own) in enumerate(node._bindings) if own.id == binding.id), 0)

@@ -1,4 +1,4 @@
-"""What a replay adds to the words on devices: the run it is compared with, the part of a playlist."""
+"""Texts on a replay among those on devices: the run it is compared with, the part of a playlist."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 
 
 NO_PARTNER = "no simulated trace of this rank"
-# Of the error in a column: `sim +0.023 %`.
+# Cells of the error in a column: `sim +0.023 %`.
 ERROR_CELLS = 12
 
 
 def judge_comparison(verdict: Verdict, comparison: "TraceComparison | None") -> Verdict:
-    """Return a verdict that also says how far off the simulation is; after what is dangerous.
+    """Add how far off the simulation is to a verdict; after what is dangerous.
 
     Args:
-        verdict: What is known about running out of memory.
-        comparison: The simulation beside the run that is shown.
+        comparison: None without a simulation.
     """
     if comparison is None:
         return verdict
@@ -55,11 +54,10 @@ def _describe_worst(comparison: "TraceComparison") -> tuple[str, ...]:
 
 
 def comparison_fact(compared: "RankComparison", room: int | None = None) -> Line:
-    """Return what a panel says of the simulation of its rank.
+    """Describe the simulation of a rank in a panel.
 
     Args:
-        compared: The rank beside its simulation.
-        room: Cells that there are; None for the complete form.
+        room: Cells; None for the complete form.
     """
     from ...engine.replay.trace_comparison import describe_error, describe_mebibytes
 
@@ -86,18 +84,17 @@ def comparison_column(compared: "RankComparison") -> Line:
 
 
 def name_part(part: ReplayPart) -> Iterator[tuple[str, str]]:
-    """Yield what the title says, each with the same in fewer words: which run, and what became of it."""
+    """Yield the title of a part, each with a shorter form: which run, and its outcome."""
     yield part.name, part.name
     yield f"configuration {part.number:,} of {part.total:,}", f"{part.number:,}/{part.total:,}"
     yield part.state, part.state
 
 
 def judge_part(verdict: Verdict, part: ReplayPart | None) -> Verdict:
-    """Return a verdict that also says peak and theory of a run; after what is dangerous.
+    """Add peak and theory of a run to a verdict; after what is dangerous.
 
     Args:
-        verdict: What is known about running out of memory.
-        part: The run; None where there is one only.
+        part: None where there is only one run.
     """
     if part is None or part.peak_bytes is None:
         return verdict
@@ -114,7 +111,7 @@ def _describe_peak(part: ReplayPart, peak_bytes: int) -> tuple[str, ...]:
     if part.theoretical_bytes is None or part.error is None:
         return (f"peak {peak} GiB, theory unknown", f"peak {peak} GiB", f"{part.name} {peak} GiB")
     theory = f"{part.theoretical_bytes / GIB:.1f} GiB"
-    error = _show_error(part.error)
+    error = _format_error(part.error)
     return (
         f"peak {peak} GiB, theory {theory} ({error})",
         f"peak {peak}, theory {theory} ({error})",
@@ -127,24 +124,24 @@ def draw_part(part: ReplayPart | None) -> list[Line]:
     """Return peak, theory, error and static memory of a run in a line; nothing where no theory was logged.
 
     Args:
-        part: The run; None where there is one only.
+        part: None where there is only one run.
     """
     if part is None or (part.theoretical_bytes is None and part.static_bytes is None):
         return []
-    line: Line = [Span(" peak ", "muted"), Span(_show(part.peak_bytes))]
-    line += [Span("   theoretical ", "muted"), Span(_show(part.theoretical_bytes))]
+    line: Line = [Span(" peak ", "muted"), Span(_format_gib(part.peak_bytes))]
+    line += [Span("   theoretical ", "muted"), Span(_format_gib(part.theoretical_bytes))]
     if part.error is not None:
-        line.append(Span(f"   error {_show_error(part.error)}", "strong"))
+        line.append(Span(f"   error {_format_error(part.error)}", "strong"))
     if part.static_bytes is not None:
-        line += [Span("   static ", "muted"), Span(_show(part.static_bytes))]
+        line += [Span("   static ", "muted"), Span(_format_gib(part.static_bytes))]
     return [line]
 
 
-def _show(value_bytes: int | None) -> str:
+def _format_gib(value_bytes: int | None) -> str:
     return show_number(value_bytes, ",.1f", " GiB", per=GIB)
 
 
-def _show_error(error: float) -> str:
-    """Return an error with its sign; a tenth of a percent is told of small ones."""
+def _format_error(error: float) -> str:
+    """Format an error with its sign; small ones with a tenth of a percent."""
     percent = 100 * error
     return f"{percent:+.1f} %" if abs(percent) < 100 else f"{percent:+.0f} %"

@@ -1,4 +1,4 @@
-"""The time bar of a replay: where it is, how it plays, and what can be jumped to."""
+"""The time bar of a replay: where it is, how it plays, and the marks to jump to."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -23,8 +23,6 @@ class SpanLine(OneLine):
     """A line over the span of a replay; a click in it goes to that moment."""
 
     class MomentAsked(Message):
-        """A moment of the span was clicked."""
-
         def __init__(self, time_s: float) -> None:
             super().__init__()
             self.time_s = time_s
@@ -37,7 +35,6 @@ class SpanLine(OneLine):
         self._bar_cells = 0
 
     def on_click(self, event: events.Click) -> None:
-        """Ask for the moment of the cell that was clicked."""
         place = event.get_content_offset(self)
         cell = -1 if place is None else place.x - self._bar_start
         if self._replay is not None and 0 <= cell < self._bar_cells:
@@ -54,7 +51,6 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
     DEFAULT_CSS = "TimeBar:focus { text-style: bold; }"
 
     def show(self, replay: ReplayState | None) -> None:
-        """Show a replay; the bar is hidden where there is none."""
         self._replay = replay
         self._arrange()
 
@@ -72,16 +68,16 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
 
 
 def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], int]:
-    """Return what stands left and right of the bar, with a blank between, and the cells of the bar.
+    """Return the texts left and right of the bar, with a blank between, and the cells of the bar.
 
     Args:
-        width: Cells of all together; where they do not suffice there is no bar.
+        width: Cells of all together; where they are not enough there is no bar.
     """
     for left, right in _list_forms(replay):
         room = width - measure_pieces([*left, *right]) - 2
         if room >= LEAST_BAR_CELLS:
             return left, right, room
-    return _say_state(replay), [], 0
+    return _describe_state(replay), [], 0
 
 
 def draw_bar(replay: ReplayState, width: int, glyphs: Glyphs) -> list[Piece]:
@@ -119,9 +115,9 @@ def _cell_of(time_s: float, replay: ReplayState, width: int) -> int:
 
 
 def _list_forms(replay: ReplayState) -> Iterator[tuple[list[Piece], list[Piece]]]:
-    """Yield what stands left and right of the bar, from the complete form to the shortest."""
-    state = _say_state(replay)
-    extras = _say_extras(replay)
+    """Yield the texts left and right of the bar, from the complete form to the shortest."""
+    state = _describe_state(replay)
+    extras = _describe_extras(replay)
     start = [Piece("  "), Piece(_format(replay.start_s, replay), "muted")]
     end = [Piece(_format(replay.end_s, replay), "muted")]
     yield [*state, *start], [*end, *extras]
@@ -130,8 +126,8 @@ def _list_forms(replay: ReplayState) -> Iterator[tuple[list[Piece], list[Piece]]
     yield state, []
 
 
-def _say_state(replay: ReplayState) -> list[Piece]:
-    """Return whether it plays, how fast, and the moment; at the end, that nothing plays any more."""
+def _describe_state(replay: ReplayState) -> list[Piece]:
+    """Return whether it plays, how fast, and the moment; at the end, that it has ended."""
     role: Role = "medium" if replay.is_paused else "accent"
     word = "paused" if replay.is_paused else "playing"
     has_ended = replay.position_s >= replay.end_s and not replay.is_looping
@@ -142,14 +138,14 @@ def _say_state(replay: ReplayState) -> list[Piece]:
     ]
 
 
-def _say_extras(replay: ReplayState) -> list[Piece]:
+def _describe_extras(replay: ReplayState) -> list[Piece]:
     words = ["loop"] if replay.is_looping else []
     words += ["as recorded"] if replay.is_as_recorded else []
     return [Piece(f"  {word}", "accent") for word in words]
 
 
 def _format(time_s: float, replay: ReplayState) -> str:
-    """Return a moment of the span; with its day where the span has several."""
+    """Format a moment of the span; with its day where the span has several."""
     if replay.clock == "trace":
         return f"{time_s:,.1f} s"
     moment = datetime.fromtimestamp(time_s)
@@ -173,7 +169,6 @@ class OverviewLine(SpanLine):
         self._drawn: list[Piece] = []
 
     def show(self, replay: ReplayState | None) -> None:
-        """Show the overview of a replay; the line is hidden where there is none."""
         self._replay = replay
         self._arrange()
 
@@ -202,8 +197,7 @@ def draw_overview(
     """Yield the most of each cell's time as a level; blank where nothing was measured.
 
     Args:
-        overview: What is drawn.
-        replay: The span of the bar, of which the node may have a part.
+        replay: The span of the bar; the node may cover only a part.
     """
     cells = [
         _draw_cell(_most_within(overview, replay, cell, width), overview, glyphs) for cell in range(width)

@@ -1,4 +1,4 @@
-"""The title: which node, how many devices, how the agent fares, and what time the figures are of."""
+"""The title: which node, how many devices, the state of the agent, and the time of the values."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,25 +17,25 @@ from .device_view import name_degrees
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .replay_words import name_part
 
-# Updates skipped within a minute from which the screen is said to be behind.
+# Skipped updates within a minute from which the screen counts as behind.
 MANY_FRAMES = 5
-# What the kinds of devices are called that are no GPU of their own.
+# Nouns for the kinds of devices that are no GPU of their own.
 _NOUNS = {"trace": "rank", "mig": "MIG", "simulated": "simulated GPU", "cpu": "CPU"}
-# States of a worker that must be told, the gravest first.
+# States of a worker that must be shown, the most severe first.
 WORKER_TROUBLE = {"failed": 0, "restarting": 1}
 
 
 class Fact(NamedTuple):
-    """One thing the title says."""
+    """One fact of the title."""
 
     text: str
-    # The same in fewer words; empty where there are none.
+    # The same in fewer words; may be empty.
     short: str = ""
     role: Role = "text"
 
 
 class TitleLine(OneLine):
-    """Names what is shown; trouble with the flow of figures comes before the agent's own figures."""
+    """Names what is shown; trouble with the flow of samples comes before the agent's own cost."""
 
     _snapshot: Snapshot | None = None
     _frames_skipped = 0
@@ -54,10 +54,9 @@ class TitleLine(OneLine):
         """Show a snapshot's title.
 
         Args:
-            snapshot: The newest snapshot.
             frames_skipped: Snapshots of the last minute that a newer one replaced before they were drawn.
-            paused_since_s: Time of the sample at which the figures were frozen, or None.
-            place: Where the node stands among others; None where there is one.
+            paused_since_s: Time of the sample at which the screen was frozen, or None.
+            place: Where the node is among others; None where there is one.
         """
         self._snapshot = snapshot
         self._place = place
@@ -66,7 +65,7 @@ class TitleLine(OneLine):
         self._arrange()
 
     def tell_recording(self, fact: Fact | None) -> None:
-        """Say that the node is recorded; None for that it is not."""
+        """Show that the node is recorded; None if it is not."""
         if fact != self._recording:
             self._recording = fact
             self._arrange()
@@ -88,7 +87,9 @@ class TitleLine(OneLine):
 
 
 def _fit(facts: list[Fact], room: int) -> list[Piece]:
-    """Return the facts that fit: the last ones go first, and the program's name before any trouble does."""
+    """Return the facts that fit: the last ones are dropped first, and the program's name before any
+    trouble.
+    """
     brand = [Piece("vramscope", "accent"), Piece("  ")]
     troubled = [index for index, fact in enumerate(facts) if fact.role == "medium"]
     for count in range(len(facts), 0, -1):
@@ -103,14 +104,14 @@ def _fit(facts: list[Fact], room: int) -> list[Piece]:
 
 
 def format_time(time_s: float, clock: str) -> str:
-    """Return a sample's time as people read it: the time of day, or seconds of a recording."""
+    """Format a sample's time: the time of day, or seconds of a recording."""
     if clock == "trace":
         return f"t {time_s:,.1f} s"
     return f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
 def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) -> Iterator[Fact]:
-    """Yield which node it is, and which other one has something graver; of several runs, which one it is."""
+    """Yield which node it is, and which other one is worse; for several runs, which one it is."""
     if snapshot.replay is not None and snapshot.replay.part is not None:
         for at, (text, short) in enumerate(name_part(snapshot.replay.part)):
             yield Fact(text, short, "text" if at else "strong")
@@ -127,7 +128,7 @@ def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) 
 
 
 def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
-    """Yield what the title says, the gravest first."""
+    """Yield the facts of the title, the most severe first."""
     sample = snapshot.sample
     hub = snapshot.hub
     is_lost = snapshot.connection == "lost"
@@ -161,7 +162,7 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
 
 
 def _count_devices(sample: Sample) -> str:
-    """Return how many devices there are; a GPU cut into instances counts once, and so do they."""
+    """Count devices; a GPU cut into instances counts once, and so do they."""
     ended, lost = (sum(device.state == state for device in sample.devices) for state in ("ended", "lost"))
     counts = Counter(_NOUNS.get(device.kind, "GPU") for device in sample.devices if device.state != "ended")
     if set(counts) == {"rank"}:
@@ -176,7 +177,7 @@ def _count_devices(sample: Sample) -> str:
 
 
 def _describe_jobs(ranks: Sequence[RankSample]) -> Fact:
-    """Return which job trains, with how many ranks and, where every rank is here, how it is cut up."""
+    """Return which job trains, with how many ranks and, where every rank is here, its degrees."""
     running = [rank for rank in ranks if rank.state != "ended"]
     names = {rank.job for rank in running or ranks}
     name = f"job {next(iter(names))}" if len(names) == 1 and None not in names else ""
@@ -190,7 +191,7 @@ def _describe_jobs(ranks: Sequence[RankSample]) -> Fact:
 
 
 def _count_ranks(ranks: Sequence[RankSample]) -> str:
-    """Return how many ranks are here, and of how many where others train elsewhere."""
+    """Return how many ranks are here, and the world size where others train elsewhere."""
     worlds = {rank.coordinates.world_size for rank in ranks if rank.coordinates is not None}
     world_size = next(iter(worlds)) if len(worlds) == 1 else None
     if world_size is not None and world_size > len(ranks):
@@ -199,7 +200,7 @@ def _count_ranks(ranks: Sequence[RankSample]) -> str:
 
 
 def _describe_workers(hub: HubStatus) -> Iterator[Fact]:
-    """Yield what went wrong with the analyzer workers, the gravest first."""
+    """Yield the trouble of the analyzer workers, the most severe first."""
     for worker in sorted(
         hub.workers, key=lambda worker: WORKER_TROUBLE.get(worker.state, len(WORKER_TROUBLE))
     ):

@@ -13,20 +13,21 @@ from .one_line import OneLine, Piece
 
 # Nodes of one reason that are named where room is short; of more, two are, and the others are counted.
 NAMED = 3
+# Nodes of one reason that are ever named, and reasons that are: no screen has room for a thousand nodes.
 MOST_NAMED = 40
-# Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room.
 MOST_REASONS = 8
-# What words that do not fit leave empty at the end of a row.
+# Cells at the end of a row that stay empty where a word does not fit.
 SLACK_CELLS = 12
 _LAST_PART = re.compile(r"^(.+)(?:; |: |, ).+$")
 
 
 def shorten_reason(reason: str, place: str = "") -> tuple[str, ...]:
-    """Return a reason from its complete form to its first words: what to do goes first, then the details.
+    """Return a reason from its complete form to its first words: the remedy is dropped first, then the
+    details.
 
     Args:
         reason: One sentence.
-        place: Name that stands beside it, and need not be repeated.
+        place: Name next to it, which need not be repeated.
     """
     text = reason.rstrip(".")
     if place:
@@ -38,12 +39,12 @@ def shorten_reason(reason: str, place: str = "") -> tuple[str, ...]:
 
 
 def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int) -> list[str]:
-    """Return the nodes that are lost, each with how long and why; one reason of several is told once.
+    """Describe the lost nodes, each with how long and why; a reason of several nodes only once.
 
     Every reason begins a row of its own while there are enough; the last one gives up words first.
 
     Args:
-        waited_s: Seconds since they were said to be silent for so long.
+        waited_s: Seconds since their silence was measured.
         rows: Most rows.
     """
     if width < 1 or not lost:
@@ -71,7 +72,7 @@ def _run_on(clauses: Sequence[tuple[str, ...]], width: int, rows: int) -> list[s
 
 
 def _group(lost: Sequence[FleetNode]) -> list[list[FleetNode]]:
-    """Return nodes by why they are lost, in the order of the first of each."""
+    """Group nodes by why they are lost, in the order of the first of each."""
     groups: dict[str, list[FleetNode]] = {}
     for node in lost:
         groups.setdefault(shorten_reason(node.reason or "", node.name)[0], []).append(node)
@@ -124,7 +125,7 @@ def _fill(clauses: Sequence[tuple[str, ...]], chosen: Sequence[int], width: int,
 
 
 class VerdictLine(OneLine):
-    """The gravest thing known, in words that shorten with the width; says first when figures are old."""
+    """The most severe thing known, in words that shorten with the width; old values are marked first."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -135,8 +136,7 @@ class VerdictLine(OneLine):
         """Show a verdict.
 
         Args:
-            verdict: What is concluded from the newest figures.
-            trouble: Why these figures are not live, from the complete form to the shortest; empty when
+            trouble: Why its values are not live, from the complete form to the shortest; empty when
                 they are.
         """
         self._verdict = verdict
@@ -164,12 +164,12 @@ class VerdictLine(OneLine):
 
 
 def describe_trouble(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
-    """Return why the figures are not live, from the complete form to the shortest; empty when they are.
+    """Return why the values are not live, from the complete form to the shortest; empty when they are.
 
     Args:
-        connection: State of the connection, as in `Snapshot.connection`.
-        silent_s: Seconds since the hub last spoke.
-        reason: What is known of the cause, in one sentence.
+        connection: As in `Snapshot.connection`.
+        silent_s: Seconds since the hub last sent a message.
+        reason: The cause, in one sentence; None if unknown.
     """
     if connection != "lost":
         return ()
@@ -183,12 +183,12 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
 
 
 def describe_silence(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
-    """Return why a replay has no figures of a node at its moment, from the complete form to the shortest.
+    """Return why a replay has no values of a node at its moment, from the complete form to the shortest.
 
     Args:
         connection: As in `Snapshot.connection`; `connecting` before the first sample of the node.
         silent_s: Seconds from its newest sample to the moment.
-        reason: What is known of the cause, in a few words.
+        reason: The cause, in a few words; None if unknown.
     """
     if connection == "live" or (silent_s is None and reason is None):
         return ()
