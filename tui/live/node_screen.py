@@ -185,12 +185,14 @@ class NodeScreen(SnapshotScreen):
         super()._show_head()
         sample = self.snapshot.sample
         self._has_list = sample is None or (bool(sample.devices) and sample.clock == "wall")
+        self._keys.hide(self._list_useless())
+
+    def _list_useless(self) -> tuple[str, ...]:
         # Without a list its keys have no use; the key of one may lead to another node.
         useless = () if self._has_list else PROCESS_ACTIONS
         is_recorded = self.snapshot.replay is not None
         kept = () if self.place is None and not is_recorded else ("switch_part",)
-        recorded = ("signal",) if is_recorded else ()
-        self._keys.hide((*(action for action in useless if action not in kept), *recorded))
+        return (*(it for it in useless if it not in kept), *(("signal",) if is_recorded else ()))
 
     @property
     def _is_filter_open(self) -> bool:
