@@ -1,4 +1,4 @@
-"""Bars in one line: a gauge of one level, and several parts after each other."""
+"""Bars in one line: a gauge of one level, and several parts one after another."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,10 +14,9 @@ def draw_gauge(
 ) -> Line:
     """Return a bar of `width` cells: solid up to the least of the tick, lighter up to the most.
 
-    Args:
-        memory: Newest, least and most device-used bytes; the newest stands in where one is unmeasured.
-        scale: Bytes at the right end.
-        role: Role of the solid part.
+    Without a least or most, the newest value stands in; without any, or without a `scale` in bytes, the bar
+    is
+    one mark for "unmeasured". `role` is that of the solid part.
     """
     if width <= 0:
         return []
@@ -48,13 +47,9 @@ def draw_split_gauge(
     glyphs: Glyphs,
     role: Role = "fill",
 ) -> Line:
-    """Return a bar whose solid part is split: live tensors, then what is cached, then all else that is used.
+    """Return a gauge whose solid part is split: live tensors, then cached, then everything else that is used.
 
-    Args:
-        memory: Newest, least and most device-used bytes, as for `draw_gauge`.
-        allocator: What the allocators on the device say; without reserved bytes nothing is split.
-        scale: Bytes at the right end.
-        role: Role of the part that live tensors fill.
+    `memory`, `scale` and `role` are as for `draw_gauge`; without reserved bytes nothing is split.
     """
     used = memory.used_bytes
     allocated = allocator.allocated_bytes
@@ -82,49 +77,40 @@ def draw_split_gauge(
 
 
 def _cells(value: float, scale: float, width: int) -> int:
-    """Return the whole cells of a bar that a value fills; one at least where there is anything."""
+    """Return the whole cells of a bar that a value fills; at least one where there is anything."""
     filled = round(min(1.0, max(0.0, value / scale)) * width)
     return max(filled, 1) if value > 0 else 0
 
 
 def _steps(value: float, scale: float, width: int, steps: int) -> int:
-    """Return the smallest steps of a bar that a value fills; one at least where there is anything."""
     filled = round(min(1.0, max(0.0, value / scale)) * width * steps)
     return max(filled, 1) if value > 0 else 0
 
 
 def level_glyph(share: float | None, glyphs: Glyphs) -> str:
-    """Return one cell that stands for a share between 0 and 1."""
     if share is None:
         return glyphs.unmeasured
     top = len(glyphs.levels) - 1
     return glyphs.levels[min(top, max(0, int(share * (top + 1))))]
 
 
-# Below this, figures are told in MiB.
+# Below this, numbers are in MiB.
 SMALL_WHOLE_BYTES = 4 * GIB
 
 
 class Part(NamedTuple):
-    """One part of a whole."""
-
     name: str
-    # None where it is not known.
     value_bytes: int | None
     glyph: str
     role: Role
-    # Whether it is the figure; else it is the least that it can be.
+    # Whether it is the exact value; else it is a lower bound.
     is_exact: bool = True
 
 
 def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs: Glyphs) -> Line:
     """Return the parts side by side on a scale from 0 to `scale_bytes`; what is left is empty.
 
-    A part that is there has one cell at least; parts that are not known take none.
-
-    Args:
-        parts: The parts, left to right.
-        scale_bytes: Bytes at the right end.
+    A part that is there has at least one cell; unknown parts take none.
     """
     line: Line = []
     end_bytes = 0
@@ -141,12 +127,7 @@ def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs
 
 
 def describe_sum(whole: Part, parts: Sequence[Part], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return `used 78.1 = █ allocated 75.0 + ▓ cached 0.8 + …` in as many lines as it needs.
-
-    Args:
-        whole: What the parts add up to.
-        parts: The parts; each has its own glyph before its name.
-    """
+    """Return `used 78.1 = █ allocated 75.0 + ▓ cached 0.8 + …` in as many lines as it needs."""
     rounded = round_parts(whole.value_bytes, [part.value_bytes for part in parts], glyphs)
     figures = [
         figure if part.is_exact or part.value_bytes is None else f"{glyphs.at_least}{figure}"
@@ -167,9 +148,9 @@ def describe_sum(whole: Part, parts: Sequence[Part], width: int, glyphs: Glyphs)
 
 
 def round_parts(whole: int | None, parts: Sequence[int | None], glyphs: Glyphs) -> list[str]:
-    """Return the whole and its parts as figures of one unit; known parts of a known whole add up exactly.
+    """Return the whole and its parts as numbers of one unit; known parts of a known whole add up exactly.
 
-    What rounding leaves over goes to the parts that lost most by it (the method of the largest remainder).
+    The remainder goes to the parts that lost most by rounding (the method of the largest remainder).
     """
     known = [value for value in (whole, *parts) if value is not None]
     is_small = max(known, default=0) < SMALL_WHOLE_BYTES

@@ -12,15 +12,14 @@ from ...engine.units import KIB, MIB
 from .glyphs import Glyphs
 from .spans import Line, Role, Span, clean_text, fit_text, line_width
 
-# Cells from which a block bears its name.
+# Cells from which a block shows its name.
 NAME_FROM_CELLS = 4
 
 
 class HitBox(NamedTuple):
-    """Where a block lies: who clicks there means it."""
+    """Where a block lies, for clicks."""
 
     row: int
-    # Its first cell.
     first: int
     # The cell after its last.
     end: int
@@ -28,12 +27,9 @@ class HitBox(NamedTuple):
 
 
 class Icicle(NamedTuple):
-    """Lines of one width, and what lies where on them."""
-
     lines: tuple[Line, ...]
-    # Row by row, left to right; they do not overlap.
     boxes: tuple[HitBox, ...]
-    # Blocks that are left out because they are narrower than half a cell.
+    # Blocks left out because they are narrower than half a cell.
     narrow: int
 
 
@@ -42,11 +38,12 @@ def draw_icicle(
 ) -> Icicle:
     """Return the drawing of a layout: a row for each of its levels.
 
-    Blocks begin and end on whole cells, so that names can stand in them and clicks mean one; only the end of
+    Blocks begin and end on whole cells, so that names can stand in them and a click means one; only the end
+    of
     the last block of a row, beyond which nothing lies, is drawn to an eighth of a cell.
 
     Args:
-        cells: Of `lay_out_icicle`, or those of them that begin with some path, from the same root.
+        cells: From `lay_out_icicle`, or a subset with one path prefix, from the same root.
         chosen: Path of the block under the cursor.
     """
     rows = max((cell.depth for cell in cells), default=-1) + 1
@@ -80,7 +77,7 @@ def _draw_row(boxes: Sequence[HitBox], width: int, glyphs: Glyphs, chosen: tuple
 
 
 def _draw_block(box: HitBox, number: int, glyphs: Glyphs, *, is_chosen: bool) -> Line:
-    """Return a block: its name where there is room, and then its fill, of which neighbours differ."""
+    """Return a block: its name where there is room, then its fill, which differs between neighbours."""
     cells = box.end - box.first
     fill, role = _fill(number, glyphs)
     lead = glyphs.selected if is_chosen else fill
@@ -101,7 +98,7 @@ def _fill(number: int, glyphs: Glyphs) -> tuple[str, Role]:
 
 
 def _end_exactly(line: Line, box: HitBox, width: int, glyphs: Glyphs) -> Line:
-    """Return a row whose last block ends to an eighth of a cell, where its end is a fill."""
+    """Return a row whose last block ends to an eighth of a cell, where it ends with a fill."""
     text, role = line[-1]
     steps = len(glyphs.partial) + 1
     eighths = int((box.cell.end * width - box.end) * steps // 1)
@@ -116,21 +113,19 @@ def _end_exactly(line: Line, box: HitBox, width: int, glyphs: Glyphs) -> Line:
 LABEL_CELLS = 14
 LEAST_CELL_BYTES = 256 * KIB
 MOST_CELL_BYTES = 4096 * MIB
+# Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full.
 FULL_SHARE = 0.995
 EMPTY_SHARE = 0.005
-# Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full.
 HALF_SHARE = 0.5
 
 
 class SegmentPool(NamedTuple):
-    """Segments that are drawn together."""
-
     title: str
     segments: tuple[Segment, ...]
 
 
 def group_segments(segments: Sequence[Segment]) -> list[SegmentPool]:
-    """Return the segments by pool: those of private pools last, expandable ones by themselves."""
+    """Return the segments by pool: private pools last, expandable segments separately."""
     groups: dict[str, list[Segment]] = {}
     for segment in segments:
         groups.setdefault(_title_of(segment), []).append(segment)
@@ -147,10 +142,11 @@ def _title_of(segment: Segment) -> str:
 
 
 def choose_cell_bytes(pools: Sequence[SegmentPool], width: int, rows: int) -> int:
-    """Return the bytes of a cell: the fewest, by powers of two, at which the pools fit into so many rows.
+    """Return the bytes of a cell: the smallest power of two with which the pools fit into `rows` rows.
 
-    Where no size makes them fit, as many segments as there are need a cell each: then it is the least size
-    at which more would not help.
+    If none fits because each segment needs a cell of its own, return the smallest size after which a larger
+    one
+    saves no row.
     """
     needed: list[int] = []
     cell_bytes = LEAST_CELL_BYTES
@@ -174,7 +170,6 @@ def _count_row(segments: Sequence[Segment], cell_bytes: int) -> int:
 
 
 def count_cells(segment: Segment, cell_bytes: int) -> int:
-    """Return the cells of a segment; one at least."""
     return max(1, round(segment.total_bytes / cell_bytes))
 
 
@@ -183,10 +178,7 @@ def draw_segment_map(
 ) -> tuple[list[Line], int]:
     """Return the map as lines, and the bytes of a cell.
 
-    Args:
-        segment_map: The segments.
-        rows: Rows for which the cells are made large enough; where there are more segments than cells in
-            them, the map is longer.
+    Cells are sized for `rows` rows; with more segments than cells in them, the map is longer.
     """
     room = max(1, width - LABEL_CELLS)
     pools = group_segments(segment_map.segments)
@@ -200,7 +192,7 @@ def draw_segment_map(
 
 
 def _wrap(segments: Sequence[Segment], cell_bytes: int, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Yield the segments of a pool in rows; one longer than its row goes on in the next."""
+    """Yield the segments of a pool in rows; one longer than its row continues in the next."""
     row: list[tuple[str, Role]] = []
     was_long = False
     for segment in segments:
@@ -220,7 +212,7 @@ def _wrap(segments: Sequence[Segment], cell_bytes: int, width: int, glyphs: Glyp
 
 
 def _join(cells: Sequence[tuple[str, Role]]) -> Line:
-    """Return cells as a line with neighbours of one role in one span."""
+    """Return cells as a line, with neighbours of one role in one span."""
     line: Line = []
     for glyph, role in cells:
         if line and line[-1].role == role:
@@ -231,7 +223,6 @@ def _join(cells: Sequence[tuple[str, Role]]) -> Line:
 
 
 def _look_at(segment: Segment, count: int, glyphs: Glyphs) -> list[tuple[str, Role]]:
-    """Return how each of `count` cells of a segment looks."""
     shares = _measure_cells(segment, count)
     # What is free in an expandable segment is given back page by page, whatever its neighbours do.
     is_stranded = not segment.is_expandable and any(share > 0 for share in shares)

@@ -25,9 +25,9 @@ class Glyphs:
     hatched: str
     # Cell of a bar for what other processes hold.
     others: str
-    # Cell of a bar for what nobody can name.
+    # Cell of a bar for memory without a known owner.
     unattributed: str
-    # Before a figure that is a lower bound.
+    # Before a number that is a lower bound.
     at_least: str
     # Cell of a segment: full, mostly full, partly full, free and stranded, free to be given back.
     segment: str
@@ -41,12 +41,12 @@ class Glyphs:
     history_band: str
     # One cell for a whole device, from nearly empty to full.
     levels: str
-    # One glyph for each level of risk.
+    # By level of risk.
     risks: Mapping[str, str]
-    # What stands for a value nobody measured.
+    # What stands for an unmeasured value.
     unmeasured: str
     ellipsis: str
-    # What stands between two facts on one line.
+    # Between two facts on one line.
     separator: str
     # Left edge of what is selected.
     selected: str
@@ -56,7 +56,7 @@ class Glyphs:
     degree: str
     # One cell for a device that is lost.
     lost: str
-    # One cell for a device whose figures are old.
+    # One cell for a device whose values are old.
     stale: str
     # Before the word that says that the node is recorded.
     recording: str
@@ -64,7 +64,7 @@ class Glyphs:
     limit: str
     # Where the measured peak of allocated bytes stands on the bar of what was planned.
     measured: str
-    # Where that of reserved bytes stands.
+    # Where the measured peak of reserved bytes stands.
     measured_reserved: str
 
     def risk(self, level: str) -> str:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from .glyphs import Glyphs
 from .spans import Line, Role, Span
 
-_LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 # Braille dots of a column filled from below with 0 to 4 dots (Unicode, chapter 21.1).
+_LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 
 # Dots from the bottom of a bucket's least and most; 0 where nothing was measured.
@@ -42,9 +42,9 @@ def history_levels(
 
 
 def dots_of(rows: int, glyphs: Glyphs) -> int:
-    """Return how many dots high a graph of `rows` rows is; in braille the topmost stays free.
+    """Return how many dots high a graph of `rows` rows is.
 
-    So a full device does not run into the graph above it.
+    In braille the topmost dot stays free, so that a full device does not run into the graph above it.
     """
     return max(1, rows * 4 - 1) if glyphs.is_braille else rows * (len(glyphs.history) - 1)
 
@@ -64,7 +64,6 @@ def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role
 
 
 def _join_points(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
-    """Return one row of cells with neighbours of one role in one span."""
     line: Line = []
     band_role: Role = "band" if role == "fill" else "muted"
     start = 0
@@ -76,7 +75,7 @@ def _join_points(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
     return line
 
 
-# Each cell once: a few hundred, of which a column that is kept would have its own.
+# Each cell once: there are only a few hundred different ones, but every cached column would hold copies.
 _KNOWN_CELLS: dict[tuple[str, bool], tuple[str, bool]] = {}
 
 
@@ -119,7 +118,7 @@ EIGHTHS = 8
 
 
 class Layers(NamedTuple):
-    """One bucket: the bytes at which each layer ends; None where nothing was measured."""
+    """One bucket: the bytes at which each layer ends; None where unmeasured."""
 
     allocated_min: float | None
     allocated_max: float | None
@@ -131,12 +130,9 @@ class Layers(NamedTuple):
 def draw_layers(
     buckets: Sequence[Layers], scale: float, rows: int, glyphs: Glyphs, role: Role = "fill"
 ) -> list[Line]:
-    """Return `rows` lines, top first, of one cell a bucket.
+    """Return `rows` lines, top first, of one cell a bucket, oldest first; `scale` is the bytes at the top.
 
-    Args:
-        buckets: Oldest first.
-        scale: Bytes at the top.
-        role: Role of what live tensors fill.
+    `role` is that of live tensors.
     """
     columns = [_draw_column(bucket, scale, rows, glyphs.name == "unicode") for bucket in buckets]
     looks = _looks(glyphs, role)
@@ -173,7 +169,7 @@ def _draw_column(bucket: Layers, scale: float, rows: int, has_tips: bool) -> tup
 
 
 def _round(eighths: int) -> int:
-    """Return whole rows; one at least where there is anything."""
+    """Return whole rows; at least one where there is anything."""
     return max(1, (eighths + EIGHTHS // 2) // EIGHTHS) if eighths else 0
 
 
@@ -193,7 +189,6 @@ def _looks(glyphs: Glyphs, role: Role) -> dict[int, tuple[str, Role]]:
 
 
 def _join(cells: Sequence[tuple[str, Role]]) -> Line:
-    """Return one row of cells with neighbours of one role in one span."""
     line: Line = []
     start = 0
     for index in range(1, len(cells) + 1):

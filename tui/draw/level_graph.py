@@ -1,4 +1,4 @@
-"""Allocated and reserved of a file over time, from 0 to a scale; below it time, steps and what failed."""
+"""Allocated and reserved bytes of a file over time, from 0 to a scale; time, steps and errors below it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from .graphs import Layers, draw_layers
 from .numbers import span_text
 from .spans import Line, Role, Span, right_text
 
-# Cells at the right that say what the top stands for.
+# Cells at the right for the scale.
 SCALE_CELLS = 10
 LEAST_STEP_CELLS = 10
 _PITCHES = tuple(factor * 10**power for power in range(9) for factor in (1, 2, 5))
@@ -24,13 +24,13 @@ def draw_level_graph(
     failed_at: Sequence[float] = (),
     steps: Sequence[tuple[float, int]] = (),
 ) -> list[Line]:
-    """Return the graph with its axis: as many lines as `size` has rows.
+    """Return the graph with its axis: as many lines as `size` (cells, rows) has rows.
 
     Args:
         history: Levels.
         scale_bytes: Bytes at the top.
-        size: Cells and rows, with the scale at the right and what stands below.
-        failed_at: Moments at which memory was out.
+        size: Cells and rows, with the scale at the right and the axis below.
+        failed_at: Moments of out-of-memory errors.
         steps: Moments at which steps began, and their numbers.
     """
     cells = max(1, size[0] - SCALE_CELLS - 2)
@@ -51,7 +51,7 @@ def draw_level_graph(
 def _draw_axis(
     history: LevelHistory, cells: int, glyphs: Glyphs, ticks: set[int], failures: set[int]
 ) -> Iterator[Span]:
-    """Yield the axis: how far back it goes, ticks for steps, and a mark where memory was out."""
+    """Yield the axis: how far back it goes, ticks for steps, and marks for out-of-memory errors."""
     left = f"{_describe_start(history)} "
     right = " end" if max(failures, default=0) < cells - len(" end") else " out of memory "
     text = (left.ljust(max(0, cells - len(right)), glyphs.rule) + right)[-cells:]

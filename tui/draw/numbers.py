@@ -1,4 +1,4 @@
-"""Figures as text of a fixed width, so that nothing jumps when they change."""
+"""Numbers as text of a fixed width, so that nothing jumps when they change."""
 
 import time
 

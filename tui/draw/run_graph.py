@@ -1,8 +1,8 @@
-"""Two runs over steps or time: A as a solid line, B as a dotted one, and where they part.
+"""Two runs over steps or time: A as a solid line, B as a dotted one, and where they diverge.
 
-Of many bins the line goes through the median of as many as stand on two cells: what one step needs more than
-the next is noise here. The scale need not begin at nothing: what matters is how far the runs are apart, and
-both of its ends are told.
+With many bins the line is the median of as many as stand on two cells: the difference between neighbouring
+steps is noise here. The scale need not begin at zero: what matters is how far the runs are apart, and both of
+its ends are labelled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ MARGIN_SHARE = 0.08
 ROLES: dict[str, Role] = {"": "text", "A": "fill", "B": "fill-high", "AB": "strong"}
 # Braille dots of a cell's two columns from the top (Unicode, chapter 21.1).
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-# Times the usual distance of two bins that a line still bridges.
+# A line bridges gaps of up to this many times the usual distance of two bins.
 _FAR = 4
 
 
@@ -35,7 +35,7 @@ class Runs(NamedTuple):
     # What the axis says at its left end.
     start: str
     end: str
-    # What it says where the runs part.
+    # What the axis says where the runs diverge.
     parting: str
 
 
@@ -47,12 +47,7 @@ class Scale(NamedTuple):
 
 
 def draw_runs(runs: Runs, size: tuple[int, int], glyphs: Glyphs) -> list[Line]:
-    """Return the graph with its scale at the right and its axis below: as many lines as `size` has rows.
-
-    Args:
-        runs: What is drawn.
-        size: Cells and rows.
-    """
+    """Return the graph with its scale at the right and its axis below, in `size` (cells, rows)."""
     cells = max(2, size[0] - SCALE_CELLS - 2)
     rows = max(1, size[1] - 1)
     across, up = (2, 4) if glyphs.is_braille else (1, 1)
@@ -117,7 +112,6 @@ def _choose_scale(values: Sequence[float]) -> Scale:
 
 
 def _level(values: dict[int, float], scale: Scale, dots: int) -> dict[int, int]:
-    """Return the dot of each column, counted from the top."""
     span = scale.high - scale.low
     return {
         place: dots - 1 - round((value - scale.low) / span * (dots - 1)) for place, value in values.items()
@@ -172,13 +166,13 @@ def _draw_letter(cell: int, row: int, drawn: dict[str, set[tuple[int, int]]]) ->
 
 
 def _tag_ends(ends: dict[str, tuple[dict[int, float], dict[int, int]]], up: int) -> dict[int, str]:
-    """Return what stands at the right of the rows in which the runs end."""
-    told: dict[int, list[str]] = {}
+    """Return the labels at the right, by row, where the runs end."""
+    labels: dict[int, list[str]] = {}
     for name, (values, dots) in ends.items():
         if dots:
             place = max(dots)
-            told.setdefault(dots[place] // up, []).append(f"{name} {format_bytes(round(values[place]))}")
-    return {row: names[0] if len(names) == 1 else "A B" for row, names in told.items()}
+            labels.setdefault(dots[place] // up, []).append(f"{name} {format_bytes(round(values[place]))}")
+    return {row: names[0] if len(names) == 1 else "A B" for row, names in labels.items()}
 
 
 def _draw_axis(runs: Runs, cells: int, cut: int | None, glyphs: Glyphs) -> Iterator[Span]:
@@ -193,30 +187,23 @@ def _draw_axis(runs: Runs, cells: int, cut: int | None, glyphs: Glyphs) -> Itera
     yield Span(text[cut + 1 :], "muted")
 
 
-def _label_axis(left: str, told: str, right: str, cells: int, cut: int, rule: str) -> str:
-    """Return the axis with what is told beside the cut; an end that would be touched is left out whole.
-
-    Args:
-        left: What the left end says.
-        told: What is said of the cut.
-        right: What the right end says.
-        cells: Cells of the axis.
-        cut: Cell of the cut; -1 where there is none.
-        rule: Character of the axis.
+def _label_axis(left: str, words: str, right: str, cells: int, cut: int, rule: str) -> str:
+    """Return the axis with words next to the cut (-1: none); an end that would be touched is left out
+    whole.
     """
-    at = cut + 1 if cut + 1 + len(told) <= cells - len(right) else cut - len(told)
-    if at < len(left) and at <= cut and cut + 1 + len(told) <= cells:
+    at = cut + 1 if cut + 1 + len(words) <= cells - len(right) else cut - len(words)
+    if at < len(left) and at <= cut and cut + 1 + len(words) <= cells:
         at = cut + 1
     if at < 0:
         at = cut + 1
-        told = ""
+        words = ""
     first = min(at, cut)
-    last = max(at + len(told), cut + 1)
+    last = max(at + len(words), cut + 1)
     axis = list(rule * cells)
     for place, label in ((0, left), (cells - len(right), right)):
         if label == right and place < len(left):
             continue
         if place >= last or place + len(label) <= first:
             axis[place : place + len(label)] = label
-    axis[at : at + len(told)] = told
+    axis[at : at + len(words)] = words
     return "".join(axis)[:cells]

@@ -1,4 +1,4 @@
-"""Lines as spans: text with the role it plays; a theme gives each role its look."""
+"""Lines as spans: text with its role; a theme gives each role its look."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -12,7 +12,7 @@ from textual.strip import Strip
 from ...engine.text import make_printable
 from ..terminal.line_filters import to_ascii
 
-# What a piece of text is for; `tui/frame/theme.py` says how each role looks.
+# What a piece of text is for; `tui/frame/theme.py` sets the look of each role.
 Role = Literal[
     "text",
     "strong",
@@ -45,12 +45,11 @@ Line = list[Span]
 
 
 def line_width(line: Iterable[Span]) -> int:
-    """Return the cells a line takes."""
     return sum(cell_len(text) for text, _ in line)
 
 
 def line_text(line: Iterable[Span]) -> str:
-    """Return what a line says, without its looks."""
+    """Return the text of a line, without its looks."""
     return "".join(text for text, _ in line)
 
 
@@ -70,7 +69,7 @@ def right_text(text: str, width: int, ellipsis: str) -> str:
 
 
 def clean_text(text: str, *, is_ascii: bool) -> str:
-    """Return text that is safe to write: no control character, and seven bits only where asked for.
+    """Return text that is safe to write: no control characters, and seven bits only where asked for.
 
     What has no ASCII look-alike becomes a question mark for each cell it would take.
     """
@@ -101,7 +100,7 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
 
 @lru_cache(maxsize=2048)
 def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
-    """Return a text that is safe to write, and its cells."""
+    """Return text that is safe to write, and its cells."""
     text = clean_text(raw, is_ascii=is_ascii)
     return text, cell_len(text)
 

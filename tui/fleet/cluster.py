@@ -1,4 +1,4 @@
-"""What is known across nodes: concluded on a thread, drawn as lines, shown on a screen over the fleet."""
+"""What is known across nodes: computed on a thread, drawn as lines, shown on a screen over the fleet."""
 
 import threading
 from collections import deque
@@ -24,24 +24,20 @@ from ..widgets.line_page import LinePage
 from ..widgets.one_line import KeyLine
 from ..widgets.verdict_line import VerdictLine
 
+# Snapshots of this long are processed together, but never more than so many: each of a node of eight devices
+# takes 20 KiB while it waits.
 GATHER_S = 2.0
-# What nodes tell within this time is looked at together, but no more than so many snapshots wait for that: of
-# a node of eight devices each holds 20 KiB.
 MOST_GATHERED = 128
 
 
 class ClusterWatch:
-    """Takes snapshots of nodes, one after another; use from one thread.
-
-    Args:
-        state: What is known already; by default nothing.
-    """
+    """Takes snapshots of nodes, one after another; use from one thread."""
 
     def __init__(self, state: ClusterState | None = None) -> None:
         self._state = state or ClusterState()
         # All nodes as of the newest conclusion.
         self.picture: ClusterPicture = self._state.picture
-        # What is open across nodes, as of the newest conclusion.
+        # Open across nodes, as of the newest conclusion.
         self.findings: tuple[Finding, ...] = self._state.findings
         self._untold: deque[tuple[Snapshot, float]] = deque()
         self._begun_s: float | None = None
@@ -49,11 +45,8 @@ class ClusterWatch:
         self._failure: Exception | None = None
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
-        """Take the newest snapshot of a node; what follows from it is known a little later.
-
-        Args:
-            snapshot: What its feed tells.
-            received_s: When it came, by our own clock.
+        """Take the newest snapshot of a node, received at `received_s` by our own clock; conclusions follow
+        later.
         """
         if self._failure is not None:
             raise self._failure
@@ -68,11 +61,7 @@ class ClusterWatch:
             self._thread.start()
 
     def hold_against(self, planned: Sequence[int]) -> None:
-        """Hold pipeline stages against a plan, from the next conclusion on.
-
-        Args:
-            planned: What it says of a rank of each stage in bytes.
-        """
+        """Compare pipeline stages with a plan from the next conclusion on: bytes of a rank of each stage."""
         self._state.hold_against(planned)
 
     def _conclude(self) -> None:
@@ -87,7 +76,7 @@ class ClusterWatch:
 
 
 def order_by_gravity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, the gravest first, and of those the newest."""
+    """Return findings, the most severe first; within a severity the newest."""
     return sorted(findings, key=lambda it: (-SEVERITIES.index(it.severity), -it.opened_s, it.id))
 
 
@@ -95,8 +84,8 @@ _INDENT = "  "
 _SIZE_CELLS = 10
 _RANKS_CELLS = 6
 _STAGE_CELLS = 6
+# Widths from which the plan's numbers, and a bar, stand next to each stage.
 PLAN_FROM_CELLS = 56
-# Widths from which the figures of the plan, and a bar, stand beside each stage.
 BAR_FROM_CELLS = 90
 _BAR_CELLS = 24
 _GAP = "   "
@@ -105,12 +94,7 @@ _GAP = "   "
 def describe_cluster(
     picture: ClusterPicture, findings: Sequence[Finding], width: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return everything that is known across nodes.
-
-    Args:
-        picture: All nodes at one moment.
-        findings: Open findings across nodes, the gravest first.
-    """
+    """Return everything that is known across nodes; `findings` are in the order of `order_by_gravity`."""
     lines = [_describe_all(picture)]
     for finding in findings:
         lines += [[], *_describe_finding(finding, width, glyphs)]
@@ -122,7 +106,7 @@ def describe_cluster(
 
 
 def describe_gravest(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
-    """Return the gravest finding across nodes in one line, or nothing."""
+    """Return the most severe finding across nodes in one line, or nothing."""
     if not findings:
         return []
     first = findings[0]
@@ -159,7 +143,6 @@ def _describe_job(job: JobState, width: int, glyphs: Glyphs) -> Iterator[Line]:
 
 
 def _list_facts(job: JobState) -> list[str]:
-    """Return what is known of a job, in a few words each."""
     facts = [job.label]
     if job.world_size is not None and len(job.ranks) < job.world_size:
         facts.append(f"{len(job.ranks):,} of its ranks are seen")
@@ -183,7 +166,9 @@ def _describe_stage(stage: StageLoad, job: JobState, scale: int, width: int, gly
         f"{stage.ranks:,}",
         format_bytes(stage.peak_bytes),
         glyphs.unmeasured if planned is None else format_bytes(planned),
-        glyphs.unmeasured if difference is None else _say_signed(difference),
+        glyphs.unmeasured
+        if difference is None
+        else f"{'+' if difference >= 0 else '-'}{format_bytes(abs(difference))}",
     )
     is_most = stage.stage in job.bottleneck_stages
     role: Role = "medium" if is_most else "text"
@@ -192,10 +177,6 @@ def _describe_stage(stage: StageLoad, job: JobState, scale: int, width: int, gly
         bar = draw_gauge(MemoryReading(used_bytes=stage.peak_bytes), scale, _BAR_CELLS, glyphs)
         line += [Span("  "), *bar]
     return [*line, Span(f"  {', '.join(stage.nodes)}", "muted")]
-
-
-def _say_signed(value: int) -> str:
-    return f"{'+' if value >= 0 else '-'}{format_bytes(abs(value))}"
 
 
 def _lay_out(cells: Sequence[str], width: int) -> str:
@@ -223,7 +204,6 @@ class ClusterPage(LinePage):
         self._findings = tuple[Finding, ...]()
 
     def show(self, picture: ClusterPicture, findings: Sequence[Finding]) -> None:
-        """Show all nodes at one moment, and the findings that are open across them."""
         self._picture = picture
         self._findings = tuple(findings)
         self._draw()
@@ -243,7 +223,7 @@ KEYS_FROM_ROWS = 13
 
 
 class ClusterScreen(ThriftyScreen[None]):
-    """Shows a cluster when told to."""
+    """Shows a cluster; draws when the app calls `draw`."""
 
     BINDINGS = [*keys.CLUSTER_SCREEN]
     DEFAULT_CSS = """
@@ -268,7 +248,6 @@ class ClusterScreen(ThriftyScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the page the keys."""
         self.page.focus()
         self._keys.hide(KEYS_OF_THE_VIEW)
         self._fit()
@@ -279,7 +258,6 @@ class ClusterScreen(ThriftyScreen[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Draw what is known now."""
         if not self.is_mounted:
             return
         with self.drawn_at_once():

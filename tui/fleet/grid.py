@@ -1,4 +1,4 @@
-"""The grid of a fleet: how it is looked at, where devices stand, how they are drawn, and the cursor."""
+"""The grid of a fleet: what the user chose, where devices stand, how they are drawn, and the cursor."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from ..frame import keys
 from ..frame.theme import find_looks
 from ..widgets.line_page import MarkingWidget
 
-# What a cell shows of a device that is in no danger: how full it is, or its level of risk.
+# What a cell shows of a device that is not at risk: how full it is, or its level of risk.
 CellFigure = Literal["used", "risk"]
 
 
 @dataclass
 class FleetView:
-    """What a person chose."""
+    """What the user chose."""
 
     grouping: Grouping = "node"
     sort: FleetSort = "risk"
     filter_text: str = ""
     figure: CellFigure = "used"
-    # Key of the device under the cursor; None lets the cursor follow the gravest.
+    # Key of the device under the cursor; None lets the cursor follow the device most at risk.
     selected: tuple[str, str] | None = None
 
 
 MOST_LABEL_CELLS = 20
-# Cells that a group has at least, so that words have room where a node is lost.
+# Least cells of a group, so that the words for a lost node have room.
 LEAST_BLOCK_CELLS = 10
 GAP_CELLS = 2
 
@@ -49,21 +49,21 @@ class FleetBlock(NamedTuple):
     group: int
     start: int
     stop: int
-    # Column of its label, or of what is left out there.
+    # Column of its label, also where the label is left out.
     x: int
 
 
 class FleetLayout(NamedTuple):
     """Rows of blocks, top to bottom."""
 
-    # Cells of a label with its blank; 0 where there is none.
+    # Cells of a label with its blank; 0 without labels.
     label_cells: int
     # Cells of the devices of a block.
     block_cells: int
     rows: tuple[tuple[FleetBlock, ...], ...]
 
     def find(self, group: int, offset: int) -> tuple[int, int]:
-        """Return the row and column of a device; the first where there is none such."""
+        """Return the row and column of a device; (0, 0) where there is no such device."""
         for y, row in enumerate(self.rows):
             for block in row:
                 if block.group == group and block.start <= offset < max(block.stop, block.start + 1):
@@ -84,12 +84,7 @@ class FleetLayout(NamedTuple):
 
 
 def arrange_groups(names: Sequence[str], sizes: Sequence[int], width: int) -> FleetLayout:
-    """Return where groups stand.
-
-    Args:
-        names: What each group is called.
-        sizes: Devices of each.
-    """
+    """Return where groups stand; `sizes` are the devices of each."""
     label = min(max(map(len, names), default=0), MOST_LABEL_CELLS, max(0, width // 2 - 1))
     label += 1 if label else 0
     most = max(sizes, default=0)
@@ -113,7 +108,7 @@ _IN_DANGER = frozenset(LEVELS[LEVELS.index("medium") :])
 
 
 def draw_cell(device: FleetDevice, figure: CellFigure, glyphs: Glyphs) -> tuple[str, Role]:
-    """Return a device as one cell: what is wrong with it, or how full it is, or its level of risk."""
+    """Return a device as one cell: its trouble, else how full it is or its level of risk."""
     if device.state == "lost":
         return glyphs.lost, "critical"
     if device.level in _IN_DANGER:
@@ -140,13 +135,9 @@ def draw_row(
     """Return a row of the grid.
 
     Args:
-        blocks: What stands in it.
-        layout: Where everything stands.
-        groups: All groups.
-        lost: What is said in place of the cells of nodes that are lost.
+        lost: Words in place of the cells of lost nodes, by node.
         cursor: Group and place of the device under the cursor.
-        figure: What a cell shows.
-        cells: What draws them, and knows what it drew before.
+        cells: Draws the cells, and caches what it drew before.
     """
     line: Line = []
     x = 0
@@ -172,7 +163,7 @@ def draw_row(
 def _draw_label(
     group: FleetGroup, block: FleetBlock, layout: FleetLayout, glyphs: Glyphs, *, is_chosen: bool
 ) -> Line:
-    """Return the name of a group before its first cells; an edge marks where the cursor is."""
+    """Return the name of a group before its first cells; an edge marks the cursor's block."""
     if not layout.label_cells:
         return []
     name = fit_text(group.name if not block.start else "", layout.label_cells - 1, glyphs.ellipsis)
@@ -182,20 +173,17 @@ def _draw_label(
 
 
 class DrawnCells:
-    """Draws the cells of groups, and those anew of which a device is another."""
+    """Draws the cells of groups; only groups with a changed device are drawn again."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self.glyphs = glyphs
         self._drawn: dict[tuple[str, int, int], tuple[tuple[FleetDevice, ...], CellFigure, Line]] = {}
 
     def draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
-        """Return the cells of a block, those of one look as one span.
+        """Return the cells of a block, neighbours of one look as one span.
 
         Args:
-            group: Whose devices they are.
-            block: Which of them.
             at: Place of the device under the cursor in the group; None where it is elsewhere.
-            figure: What a cell shows.
         """
         if at is not None:
             return self._draw(group, block, at, figure)
@@ -206,7 +194,6 @@ class DrawnCells:
         return known[2]
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget groups that are no longer there."""
         self._drawn = {key: it for key, it in self._drawn.items() if key[0] in names}
 
     def _draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
@@ -227,12 +214,9 @@ class DrawnCells:
 
 
 def describe_silence(node: FleetNode, waited_s: float, room: int) -> str:
-    """Return what stands in place of the cells of a node that is lost: since when, as there is room.
+    """Return the words in place of the cells of a lost node, as long as `room` cells allow.
 
-    Args:
-        node: The node.
-        waited_s: Seconds since it was said for how long it has been silent.
-        room: Cells for the words.
+    `waited_s` is the seconds since the node's silence was last updated.
     """
     if node.silent_s is None:
         return "lost"
@@ -241,7 +225,7 @@ def describe_silence(node: FleetNode, waited_s: float, room: int) -> str:
 
 
 _NOTHING = FleetLayout(0, 0, ())
-# Returns what is said of nodes that are lost, for cells of room.
+# Returns the words for lost nodes, for cells of room.
 DescribeLost = Callable[[int], Mapping[str, str]]
 
 
@@ -254,7 +238,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
     """
 
     class Moved(Message):
-        """Another device is under the cursor."""
+        pass
 
     class Opened(Message):
         """The device under the cursor is to be shown."""
@@ -275,17 +259,14 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
 
     @property
     def groups(self) -> Sequence[FleetGroup]:
-        """What is drawn, in its order."""
         return self._groups
 
     @property
     def current(self) -> FleetDevice | None:
-        """The device under the cursor."""
         return None if self._cursor is None else self._groups[self._cursor[0]].devices[self._cursor[1]]
 
     @property
     def row_count(self) -> int:
-        """Rows of the whole grid."""
         return len(self._layout.rows)
 
     def show(
@@ -296,14 +277,9 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         describe_lost: DescribeLost,
         absence: str,
     ) -> None:
-        """Draw groups.
+        """Draw groups, with the cursor on the device with the key `selected`, else on the first.
 
-        Args:
-            groups: In order.
-            selected: Key of the device that the cursor is on; the first one where there is none such.
-            figure: What a cell shows.
-            describe_lost: What is said of nodes that are lost.
-            absence: What is said where there is no group.
+        `describe_lost` gives the words for lost nodes, `absence` those for a grid without groups.
         """
         self._groups = groups
         self._figure = figure
@@ -313,9 +289,9 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self._draw()
 
     def _find(self, selected: tuple[str, str] | None) -> tuple[int, int] | None:
-        """Return where a device stands, first where the cursor is."""
         if self._cursor is not None and self._cursor[0] < len(self._groups):
             group, place = self._cursor
+            # The cursor's own place first: most draws change no device.
             its = self._groups[group].devices
             if place < len(its) and its[place].key == selected:
                 return self._cursor
@@ -328,7 +304,6 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         return first
 
     def _draw(self) -> None:
-        """Arrange the groups, and draw the rows that are seen."""
         width = self.scrollable_content_region.width
         if not self.is_mounted or width <= 0:
             return
@@ -345,7 +320,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self._draw_seen()
 
     def _draw_seen(self) -> None:
-        """Draw the rows that are seen, and ask for a repaint of those that changed."""
+        """Draw the rows in sight, and repaint those that changed."""
         top = self.scroll_offset.y
         height = self.scrollable_content_region.height
         lost = self._describe_lost(self._layout.block_cells)
@@ -382,13 +357,11 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Draw the rows that come into sight."""
         super().watch_scroll_y(old_value, new_value)
         if self.is_mounted and round(old_value) != round(new_value):
             self._draw_seen()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Make room for the scroll bar, or take its room."""
         self.call_after_refresh(self._draw)
 
     def notify_style_update(self) -> None:
@@ -452,7 +425,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         return None
 
     def step_group(self, places: int) -> None:
-        """Move the cursor to the first device of the next group, or of the one before; round at the ends."""
+        """Move the cursor to the first device of the next group, or of the previous; wraps around."""
         if self._cursor is not None:
             outside = -1 if places > 0 else len(self._groups)
             self._go(self._group_from(self._cursor[0], places) or self._group_from(outside, places))
@@ -461,12 +434,10 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self.action_move(0, pages * max(1, self.size.height - 1))
 
     def action_end(self, end: int) -> None:
-        """Move the cursor to the first device, or to the last one."""
         outside = -1 if not end else len(self._groups)
         self._go(self._group_from(outside, 1 if not end else -1, is_last=bool(end)))
 
     def action_open(self) -> None:
-        """Ask for the device under the cursor."""
         if self.current is not None:
             self.post_message(self.Opened())
 

@@ -1,4 +1,6 @@
-"""The list of nodes: who is there, how old its figures are, whose clock is off, whose agent is in trouble."""
+"""The list of nodes: which are there, how old their values are, whose clock is off, whose agent has
+trouble.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -29,16 +31,12 @@ class _Column(NamedTuple):
     cells: int
     # Width of the whole line from which it is shown.
     from_width: int
-    # Empty where it is unmeasured.
-    tell: Callable[[NodeSummary], str]
+    # Empty where unmeasured.
+    format: Callable[[NodeSummary], str]
 
 
-def _tell_share(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%}"
-
-
-def _tell_offset(summary: NodeSummary) -> str:
-    """Return how far the clock is off; what is within the delay of messages is told as such."""
+def _format_offset(summary: NodeSummary) -> str:
+    """Return how far the clock is off; "in step" is within the delay of messages."""
     offset_s = summary.node.clock_offset_s
     if offset_s is None:
         return "in step" if summary.node.state == "live" else ""
@@ -47,8 +45,8 @@ def _tell_offset(summary: NodeSummary) -> str:
 
 _COLUMNS = (
     _Column("devices", 7, 30, lambda it: f"{it.device_count:,}"),
-    _Column("used", 5, 40, lambda it: _tell_share(it.used_share)),
-    _Column("clock", 9, 56, _tell_offset),
+    _Column("used", 5, 40, lambda it: "" if it.used_share is None else f"{it.used_share:.0%}"),
+    _Column("clock", 9, 56, _format_offset),
     _Column("missed", 7, 70, lambda it: f"{it.samples_dropped:,}"),
     _Column("viewers", 7, 90, lambda it: "" if it.viewers is None else f"{it.viewers:,}"),
     _Column("agent CPU", 9, 100, lambda it: "" if it.cpu_percent is None else f"{it.cpu_percent:.1f}%"),
@@ -68,29 +66,28 @@ def draw_node_heading(label_cells: int, width: int) -> Line:
 def draw_node(
     summary: NodeSummary, now_s: float, label_cells: int, width: int, glyphs: Glyphs, *, is_chosen: bool
 ) -> Line:
-    """Return a node in one line, with the reason behind it where it is not live.
+    """Return a node in one line, with the reason where it is not live.
 
     Args:
-        summary: The node.
-        now_s: The moment of which its age is told, by our wall clock.
+        now_s: Wall time for which ages are shown.
         label_cells: Cells of the longest name.
         is_chosen: Whether the cursor is on it.
     """
     label = min(label_cells, MOST_LABEL_CELLS)
-    state, role = _tell_age(summary, now_s)
+    state, role = _format_age(summary, now_s)
     columns = [
-        right_text(it.tell(summary) or glyphs.unmeasured, it.cells, glyphs.ellipsis)
+        right_text(it.format(summary) or glyphs.unmeasured, it.cells, glyphs.ellipsis)
         for it in _COLUMNS
         if width >= it.from_width
     ]
-    told = describe_trouble(summary)
+    trouble = describe_trouble(summary)
     return [
         Span(glyphs.selected if is_chosen else " ", "accent"),
         Span(f"{glyphs.risk(summary.level)} ", summary.level),
         Span(summary.node.name[:label].ljust(label), "strong" if is_chosen else "text"),
         Span(f"  {state:<{_AGE_CELLS}}", role),
         Span("  " + "  ".join(columns)),
-        Span(f"  {told}" if told else "", "muted"),
+        Span(f"  {trouble}" if trouble else "", "muted"),
     ]
 
 
@@ -100,13 +97,13 @@ def describe_trouble(summary: NodeSummary) -> str:
 
 
 def describe_facts(summary: NodeSummary) -> str:
-    """Return what trouble a node has, and what its agent calls it where that is another name."""
+    """Return a node's trouble, and the name its agent uses where that is another."""
     own = "" if summary.own_name is None else f"its agent calls it {summary.own_name}"
     return "; ".join(filter(None, (describe_trouble(summary), own)))
 
 
-def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
-    """Return how old the figures are: of a live node since they came, of a lost one since it fell silent."""
+def _format_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
+    """Return how old the values are: of a live node since they came, of a lost one since it fell silent."""
     node = summary.node
     age_s = None if node.heard_s is None else max(0.0, now_s - node.heard_s)
     if node.state == "lost":
@@ -118,8 +115,6 @@ def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
 
 
 class NodeList(RowTable[NodeSummary]):
-    """Lists nodes below a line of titles."""
-
     BINDINGS = [*keys.NODE_LIST]
     DEFAULT_CSS = "NodeList { height: 1fr; padding: 0 1; }"
     _now_s = 0.0
@@ -127,16 +122,12 @@ class NodeList(RowTable[NodeSummary]):
 
     @property
     def heading(self) -> Line:
-        """Titles of the columns."""
         width = self.scrollable_content_region.width
         return self.fit(draw_node_heading(self._label_cells, width), width)
 
     def show(self, nodes: Sequence[NodeSummary], now_s: float) -> None:
-        """List nodes; the cursor stays on its own, wherever that is now.
-
-        Args:
-            nodes: In order.
-            now_s: The moment of which ages are told, by our wall clock.
+        """List nodes in order; the cursor stays on its node. `now_s` is the wall time for which ages are
+        shown.
         """
         self._now_s = now_s
         self._label_cells = max((len(it.node.name) for it in nodes), default=4)
@@ -155,8 +146,6 @@ AGE_TICK_S = 1.0
 
 
 class NodesScreen(ThriftyScreen[None]):
-    """Lists the nodes of a fleet."""
-
     BINDINGS = [*keys.NODES_SCREEN]
     DEFAULT_CSS = """
     NodesScreen {
@@ -193,7 +182,6 @@ class NodesScreen(ThriftyScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the list the keys, and let ages grow."""
         self.nodes.focus()
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.set_interval(AGE_TICK_S, self.draw, name="ages of nodes")
@@ -209,17 +197,16 @@ class NodesScreen(ThriftyScreen[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Draw what is known now."""
         if not self.is_mounted:
             return
         with self.drawn_at_once():
             summaries = order_by_need([self._fleet.summarize(name) for name in self._fleet.names])
             coverage = self._fleet.coverage
             role: Role = "medium" if coverage.is_partial else "strong"
-            told = [Piece(coverage.text, role)]
+            title = [Piece(coverage.text, role)]
             if coverage.nodes_left_out:
-                told.append(Piece(f"  {coverage.followed_text}", "muted"))
-            self._title.set_pieces(told, [Piece("lost first, then by risk", "muted")])
+                title.append(Piece(f"  {coverage.followed_text}", "muted"))
+            self._title.set_pieces(title, [Piece("lost first, then by risk", "muted")])
             self._verdict.show(judge_fleet(self._fleet.picture.census, coverage))
             self.nodes.show(summaries, self._clock.wall_s())
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
@@ -227,16 +214,15 @@ class NodesScreen(ThriftyScreen[None]):
 
     @on(RowTable.Chosen)
     def _write_facts(self) -> None:
-        """Say in full what is wrong with the node under the cursor, and by what other name it goes."""
+        """Show in full what is wrong with the node under the cursor, and its agent's name for it."""
         chosen = self.nodes.current
-        told = "" if chosen is None else describe_facts(chosen)
+        facts = "" if chosen is None else describe_facts(chosen)
         self._facts.set_pieces(
-            [Piece(chosen.node.name, "strong"), Piece(f"  {told}")] if chosen and told else []
+            [Piece(chosen.node.name, "strong"), Piece(f"  {facts}")] if chosen and facts else []
         )
 
     @on(RowTable.Opened)
     def open_current(self, message: RowTable.Opened) -> None:
-        """Ask for the node under the cursor."""
         message.stop()
         if self.nodes.current is not None:
             self.post_message(self.NodeChosen(self.nodes.current.node.name))

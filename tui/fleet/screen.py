@@ -43,12 +43,12 @@ from ..widgets.verdict_line import VerdictLine, word_lost
 from .cluster import ClusterWatch, describe_gravest, order_by_gravity
 from .grid import FleetGrid, FleetView, describe_silence
 
-# Height of the screen from which on so many rows are taken; below that it is one.
+# Height of the screen from which lost nodes have so many rows; below that one.
 ROWS_FROM = ((32, 4), (24, 3), (18, 2))
 
 
 class LostLines(MarkingWidget):
-    """Names nodes with how long they are lost and why; reasons shorten where rows are few."""
+    """Names lost nodes with how long they are lost and why; reasons shorten where rows are few."""
 
     DEFAULT_CSS = """
     LostLines {
@@ -68,12 +68,7 @@ class LostLines(MarkingWidget):
         return f"{self.glyphs.risk('medium')} lost  "
 
     def show(self, lost: Sequence[FleetNode], waited_s: float) -> None:
-        """Show these nodes.
-
-        Args:
-            lost: In order.
-            waited_s: Seconds since they were said to be silent for so long.
-        """
+        """Show these nodes, in order; `waited_s` is the seconds since their silence was last updated."""
         self._told = (lost, waited_s)
         self._arrange()
 
@@ -113,13 +108,9 @@ _EVEN_CHANCE = 0.5
 def describe_fleet(
     census: Census, wanted: int, coverage: Coverage, view: FleetView, glyphs: Glyphs
 ) -> tuple[list[Piece], list[Piece]]:
-    """Return the title: what is covered and how many devices are at which level; and what was chosen.
+    """Return the title: coverage, and devices by level of risk; at its right what the user chose.
 
-    Args:
-        census: All that are known.
-        wanted: How many the filter lets pass.
-        coverage: How much of the fleet is seen.
-        view: What was chosen.
+    `wanted` is the number of devices that pass the filter.
     """
     if coverage.is_partial:
         pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
@@ -141,7 +132,7 @@ def describe_fleet(
 
 
 def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> list[Piece]:
-    """Return what is known of a device in one line, what matters most first."""
+    """Return a device in one line, what matters most first."""
     pieces = [
         Piece(f"{device.node} {device.name}", "strong"),
         Piece("  "),
@@ -185,11 +176,11 @@ def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
     return facts
 
 
+# Heights from which each line is worth its row.
 TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13
 FACTS_FROM_ROWS = 5
 LOST_FROM_ROWS = 8
-# Heights from which each line is worth its row.
 ACROSS_FROM_ROWS = 9
 AGE_TICK_S = 1.0
 GROUP_TITLES: Mapping[Grouping, str] = {
@@ -204,11 +195,7 @@ SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "
 
 
 class FleetScreen(ThriftyScreen[None]):
-    """Draws a fleet when told to.
-
-    Args:
-        view: What was chosen; it is changed here.
-    """
+    """Draws a fleet when the app calls `draw`; changes `view`, which holds what the user chose."""
 
     BINDINGS = [*keys.FLEET]
     DEFAULT_CSS = """
@@ -267,21 +254,19 @@ class FleetScreen(ThriftyScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the grid the keys, and take up the filter that was typed before."""
         self.grid.focus()
         self._keys.hide(("show_fleet",))
         if self._view.filter_text:
             self._filter.query_one(Input).value = self._view.filter_text
-        self._take_filter(self._view.filter_text)
+        self._apply_filter(self._view.filter_text)
         self._fit()
 
     @property
     def current(self) -> FleetDevice | None:
-        """The device under the cursor."""
         return self.grid.current
 
     def describe(self) -> FleetExport:
-        """Return the fleet as it is seen, to be written down."""
+        """Return the fleet as it is shown, for export."""
         view = self._view
         fleet = self._fleet
         return FleetExport(
@@ -304,18 +289,16 @@ class FleetScreen(ThriftyScreen[None]):
         self.draw()
 
     def tell_paused(self, *, is_paused: bool) -> None:
-        """Say whether figures are frozen."""
         self._is_paused = is_paused
         self.draw()
 
     def take_news(self) -> None:
-        """Draw what the nodes told since; what is frozen stays."""
+        """Draw what the nodes reported since; a frozen picture stays."""
         self._drawn_s = self._clock.monotonic_s()
         self._picture = self._fleet.picture
         self.draw()
 
     def draw(self) -> None:
-        """Draw the fleet."""
         if not self.is_mounted:
             return
         with self.drawn_at_once():
@@ -334,7 +317,9 @@ class FleetScreen(ThriftyScreen[None]):
             self._show_lost()
 
     def _choose(self, wanted: list[FleetDevice] | None) -> tuple[str, str] | None:
-        """Return the key of the device that the cursor is on: where nobody moved it, of the gravest."""
+        """Return the key of the device for the cursor: without a choice by the user, of the one most
+        at risk.
+        """
         if self._view.selected is not None:
             return self._view.selected
         before = None if self.current is None else self._picture.find(self.current.key)
@@ -370,7 +355,6 @@ class FleetScreen(ThriftyScreen[None]):
         return max(0.0, self._clock.monotonic_s() - self._drawn_s)
 
     def _show_across(self) -> None:
-        """Tell the gravest finding across nodes, while there is one."""
         line = describe_gravest(order_by_gravity(self._cluster.findings), self.glyphs)
         is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
         if self._across.display != is_shown:
@@ -378,7 +362,7 @@ class FleetScreen(ThriftyScreen[None]):
         self._across.set_pieces([Piece(span.text, span.role) for span in line])
 
     def _show_lost(self) -> None:
-        """Name the nodes that are lost, and count their age up while there are some."""
+        """Name the lost nodes, and update their age while there are any."""
         lost = self._fleet.lost()
         is_shown = bool(lost) and self.size.height >= LOST_FROM_ROWS
         if self._lost.display != is_shown:
@@ -391,7 +375,6 @@ class FleetScreen(ThriftyScreen[None]):
             self._age_timer = None
 
     def _write_facts(self) -> None:
-        """Say what is known of the device under the cursor, or what is wrong with the filter."""
         device = self.grid.current
         if self._refusal:
             self._facts.set_pieces([Piece(self._refusal, "medium")])
@@ -402,20 +385,18 @@ class FleetScreen(ThriftyScreen[None]):
 
     @on(FleetGrid.Moved)
     def follow_cursor(self, message: FleetGrid.Moved) -> None:
-        """Say what is under the cursor, which stays on that device from now on."""
         message.stop()
         self._view.selected = None if self.current is None else self.current.key
         self._write_facts()
 
     @on(FleetGrid.Opened)
     def open_current(self, message: FleetGrid.Opened) -> None:
-        """Ask for the node of the device under the cursor."""
         message.stop()
         if self.current is not None:
             self.post_message(self.NodeAsked(self.current))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        """Return whether an action makes sense now: a key typed into the filter is text."""
         return action not in ("filter", "ask_nodes", "ask_cluster") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
@@ -424,12 +405,12 @@ class FleetScreen(ThriftyScreen[None]):
 
     @on(FilterBar.TextChanged)
     def filter_devices(self, message: FilterBar.TextChanged) -> None:
-        """Filter while typing; what is no term yet leaves the filter as it was before."""
+        """Filter while typing; an incomplete term leaves the filter as it was."""
         message.stop()
-        self._take_filter(message.text)
+        self._apply_filter(message.text)
         self.draw()
 
-    def _take_filter(self, text: str) -> None:
+    def _apply_filter(self, text: str) -> None:
         try:
             self._wanted = compile_filter(text)
             self._refusal = ""
@@ -441,7 +422,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     @on(FilterBar.Closed)
     def end_filter(self, message: FilterBar.Closed) -> None:
-        """Give the keys to the grid; a filter that is none is named with what is one."""
+        """Return the focus to the grid; a filter that is not valid is named with an example."""
         message.stop()
         self.grid.focus()
         if self._refusal:
@@ -450,7 +431,6 @@ class FleetScreen(ThriftyScreen[None]):
             self.draw()
 
     def action_choose_grouping(self) -> None:
-        """Ask for what devices of a group share."""
 
         def group(name: str | None) -> None:
             if name is not None:
@@ -471,20 +451,17 @@ class FleetScreen(ThriftyScreen[None]):
         self.app.push_screen(ChoiceScreen("Sort the fleet by", choices, chosen=self._view.sort), sort)
 
     def action_ask_cluster(self) -> None:
-        """Ask for what is known across nodes."""
         self.post_message(self.ClusterAsked())
 
     def action_ask_nodes(self) -> None:
-        """Ask for the list of nodes."""
         self.post_message(self.NodesAsked())
 
     def action_switch_figure(self) -> None:
-        """Show in cells how full devices are, or their risk."""
         self._view.figure = "risk" if self._view.figure == "used" else "used"
         self.draw()
 
     def action_leave(self) -> None:
-        """Drop the filter, or let the cursor follow the gravest device again."""
+        """Drop the filter, or let the cursor follow the device most at risk again."""
         if self._view.filter_text:
             self._filter.action_clear()
         else:

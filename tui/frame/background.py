@@ -1,4 +1,4 @@
-"""Work that takes a while, done on a thread beside a screen, which can be left meanwhile."""
+"""Work that takes a while, done on a thread while the screen stays usable."""
 
 import asyncio
 import threading
@@ -22,13 +22,12 @@ def do_beside(
     then: Callable[[ResultT], object],
     otherwise: Callable[[VramscopeError], object],
 ) -> None:
-    """Do something on a thread of its own, and go on in the application when it is done.
+    """Run `work` on a thread of its own; the application then calls `then` or `otherwise`.
 
     Args:
-        screen: Whose application waits for it; what comes when that ends is dropped.
-        work: What is done on the thread.
-        then: Takes what it returned.
-        otherwise: Takes the error that a person can do something about; any other ends the application.
+        screen: Whose application waits for it; after that has ended, the result is dropped.
+        then: Gets the result.
+        otherwise: Gets an error that the user can do something about; any other ends the application.
     """
     app = screen.app
     loop = asyncio.get_running_loop()

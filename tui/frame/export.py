@@ -1,4 +1,4 @@
-"""Exporting what is seen: pictures, figures and reports, into files of one name or a folder of their own."""
+"""Exporting a view: pictures, numbers and reports, into files of one name or a new folder."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,11 +28,7 @@ def make_new_folder(folder: Path, name: str) -> Path:
 
 
 def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
-    """Return the picture, and the status object where there is one, by the suffixes of their files.
-
-    Args:
-        snapshot: What the picture shows.
-    """
+    """Return the picture, and the status object where there is one, by the suffixes of their files."""
     contents = {".svg": svg.encode()}
     status = describe_snapshot(snapshot)
     if status is not None:
@@ -43,12 +39,11 @@ def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
 def export_and_tell(
     app: "App[Any]", contents: Mapping[str, bytes], folder: Path | None, now_s: float
 ) -> None:
-    """Write files of one name, and say over the screen where they are, or why there are none.
+    """Write files of one name, and notify the user where they are or why they could not be written.
 
     Args:
-        app: Whose screen it is.
-        contents: What each holds, by its suffix.
-        folder: Folder to write to; None for the current one.
+        contents: By suffix.
+        folder: None for the current one.
         now_s: Wall time; names the files.
     """
     folder = folder or Path.cwd()
@@ -63,12 +58,7 @@ def export_and_tell(
 
 
 def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> list[Path]:
-    """Write files of one name, and return them.
-
-    Args:
-        contents: What each holds, by its suffix.
-        folder: Folder to write to.
-        now_s: Wall time; names the files.
+    """Write files of one name, by suffix, and return their paths; the wall time `now_s` names them.
 
     Raises:
         OSError: A file cannot be written.

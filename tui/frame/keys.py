@@ -1,6 +1,6 @@
-"""The keys: one table, a line a key; screens, key line, help and palette are read from it.
+"""The keys: one table, a line a key; screens, key line, help and palette read it.
 
-Every key has an id `group-verb`, by which it can be bound to another key and under which the help lists it.
+Every key has an id `group-verb`: users bind it to another key by it, and help lists it under its group.
 """
 
 from typing import NamedTuple, Protocol, cast
@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-# Groups in the order in which help lists them.
+# In the order in which help lists them.
 GROUP_TITLES = {
     "replay": "Replay",
     "bar": "Time bar",
@@ -28,13 +28,13 @@ GROUP_TITLES = {
     "app": "Application",
 }
 
-# Actions of a view below, whose keys leave the key line to a screen above it; the help has them all.
+# Actions of a view below, hidden in the key line of a screen above it; the help lists them all.
 KEYS_OF_THE_VIEW = (
     *("show_device", "show_alerts", "show_sweep", "show_plan", "show_breakdown", "pause", "record"),
     *("replay", "go_to", "step_node"),
 )
 
-# Verbs of movements, which nobody looks for in a palette.
+# Verbs of movements, which the palette leaves out.
 MOVEMENTS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
 
 # Rows to move to get to the first or the last, wherever the cursor is.
@@ -47,13 +47,12 @@ def key(
     """Return one key.
 
     Args:
-        keys: Names as of Textual, separated by commas.
-        action: Action to run.
+        keys: Textual's names, separated by commas.
         id: `group-verb`.
         label: What it does in a word or two, for the key line and the palette.
         sentence: What it does, for the help.
-        shown_as: Name of the key in the key line; empty leaves it out of there.
-        first: Whether it goes before what has the focus.
+        shown_as: Name of the key in the key line; empty leaves it out there.
+        first: Whether it takes precedence over the focused widget.
     """
     return Binding(
         keys,
@@ -73,8 +72,7 @@ def moves(
     """Return the movements in a list: up, down, a page up, a page down, to the first, to the last.
 
     Args:
-        group: Group of the help.
-        sentences: What each does, in this order.
+        sentences: For the help, in this order.
         first: Keys that go to the first row, where letters have another meaning.
         last: Keys that go to the last row.
         down_shown_as: Name of the key in the key line.
@@ -91,7 +89,9 @@ def moves(
 
 
 def moves_across(group: str, *sentences: str) -> list[Binding]:
-    """Return the movements in a grid: up, down, left, right, a page up and down, to the first, to the last."""
+    """Return the movements in a grid: up, down, left, right, a page up and down, to the first, to
+    the last.
+    """
     up, down, left, right, page_up, page_down, to_first, to_last = sentences
     return [
         key("up,k", "move(0, -1)", f"{group}-up", "up", up),
@@ -106,7 +106,6 @@ def moves_across(group: str, *sentences: str) -> list[Binding]:
 
 
 def sorts(group: str, choose: str, before: str, after: str, label: str = "sort column") -> list[Binding]:
-    """Return the keys that sort a list."""
     return [
         key("s", "choose_sort", f"{group}-sort", "sort", choose, "s"),
         key("less_than_sign", "shift_sort(-1)", f"{group}-sort-left", f"{label} left", before),
@@ -116,12 +115,11 @@ def sorts(group: str, choose: str, before: str, after: str, label: str = "sort c
 
 
 def filters(group: str, sentence: str) -> Binding:
-    """Return the key that filters a list."""
     return key("slash", "filter", f"{group}-filter", "filter", sentence, "/", first=True)
 
 
 def chooses(group: str, leave: str) -> list[Binding]:
-    """Return the keys of a question with a list of answers; the list itself knows arrows and Enter."""
+    """Return the keys of a question with a list of answers; the list widget handles arrows and Enter."""
     return [
         key(leave, "dismiss(None)", f"{group}-cancel", "cancel", "Choose none."),
         key("j", "move(1)", f"{group}-down", "down", "Next line."),
@@ -130,7 +128,7 @@ def chooses(group: str, leave: str) -> list[Binding]:
 
 
 def scrolls(group: str, leave: str) -> list[Binding]:
-    """Return the keys of a dialog whose text scrolls."""
+    """Return the keys of a dialog with scrolling text."""
     return [
         key(leave, "dismiss", f"{group}-close", "close", "Close it."),
         key("down,j", "scroll(1)", f"{group}-down", "down", "Scroll down."),
@@ -435,7 +433,7 @@ PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Close the que
 FILTER_BAR = [key("escape", "clear", "filter-clear", "clear filter", "Clear the filter and show everything.")]
 # fmt: on
 
-# Keys that keyboards name otherwise than Textual does.
+# Textual's names of keys, where keyboards have others.
 KEY_NAMES = {
     "⏎": "Enter",
     "esc": "Esc",
@@ -452,7 +450,7 @@ KEY_NAMES = {
 
 
 class OffersKeys(Protocol):
-    """An application that knows which of its keys ever do something."""
+    """An application that knows which of its keys ever do anything."""
 
     def offers(self, binding: Binding) -> bool:
         """Return whether help and palette list a key."""
@@ -460,7 +458,7 @@ class OffersKeys(Protocol):
 
 
 class KeyHelp(NamedTuple):
-    """One thing that can be done, and the keys for it."""
+    """An action and its keys."""
 
     group: str
     verb: str
@@ -471,9 +469,9 @@ class KeyHelp(NamedTuple):
 
 
 def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
-    """Return what can be done on a screen, by group; each once with all its keys.
+    """Return the actions of a screen, by group; each once with all its keys.
 
-    Keys of the application and of the screen's widgets that can have the focus are included.
+    Keys of the application and of the screen's focusable widgets are included.
     """
     found: dict[str, KeyHelp] = {}
     app = screen.app
@@ -501,7 +499,7 @@ def name_key(display: str) -> str:
 
 
 def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -> None:
-    """Add a binding, or a further key of one that is known."""
+    """Add a binding, or another key of a known one."""
     if not binding.id or "-" not in binding.id or not binding.description:
         return
     named = name_key(screen.app.get_key_display(binding))

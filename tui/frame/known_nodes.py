@@ -1,4 +1,4 @@
-"""The nodes that a feed tells of: the newest picture of each, and which of them is shown."""
+"""The nodes of a feed: the newest snapshot of each, and which of them is shown."""
 
 from typing import NamedTuple
 
@@ -8,48 +8,46 @@ from ...analyzers.fleet.model import order_naturally
 from ...engine.model import SEVERITIES, Severity
 from ...engine.viewer.snapshot import ReplayState, Snapshot
 
-# What is no graver than this brings no other node to mind.
+# Up to this severity, the title names no other node.
 _NOT_NAMED = SEVERITIES.index("low")
 
 
 class NodePlace(NamedTuple):
-    """Where the node that is shown stands among all of them."""
+    """Position of the shown node among all of them."""
 
     number: int
     total: int
-    # A node that has something graver than the one that is shown.
+    # A node with a more severe finding than the shown one.
     graver: str | None = None
-    # How grave that is.
+    # Of that finding.
     severity: Severity = "low"
-    # Nodes of which there are no live figures; 0 in a replay.
+    # Nodes without live values; 0 in a replay.
     lost: int = 0
 
 
 class KnownNodes:
-    """Holds one snapshot a node; a feed that tells of one node only need not name it."""
+    """Holds one snapshot a node; a feed of a single node need not name it."""
 
     def __init__(self) -> None:
         self._newest: dict[str, Snapshot] = {}
         self._names: list[str] | None = None
         self._replay: ReplayState | None = None
-        # Name of the node that is shown.
         self.shown = ""
 
     @property
     def names(self) -> list[str]:
-        """Names of the nodes in the order in which people count: node2 comes before node10."""
+        """In natural order: node2 comes before node10."""
         if self._names is None:
             self._names = sorted(self._newest, key=order_naturally)
         return self._names
 
     @property
     def are_several(self) -> bool:
-        """Whether there is another node than the one that is shown."""
         return len(self._newest) > 1
 
     @property
     def newest(self) -> Snapshot:
-        """The newest snapshot of the node that is shown, at the moment at which a replay is."""
+        """The newest snapshot of the shown node, with the replay's current moment."""
         snapshot = self._newest.get(self.shown, Snapshot())
         if snapshot.replay is None or self._replay is None:
             return snapshot
@@ -61,7 +59,7 @@ class KnownNodes:
 
     @property
     def place(self) -> NodePlace | None:
-        """Where the shown node stands among all; None where there is no other."""
+        """Position of the shown node among all; None where it is the only one."""
         names = self.names
         if len(names) < 2:
             return None
@@ -80,7 +78,7 @@ class KnownNodes:
         return sum(snapshot.connection == "lost" for snapshot in self._newest.values())
 
     def note(self, snapshot: Snapshot) -> None:
-        """Take the newest snapshot of a node; one that names none is of the node that is shown."""
+        """Take the newest snapshot of a node; one without a name is of the shown node."""
         if snapshot.is_gone:
             self._forget(snapshot.node)
             return
@@ -93,7 +91,7 @@ class KnownNodes:
         self._replay = snapshot.replay or self._replay
 
     def _forget(self, name: str) -> None:
-        """Let go of a node; where it was shown another is, as soon as there is one."""
+        """Remove a node; if it was shown, show another."""
         self._newest.pop(name, None)
         self._names = None
         if name == self.shown and self._newest:
@@ -106,7 +104,7 @@ class KnownNodes:
 
 
 def _gravity(snapshot: Snapshot) -> int:
-    """Return how grave the gravest open finding is, by its place in `SEVERITIES`; -1 where there is none."""
+    """Return the highest severity of an open finding, as its place in `SEVERITIES`; -1 without any."""
     if not snapshot.findings:
         return -1
     found = (

@@ -1,4 +1,4 @@
-"""Opening a view: check the terminal, run the application, end in time, leave the terminal as it was."""
+"""Opening a view: check the terminal, run the application, end in time, restore the terminal."""
 
 import gc
 import os
@@ -25,26 +25,23 @@ if TYPE_CHECKING:
     from ..screens.terminal_app import TerminalApp
 
 
-# Seconds from the wish to end until the process is ended whatever hangs.
+# From the request to end until the process is ended even if something hangs.
 EXIT_PATIENCE_S = 0.9
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
-_MODES_OFF = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1003, 1006, 1015, 1016, 2004, 2048, 1004))
 # Reports of mouse, paste, size and focus off, line wrap on, keyboard as before, main screen, cursor on (xterm
 # control sequences).
+_MODES_OFF = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1003, 1006, 1015, 1016, 2004, 2048, 1004))
 _RESTORE = _MODES_OFF + b"\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
 
 
 class Shutdown:
-    """Ends an application on a signal, and the process if the application does not end."""
+    """Ends an application on a signal, and the process if the application does not end in time."""
 
     def __init__(self, request_exit: Callable[[], object], patience_s: float = EXIT_PATIENCE_S) -> None:
-        """Remember how the terminal is now.
-
-        Args:
-            request_exit: Asks the application to end; safe from any thread.
-            patience_s: Seconds it may take.
+        """Save the state of the terminal; `request_exit` asks the application to end, safe from any
+        thread.
         """
         self._request_exit = request_exit
         self._patience_s = patience_s
@@ -54,12 +51,12 @@ class Shutdown:
         self.signal_number: int | None = None
 
     def install(self) -> None:
-        """Take over the signals that end a program; only the main thread may."""
+        """Handle the signals that end a program; only the main thread may."""
         for number in ENDING_SIGNALS:
             self._handlers[number] = signal.signal(number, self._on_signal)
 
     def uninstall(self) -> None:
-        """Give the signals back, and call off the end."""
+        """Restore the signal handlers, and cancel the countdown."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave, it takes
         if self._timer is not None:
@@ -95,7 +92,7 @@ def _terminal_attributes() -> "list[int | list[bytes | int]] | None":
 
 
 def restore_terminal(attributes: "list[int | list[bytes | int]] | None") -> None:
-    """Bring the terminal back without waiting for it."""
+    """Restore the terminal without waiting for it."""
     try:
         os.set_blocking(1, False)
         os.write(1, _RESTORE)
@@ -103,19 +100,19 @@ def restore_terminal(attributes: "list[int | list[bytes | int]] | None") -> None
         if attributes is not None:
             termios.tcsetattr(0, termios.TCSANOW, attributes)
     except (termios.error, OSError) as error:
-        # The terminal may be gone; there is nobody left to tell but the log of whoever started us.
+        # The terminal may be gone; only the log of the parent process is left.
         sys.stderr.write(f"vramscope: the terminal could not be restored: {error}\n")
 
 
-# Objects, and collections of each age, after which the collector of garbage looks at the next.
+# Thresholds of the garbage collector by generation.
 COLLECTED_AFTER = (20_000, 20, 20)
 
 
 class Overlays(NamedTuple):
-    """What makes that which can be shown over a view."""
+    """Factories of what the user can open over a view."""
 
     plan_model: "PlanModel"
-    # Reads sweeps by words: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`.
+    # Reads sweeps from a line: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`.
     read_sweeps: "Callable[[str], SweepIndex]"
     # Reads the profiles below the paths in a line. Raises a `VramscopeError`.
     read_profiles: "Callable[[str], Sequence[Profiled]]"
@@ -125,7 +122,7 @@ def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> Termina
     """Return what the terminal around this process can show; cheap, so call it before anything is started.
 
     Args:
-        advice: What to use where nothing can be drawn.
+        advice: Alternative for the error text.
 
     Raises:
         UsageError: Nothing can be drawn here; the text says what to use instead.
@@ -154,13 +151,13 @@ def run_app(
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
     Args:
-        feed: Where snapshots come from; it is started and stopped here.
-        save_settings: Writes settings by name and returns the file; None where they cannot be kept.
+        feed: Source of snapshots; started and stopped here.
+        save_settings: Writes settings by name and returns the file; None where they cannot be saved.
         local_node: Name of the node whose processes can be signalled from here; None for any.
         duration_s: Seconds after which the view ends by itself; None for never.
-        is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
-        recording: Begins and ends recordings of what is shown; None where none can be made.
-        overlays: What makes that which can be shown over the view; None for nothing.
+        is_replay: Whether the feed is a `ReplayFeed`, which keys control.
+        recording: Begins and ends recordings of the feed; None where none can be made.
+        overlays: Factories of what the user can open over the view; None for nothing.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -185,10 +182,10 @@ def run_app(
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 
-def _spare_collector() -> None:
-    """Let the collector of garbage look less often: what is loaded stays, and samples hold no rings.
+def _relax_garbage_collector() -> None:
+    """Let the garbage collector run less often: what is loaded stays, and samples hold no reference cycles.
 
-    As it is by default it takes a fifth of what a fleet of a thousand nodes costs.
+    With its defaults it takes a fifth of the CPU time of a view of a thousand nodes.
     """
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
@@ -200,14 +197,12 @@ def run_to_end(
     """Run an application to its end and return the exit code.
 
     Args:
-        app: What is shown.
-        shutdown: Ends it on a signal.
         duration_s: Seconds after which it ends by itself; None for never.
 
     Raises:
         Exception: What the application did not expect; its terminal is restored, and nothing was printed.
     """
-    # Textual would print a page of the program's variables; the caller knows how an error is told.
+    # Textual would print a page of local variables; the caller reports the error.
     app.error_console.quiet = True
     has_mouse = app.abilities.has_mouse if settings.mouse is None else settings.mouse
     timer = threading.Timer(duration_s or 0.0, lambda: app.call_later(app.action_quit))
@@ -216,7 +211,7 @@ def run_to_end(
         timer.start()
     shutdown.install()
     share_one_heap()
-    _spare_collector()
+    _relax_garbage_collector()
     try:
         app.run(mouse=has_mouse)
     finally:

@@ -1,44 +1,44 @@
-"""What this process holds beyond what it shows: heaps of the C library, caches of the libraries that draw.
+"""Memory of this process beyond what it shows: heaps of the C library, caches of Textual and Rich.
 
 A view that runs for hours holds little and frees much in between. With a heap for each thread, and pages
-kept that a large screen needed once, it would be several MiB larger than what it holds. Caches of Textual and
-Rich, each bounded, together grow by as much again. Other C libraries than GNU's keep their heap as it is.
+kept after a large screen, it would be several MiB larger than what it holds. Caches of Textual and Rich, each
+bounded, together grow by as much again. C libraries other than GNU's keep their heap as it is.
 """
 
 import ctypes
 import sys
 from functools import _lru_cache_wrapper, cache
 
-# `mallopt(3)`: the most heaps; each thread gets one of its own up to eight a processor otherwise.
+# `mallopt(3)`: the most heaps; without it, each thread gets its own, up to eight a processor.
 _M_ARENA_MAX = -8
 _LIBRARIES = ("textual", "rich")
 
 
 def share_one_heap() -> None:
-    """Let all threads allocate from one heap; before they are started."""
+    """Let all threads allocate from one heap; call it before they are started."""
     library = _find_library()
     if library is not None:
         library.mallopt(_M_ARENA_MAX, 1)
 
 
 def return_free_memory() -> None:
-    """Give pages that hold nothing back to the system (`malloc_trim(3)`); takes about a millisecond."""
+    """Return free pages to the system (`malloc_trim(3)`); takes about a millisecond."""
     library = _find_library()
     if library is not None:
         library.malloc_trim(0)
 
 
 def clear_library_caches() -> None:
-    """Forget what Textual and Rich remember of regions, styles and texts; what is drawn is cached again."""
+    """Clear the caches of Textual and Rich for regions, styles and texts; drawing fills them again."""
     for function in _find_cached_functions():
         function.cache_clear()
 
 
 @cache
 def _find_cached_functions() -> "frozenset[_lru_cache_wrapper[object]]":
-    """Return the functions and methods of modules loaded by now that remember up to some number of results.
+    """Return the bounded cached functions and methods of modules loaded by now.
 
-    Those without a bound are asked for classes only, of which there are few.
+    Unbounded ones cache classes only, and there are few.
     """
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in _LIBRARIES]
     members = [member for module in modules for member in vars(module).values()]

@@ -1,7 +1,7 @@
-"""Themes: how every role of `tui/draw/spans.py` looks, in the dark, in the light, and without colour.
+"""Themes: how every role of `tui/draw/spans.py` looks, dark, light, and without colour.
 
-Colours go from blue over yellow to orange and vermilion, which stay apart for all common kinds of colour
-blindness (after M. Okabe and K. Ito, "Color Universal Design"); every meaning has a glyph or word besides.
+Colours go from blue over yellow to orange and vermilion, which all common kinds of colour blindness can tell
+apart (after M. Okabe and K. Ito, "Color Universal Design"); every meaning also has a glyph or word.
 """
 
 from functools import cache
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 ReturnT = TypeVar("ReturnT")
 
-# Every role, in the order of its definition.
+# In the order of its definition.
 ROLES: tuple[Role, ...] = get_args(Role)
 
-# Name of the theme that is used until another is chosen.
 DEFAULT_THEME = "vramscope-dark"
 
 
-# Roles that borrow the colour of another.
+# Roles with the colour of another.
 _COLOR_OF = {
     "cursor": "accent",
     "fill-medium": "medium",
@@ -43,7 +42,7 @@ def _variables(colors: dict[str, str], styles: dict[str, str]) -> dict[str, str]
 
 
 def _make_theme(name: str, colors: dict[str, str], styles: dict[str, str], *, is_dark: bool) -> Theme:
-    """Return a theme in true colour whose chrome is drawn from the roles' own colours."""
+    """Return a theme in true colour; its chrome uses the roles' own colours."""
     chrome = {
         "footer-background": colors["surface"],
         "footer-item-background": colors["surface"],
@@ -202,25 +201,24 @@ MONO = Theme(
     },
 )
 
-# All themes, in the order in which a person steps through them.
+# In the order in which a key steps through them.
 THEMES = (DARK, LIGHT, HIGH_CONTRAST, MONO)
 
 
 def register_themes(app: "App[ReturnT]") -> None:
-    """Make every theme known to an application."""
     for theme in THEMES:
         app.register_theme(theme)
 
 
 def default_variables() -> dict[str, str]:
-    """Return values for `App.get_theme_variable_defaults`, so that themes of others work too."""
+    """Return values for `App.get_theme_variable_defaults`, so that Textual's own themes work too."""
     return {name: value for name, value in DARK.variables.items() if name.startswith("role-")}
 
 
 def find_look(app: "App[ReturnT]", role: Role) -> Style:
     """Return how a role looks in the theme of an application: colour and style, without a background.
 
-    Component classes would say the same, but each costs every widget that has it a pass of the style sheet.
+    Component classes would give the same, but each costs every widget that has it a pass of the style sheet.
     """
     variables = app.current_theme.variables
     name = f"role-{role}"
@@ -242,11 +240,7 @@ def _make_look(color: str, text_style: str) -> Style:
 
 
 def role_rules(prefix: str) -> str:
-    """Return CSS rules, to stand inside a widget's own, for component classes `PREFIX--ROLE`.
-
-    Args:
-        prefix: Name of the widget in component classes, such as `device-panels`.
-    """
+    """Return CSS rules for component classes `PREFIX--ROLE`, to stand inside a widget's own."""
     return "\n".join(
         f"& > .{prefix}--{role} {{ color: $role-{role}; text-style: $role-{role}-style; }}" for role in ROLES
     )

@@ -26,7 +26,7 @@ from .planned import (
     StepPart,
 )
 
-# What the column of the step is called here: nothing was measured.
+# Heading of the step column here: nothing was measured.
 ESTIMATED_STEP = "est. s"
 # Kind of each part of the states; all others belong to the optimizer.
 _STATE_KINDS: dict[str, MemoryKind] = {
@@ -41,12 +41,8 @@ _GROUP_KINDS: dict[str, MemoryKind] = {"activations": "activations", "loss": "ac
 def present_joint_plan(
     report: JointPlanReport, *, text: str, write: Callable[[Path], object] | None = None
 ) -> Planned:
-    """Return a joint plan as the screen shows it.
-
-    Args:
-        report: What was found.
-        text: Everything as text.
-        write: Writes the plan's files into a folder.
+    """Return a joint plan for the screen; `text` is the report, `write` writes the plan's files into a
+    folder.
     """
     (heading, *rows), sides = list_configurations(report.configurations)
     names = [ESTIMATED_STEP if name == "step s" else name for name in heading]
@@ -78,17 +74,16 @@ def _name(own: JointConfigurationReport) -> str:
 
 
 def _judge(best: JointConfigurationReport) -> Sentence:
-    """Return the recommendation as a sentence."""
     setup = best.setup
     use = f"Use {_name(best)}"
     how = f"ZeRO {setup.zero_stage}, recompute {setup.recompute}, micro-batches of {setup.micro_batch_size}"
     step = f"an estimated {best.step_s:.3g} s a step"
     fullest = max(best.stages, key=lambda stage: stage.peak_bytes - stage.capacity_bytes)
-    told = f"fullest rank {format_bytes(fullest.peak_bytes)} of {format_bytes(fullest.capacity_bytes)}"
+    memory = f"fullest rank {format_bytes(fullest.peak_bytes)} of {format_bytes(fullest.capacity_bytes)}"
     return Sentence(
         (
             (f"{use}, {how}: {step}, {best.tokens_per_s:,.0f} tokens/s", f"{use}, {how}: {step}", use),
-            (f"{told}, estimated", told, ""),
+            (f"{memory}, estimated", memory, ""),
         )
     )
 
@@ -107,7 +102,7 @@ def _make_candidate(own: JointConfigurationReport, cells: tuple[str, ...]) -> Ca
 
 
 def _value(cell: str) -> float | str:
-    """Return what a cell is sorted by: its number, or its text where it is none."""
+    """Return the sort key of a cell: its number, or its text."""
     try:
         return float(cell.replace(",", "").removesuffix("%"))
     except ValueError:
@@ -134,7 +129,7 @@ def _make_stage(stage: JointStageReport) -> PlannedStage:
         sizes[kind] = sizes.get(kind, 0) + part.size_bytes
     kinds: tuple[MemoryKind, ...] = ("weights", "gradients", "optimizer", "activations", "other")
     return PlannedStage(
-        layers=_say_layers(stage.layers),
+        layers=_describe_stage_layers(stage.layers),
         kinds=tuple(KindBytes(kind, sizes[kind]) for kind in kinds if kind in sizes),
         peak_bytes=stage.peak_bytes,
         capacity_bytes=stage.capacity_bytes,
@@ -142,7 +137,7 @@ def _make_stage(stage: JointStageReport) -> PlannedStage:
     )
 
 
-def _say_layers(layers: tuple[int, ...]) -> str:
+def _describe_stage_layers(layers: tuple[int, ...]) -> str:
     """Return which layers a stage has; of an interleaved one how many, and in how many pieces."""
     if not layers:
         return "none"
@@ -157,7 +152,7 @@ def _find_kind(part: MemoryPart) -> MemoryKind:
 
 
 def _describe_memory(stage: JointStageReport) -> PlannedTable:
-    """Return what one rank of a stage holds at its peak, part by part."""
+    """Return the memory of one rank of a stage at its peak, part by part."""
     devices = stage.devices
     where = f"device {devices[0]}" if len(devices) == 1 else f"devices {devices[0]}-{devices[-1]}"
     rows = tuple(

@@ -62,13 +62,12 @@ def present_plan(
     metric: Metric = "training",
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
-    """Return a plan as the screen shows it.
+    """Return a plan for the screen.
 
     Args:
-        plan: What was found.
         analyzer: Of the same graph, with the micro-batches and states of the plan.
         report: Everything as text.
-        metric: What `exact` keeps even.
+        metric: What `exact` balances.
         write: Writes the plan's files into a folder.
     """
     analysis = plan.analysis
@@ -94,24 +93,23 @@ def present_plan(
 
 
 def _judge(plan: Plan, best: Candidate) -> Sentence:
-    """Return the recommendation as a sentence."""
     use = f"Use {best.name}"
     reason = plan.reason.partition("; the fullest")[0]
     short = reason.partition(";")[0]
     peak = best.peak_bytes
     capacity = best.stages[0].capacity_bytes
-    told = "" if peak is None else f"fullest stage {format_bytes(peak)}"
+    memory = "" if peak is None else f"fullest stage {format_bytes(peak)}"
     warning = ""
-    if told and capacity is not None and peak is not None:
+    if memory and capacity is not None and peak is not None:
         left_share = 1 - peak / capacity
-        told += f" of {format_bytes(capacity)}"
+        memory += f" of {format_bytes(capacity)}"
         warning = f"only {left_share:.1%} left" if left_share < THIN_SHARE else ""
-        told += f", {warning}" if warning else ""
+        memory += f", {warning}" if warning else ""
     clauses: list[tuple[str, ...]] = [
         (f"{use}: {reason}", f"{use}: {short}", f"{use}: {short.partition(' (')[0]}", use)
     ]
-    if told:
-        clauses.append((f"{told} in training, estimated", told, warning))
+    if memory:
+        clauses.append((f"{memory} in training, estimated", memory, warning))
     return Sentence(tuple(clauses))
 
 
@@ -150,7 +148,7 @@ def _list_refused(
     capacity_bytes: int | None,
     metric: Metric,
 ) -> list[Candidate]:
-    """Return what a strategy that fits nowhere would need; why, where it cannot be used at all."""
+    """Return what a strategy that fits nowhere would need, or why it cannot be used at all."""
     strategy, why = refused
     given = plan.assumptions
     device = Device(flops_per_s=given.flops_per_s, link_bytes_per_s=given.link_bytes_per_s)
@@ -225,7 +223,7 @@ def _fill_columns(
 
 
 def _split_step(count: StageCount) -> tuple[StepPart, ...]:
-    """Return the parts of the estimated time of a step; none where it is not known."""
+    """Return the parts of the estimated time of a step; none where it is unknown."""
     step_s = count.step_s
     bubble = count.bubble_share
     sent = count.communication_share
@@ -270,7 +268,7 @@ def _list_kinds(held: StageMemory) -> tuple[KindBytes, ...]:
 
 
 def _name_outstanding(analysis: GraphAnalysis) -> dict[int, str]:
-    """Return in what a layer has most of all, by layer."""
+    """Return what each outstanding layer has most of, by layer."""
     names: dict[int, list[str]] = {}
     for layer, what in _list_bottlenecks(analysis):
         names.setdefault(layer.layer_id, []).append(what)

@@ -34,11 +34,7 @@ REPORT = "plan.txt"
 
 
 def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
-    """Write everything there is of a plan into a new folder, and return that.
-
-    Args:
-        folder: Where the new folder is made.
-        now_s: Wall time; names it.
+    """Write all files of a plan into a new folder in `folder`, named by the wall time, and return its path.
 
     Raises:
         OSError: The folder, the picture or the report cannot be written.
@@ -52,11 +48,10 @@ def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
 
 
 class PlanListing(FileScreen[Planned]):
-    """A screen with a list of candidates; who derives from it draws the rest."""
+    """A screen with a list of candidates; subclasses draw the rest."""
 
     def __init__(self) -> None:
         super().__init__()
-        # What is shown, once it was made.
         self.plan: Planned | None = None
         self.order = PlanOrder()
         self._filter_text = ""
@@ -74,13 +69,12 @@ class PlanListing(FileScreen[Planned]):
 
     @property
     def candidate(self) -> Candidate | None:
-        """The candidate under the cursor."""
         place = self.table.current
         return None if self.plan is None or place is None else self.plan.candidates[place]
 
     @property
     def _other(self) -> Candidate | None:
-        """The marked candidate, where it is another than the one under the cursor."""
+        """The marked candidate, unless it is the one under the cursor."""
         if self.plan is None or self._marked is None or self._marked == self.table.current:
             return None
         return self.plan.candidates[self._marked]
@@ -99,7 +93,7 @@ class PlanListing(FileScreen[Planned]):
         self._draw()
 
     def action_mark(self) -> None:
-        """Mark the candidate under the cursor; of the marked one, take the mark away."""
+        """Mark the candidate under the cursor, or remove its mark."""
         place = self.table.current
         if place is None:
             return
@@ -122,7 +116,6 @@ class PlanListing(FileScreen[Planned]):
         self.app.push_screen(ChoiceScreen("Sort plans by", choices, chosen=used), sort)
 
     def sort_candidates(self, order: PlanOrder) -> None:
-        """Sort as told."""
         self.order = order
         self._show_candidates()
 
@@ -159,20 +152,16 @@ Leave = Callable[[], object]
 FACTS_ROWS = 3
 LEAST_ROWS_FOR_FINDINGS = 18
 LEAST_ROWS_FOR_FACTS = 14
-# Rows that must be left for what is in a stage to be seen below the stages.
+# Rows that must be left to show the content of a stage below the stages.
 LEAST_ROWS_BELOW = 6
 # Title, verdict, the heading of the table, and the keys.
 CHROME_ROWS = 4
-# What makes no sense while another table stands where the candidates are listed.
+# Actions that do nothing while another table replaces the candidates.
 LISTING_ACTIONS = ("filter", "switch_part", "mark", "choose_sort", "shift_sort", "invert_sort", "analysis")
 
 
 class PlanScreen(PlanListing):
-    """A plan, one candidate at a time.
-
-    Args:
-        leave: What `Esc` does at the list of candidates; None for nothing.
-    """
+    """A plan, one candidate at a time; `Esc` at the list of candidates calls `leave`, if any."""
 
     BINDINGS = [*keys.PLAN]
     NAME = "vramscope plan"
@@ -213,7 +202,7 @@ class PlanScreen(PlanListing):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the table the keys, and draw what was shown before there was room."""
+        """Focus the table, and draw what was shown before there was room."""
         self.table.focus()
         self._keys.hide(KEYS_OF_THE_VIEW)
         self._has_begun = True
@@ -222,29 +211,26 @@ class PlanScreen(PlanListing):
 
     @property
     def report(self) -> str:
-        """Everything as text."""
         return "" if self.plan is None else self.plan.report
 
     def show(self, found: Planned) -> None:
-        """Show a plan, with the cursor on what is recommended."""
+        """Show a plan, with the cursor on the recommended candidate."""
         self.plan = found
         self.table.hold(found.columns, found.candidates)
         self._begin()
 
     def _begin(self) -> None:
-        """Put the cursor on what is recommended, once there is a plan and room for it."""
+        """Put the cursor on the recommended candidate, once there is a plan and room for it."""
         if self.plan is not None and self._has_begun:
             self._show_candidates()
             self.table.select(self.plan.best or 0)
 
     def measure(self, job: JobStages) -> None:
-        """Draw what the stages of a running job were measured to need."""
         if job != self._job:
             self._job = job
             self._draw()
 
     def _draw(self) -> None:
-        """Draw everything but the table."""
         plan = self.plan
         candidate = self.candidate
         if plan is None or not self._has_begun:
@@ -262,7 +248,7 @@ class PlanScreen(PlanListing):
         self._draw_below()
 
     def _draw_below(self) -> None:
-        """Show what is in the stage under the cursor, where rows are left for it."""
+        """Show the content of the stage under the cursor, where rows are left for it."""
         stage = self.stages.stage
         if self._table_shown is None and self._below.display and stage is not None:
             self.details.show(stage.describe())
@@ -276,7 +262,8 @@ class PlanScreen(PlanListing):
         left_out = count - len(self.table.rows)
         right = f"{place}, {left_out} filtered out" if left_out else place
         if self.order.column is not None:
-            right = f"by {plan.columns[self.order.column].name}{self._arrow} · {right}"
+            inverted = ", inverted" if self.order.is_inverted else ""
+            right = f"by {plan.columns[self.order.column].name}{inverted} · {right}"
         self._title.set_pieces(
             [Piece("vramscope plan", "accent"), Piece(f"  {plan.model}", "muted")], [Piece(right, "muted")]
         )
@@ -289,17 +276,13 @@ class PlanScreen(PlanListing):
         words = shown.title if shown is not None else f"{plan.findings} · {plan.basis}"
         self._findings.set_pieces([Piece(words, "text" if shown is not None else "muted")])
 
-    @property
-    def _arrow(self) -> str:
-        return ", inverted" if self.order.is_inverted else ""
-
     @on(events.Resize)
     def fit(self) -> None:
         self._rearrange()
         self._draw()
 
     def _rearrange(self) -> None:
-        """Share the rows among the parts; a table that was asked for takes them all."""
+        """Share the rows among the parts; an opened table takes them all."""
         height = self.size.height
         is_open = self._table_shown is not None
         for part in (self.table, self.stages):
@@ -311,7 +294,7 @@ class PlanScreen(PlanListing):
         self._share(rows, [] if self.plan is None else self.plan.candidates)
 
     def _share(self, rows: int, candidates: Sequence[Candidate]) -> None:
-        """Give rows to the candidates, to the stages of one, and what is left to what is in a stage."""
+        """Give rows to the candidates, to the stages of one, and the rest to the content of a stage."""
         most_stages = max((len(each.stages) for each in candidates), default=1)
         wanted = max(rows // 2, rows - most_stages)
         self.table.styles.height = taken = max(1, min(len(candidates), wanted))
@@ -324,7 +307,6 @@ class PlanScreen(PlanListing):
 
     @on(RowTable.Chosen, "#table")
     def show_chosen(self, message: RowTable.Chosen) -> None:
-        """Draw the candidate under the cursor."""
         message.stop()
         self.stages.chosen = 0
         self._rearrange()
@@ -332,20 +314,17 @@ class PlanScreen(PlanListing):
 
     @on(RowTable.Chosen, "#stages")
     def show_stage(self, message: RowTable.Chosen) -> None:
-        """Show what is in the stage under the cursor."""
         message.stop()
         self._draw_below()
 
     @on(RowTable.Opened, "#table")
     def open_candidate(self, message: RowTable.Opened) -> None:
-        """Go to the stages of the candidate."""
         message.stop()
         if self.candidate is not None and self.candidate.stages:
             self.stages.focus()
 
     @on(RowTable.Opened, "#stages")
     def open_stage(self, message: RowTable.Opened) -> None:
-        """Show what is in the stage."""
         message.stop()
         if self.stages.stage is not None:
             self._open(self.stages.stage.describe())
@@ -360,13 +339,13 @@ class PlanScreen(PlanListing):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        """Return whether an action makes sense now: a key typed into the filter is text."""
         if action in ("filter", "switch_part") and isinstance(self.focused, Input):
             return False
         return action not in LISTING_ACTIONS or self._table_shown is None
 
     async def action_leave(self) -> None:
-        """Go out: of the table that was asked for, of the stages, of the filter, of the screen."""
+        """Leave the innermost of: opened table, stages, filter, screen."""
         if self._table_shown is not None:
             self._table_shown = None
             self._rearrange()
@@ -381,7 +360,6 @@ class PlanScreen(PlanListing):
             self._leave()
 
     def action_switch_part(self) -> None:
-        """Give the keys to the other list."""
         (self.table if self.focused is self.stages else self.stages).focus()
 
     def action_analysis(self) -> None:
@@ -394,7 +372,6 @@ class PlanScreen(PlanListing):
             self.app.push_screen(TextScreen(self.plan.model, self.plan.report))
 
     def action_export_plan(self) -> None:
-        """Write the plan, its picture and its report into a new folder."""
         if self.plan is None:
             self.notify("There is nothing to export yet.", timeout=3)
             return
@@ -412,11 +389,8 @@ class PlanScreen(PlanListing):
 
 
 def view_plan(make: Callable[[], Planned], *, model: str) -> FileView[PlanScreen, Planned]:
-    """Return the view of a plan.
-
-    Args:
-        make: Makes the plan; called on a thread of its own.
-        model: What is planned, for whoever waits.
+    """Return the view of a plan; `make` runs on a thread of its own, `model` names it while the user
+    waits.
     """
     return FileView(
         lambda app: PlanScreen(),

@@ -17,7 +17,7 @@ from .planned import Candidate, KindBytes, MemoryKind, PlannedStage, StepPart
 
 
 class MeasuredStage(NamedTuple):
-    """The peaks of one stage of a job, of as many tensor ranks as the plan's figure is of."""
+    """The peaks of one stage of a job, over as many tensor ranks as the plan's bytes."""
 
     stage: int
     allocated_bytes: int
@@ -27,15 +27,14 @@ class MeasuredStage(NamedTuple):
 
 
 class MatchedJob(NamedTuple):
-    """What a job says of a candidate."""
+    """How a running job compares with a candidate."""
 
     stages: tuple[MeasuredStage, ...] = ()
-    # What was measured, or why it cannot be held against the candidate; empty without a job.
+    # What was measured, or why it cannot be compared with the candidate; empty without a job.
     sentence: str = ""
 
 
 def match_job(candidate: Candidate, job: JobStages) -> MatchedJob:
-    """Return what the stages of a job say of a candidate."""
     if not job.stages or not candidate.stages:
         return MatchedJob()
     refusal = _refuse(candidate, job)
@@ -75,17 +74,19 @@ def _describe(candidate: Candidate, job: JobStages, stages: tuple[MeasuredStage,
     tensor = max(peak.tensor_ranks for peak in job.stages)
     ranks = f", {tensor} tensor ranks together" if candidate.tensor < tensor else ""
     word = "modelled" if any(each.word == "modelled" for each in stages) else "measured"
-    told = f"{count} {word}{since}{ranks}"
+    words = f"{count} {word}{since}{ranks}"
     planned = [(each.allocated_bytes, candidate.stages[each.stage].peak_bytes) for each in stages]
     differences = [size - peak for size, peak in planned if peak is not None]
     if not differences:
-        return told
+        return words
     most = max(differences, key=abs)
-    return f"{told}: at most {say_signed(most)} beside the plan" if most else f"{told}: as planned"
+    return f"{words}: at most {say_signed(most)} beside the plan" if most else f"{words}: as planned"
 
 
 def say_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
-    """Return what was measured beside what was planned: at length, in brief, as briefly as can be."""
+    """Return what was measured and how it differs from the plan: at length, in brief, and as short as
+    possible.
+    """
     allocated = measured.allocated_bytes
     reserved = measured.reserved_bytes
     text = f"{measured.word} {format_bytes(allocated)}"
@@ -101,8 +102,6 @@ KINDS: tuple[MemoryKind, ...] = ("weights", "gradients", "optimizer", "activatio
 
 
 class Mark(NamedTuple):
-    """Something that stands on a bar at a number of bytes."""
-
     size_bytes: int
     glyph: str
     role: Role
@@ -123,7 +122,7 @@ def show_kind(kind: MemoryKind, glyphs: Glyphs) -> tuple[str, Role]:
 def draw_planned_bar(
     kinds: Sequence[KindBytes], scale_bytes: int, width: int, glyphs: Glyphs, marks: Sequence[Mark] = ()
 ) -> Line:
-    """Return what a stage holds, kind by kind, on a scale from 0 to `scale_bytes`.
+    """Return the memory of a stage, kind by kind, on a scale from 0 to `scale_bytes`.
 
     Args:
         kinds: Left to right; those of no bytes take no cell.
@@ -161,22 +160,20 @@ def _put(line: Line, cell: int, mark: Mark) -> Line:
 
 SIZE_CELLS = 9
 DIFFERENCE_CELLS = 9
+# Widths below which a stage has only its number, and from which measurements are in full.
 NARROW_CELLS = 56
-# Widths below which a stage is told by its number alone, and from which measuring is told at length.
 WIDE_CELLS = 110
 MOST_LAYERS_CELLS = 12
 
 
 @dataclass(frozen=True)
 class StagesView:
-    """What is drawn."""
-
     candidate: Candidate
     # Bytes at the right end of every bar.
     scale_bytes: int
-    # What it is held against.
+    # The candidate it is compared with.
     other: Candidate | None = None
-    # The stages of a running job that is cut into as many.
+    # The stages of a running job with as many stages.
     measured: tuple[MeasuredStage, ...] = ()
 
 
@@ -196,7 +193,6 @@ class PlanStages(RowTable[int]):
         return stages[self.chosen] if self.chosen < len(stages) else None
 
     def show(self, view: StagesView) -> None:
-        """Draw the stages of a candidate."""
         self._view = view
         count = max(len(view.candidate.stages), 0 if view.other is None else len(view.other.stages))
         self.rows = range(count)
@@ -246,11 +242,11 @@ class PlanStages(RowTable[int]):
         ]
 
     def _draw_alone(self, view: StagesView, room: int) -> list[Line]:
-        """Return the bars of the candidate, their figures, and what is to say of each."""
+        """Return the bars of the candidate, their sizes, and the words for each."""
         peaks = {peak.stage: peak for peak in view.measured}
         stages = view.candidate.stages
-        told = [self._describe(stage, peaks.get(number), room) for number, stage in enumerate(stages)]
-        words_cells = max(len(words) for words, _ in told)
+        labels = [self._describe(stage, peaks.get(number), room) for number, stage in enumerate(stages)]
+        words_cells = max(len(words) for words, _ in labels)
         cells = max(4, room - SIZE_CELLS - 2 - (words_cells + 2 if words_cells else 0))
         return [
             [
@@ -258,21 +254,21 @@ class PlanStages(RowTable[int]):
                 *self._draw_size(stage),
                 Span(f"  {words}" if words else "", role),
             ]
-            for number, (stage, (words, role)) in enumerate(zip(stages, told, strict=True))
+            for number, (stage, (words, role)) in enumerate(zip(stages, labels, strict=True))
         ]
 
     def _describe(self, stage: PlannedStage, peak: MeasuredStage | None, room: int) -> tuple[str, Role]:
         """Return what was measured, or by how much the stage is over its capacity."""
         if peak is not None:
-            told = say_measured(stage, peak)
-            return told[0 if room >= WIDE_CELLS else 1 if room >= NARROW_CELLS else 2], "strong"
+            words = say_measured(stage, peak)
+            return words[0 if room >= WIDE_CELLS else 1 if room >= NARROW_CELLS else 2], "strong"
         if stage.is_over:
             over = (stage.peak_bytes or 0) - (stage.capacity_bytes or 0)
             return f"{self.glyphs.risk('critical')} {format_bytes(over)} over", "critical"
         return "", "text"
 
     def _draw_both(self, number: int, view: StagesView, other: Candidate, room: int) -> Line:
-        """Return the bars of both, and what the first needs more or less."""
+        """Return the bars of both, and the difference of the first from the second."""
         cells = max(2, (room - DIFFERENCE_CELLS - 1) // 2 - SIZE_CELLS - 2)
         line: Line = []
         sizes: list[int | None] = []
@@ -284,10 +280,10 @@ class PlanStages(RowTable[int]):
                 line += [*self._draw_bar(stage, None, view.scale_bytes, cells), *self._draw_size(stage)]
                 line.append(Span(" "))
             sizes.append(None if stage is None else stage.peak_bytes)
-        told = ""
+        words = ""
         if sizes[0] is not None and sizes[1] is not None:
-            told = "same" if sizes[0] == sizes[1] else say_signed(sizes[0] - sizes[1])
-        return [*line, Span(right_text(told, DIFFERENCE_CELLS, self.glyphs.ellipsis), "strong")]
+            words = "same" if sizes[0] == sizes[1] else say_signed(sizes[0] - sizes[1])
+        return [*line, Span(right_text(words, DIFFERENCE_CELLS, self.glyphs.ellipsis), "strong")]
 
     def _draw_bar(
         self, stage: PlannedStage, peak: MeasuredStage | None, scale_bytes: int, cells: int
@@ -311,7 +307,7 @@ class PlanStages(RowTable[int]):
 def find_scale(
     candidates: Sequence[Candidate], least_bytes: int, measured: Sequence[MeasuredStage] = ()
 ) -> int:
-    """Return the bytes at the right end of bars: all that they show fits below it."""
+    """Return the bytes at the right end of bars: everything they show fits below it."""
     sizes = [least_bytes]
     sizes += [sum(kind.size_bytes for kind in stage.kinds) for each in candidates for stage in each.stages]
     for peak in measured:
@@ -326,7 +322,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class PlanFacts(LinePage, can_focus=False):
-    """Tells of one candidate, or of two that are compared, in as many lines as it has."""
+    """Describes one candidate, or two that are compared, in as many lines as it has."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -338,13 +334,13 @@ class PlanFacts(LinePage, can_focus=False):
     def show(
         self, candidate: Candidate | None, best: Candidate | None, other: Candidate | None, job: MatchedJob
     ) -> None:
-        """Tell of a candidate.
+        """Describe a candidate.
 
         Args:
             candidate: The one under the cursor; None where no line is listed.
-            best: The one that is recommended; None where none fits.
-            other: What it is held against, or None.
-            job: What the job that runs says of it.
+            best: The recommended one; None where none fits.
+            other: The one it is compared with.
+            job: How the running job compares with it.
         """
         self._candidate = candidate
         self._best = best
@@ -357,14 +353,14 @@ class PlanFacts(LinePage, can_focus=False):
         glyphs = self.glyphs
         if candidate is None:
             return []
-        lines = [self._say(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
+        lines = [self._compare(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
         is_ascii = glyphs.name == "ascii"
         return [
             fit_line([Span(" "), *line], width, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
             for line in lines[:height]
         ]
 
-    def _say(self, candidate: Candidate) -> Line:
+    def _compare(self, candidate: Candidate) -> Line:
         name = Span(candidate.name, "strong")
         if self._other is not None:
             return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
@@ -377,7 +373,7 @@ class PlanFacts(LinePage, can_focus=False):
         return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
-        """Return the time of a step as a bar of its parts, each named with its figure."""
+        """Return the time of a step as a bar of its parts, each named with its time."""
         step_s = candidate.step_s
         glyphs = self.glyphs
         if not step_s:
@@ -401,7 +397,7 @@ class PlanFacts(LinePage, can_focus=False):
         return [*lead, *bar, *names]
 
     def _draw_legend(self, candidate: Candidate) -> Line:
-        """Return what the characters of the bars stand for."""
+        """Return the legend of the bars."""
         stages = candidate.stages
         glyphs = self.glyphs
         found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
@@ -414,8 +410,8 @@ class PlanFacts(LinePage, can_focus=False):
             line.append(Span(" activations not known ", "muted"))
         capacities = {stage.capacity_bytes for stage in stages} - {None}
         if capacities:
-            told = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
-            line += [Span(" "), Span(glyphs.limit, "strong"), Span(f" capacity{told}", "muted")]
+            words = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
+            line += [Span(" "), Span(glyphs.limit, "strong"), Span(f" capacity{words}", "muted")]
         else:
             line.append(Span(" no capacity given", "muted"))
         if self._other is None and self._job.stages:
@@ -425,27 +421,26 @@ class PlanFacts(LinePage, can_focus=False):
 
 
 def say_apart(candidate: Candidate, other: Candidate) -> str:
-    """Return what the first needs more or less than the second."""
-    told: list[str] = []
+    """Return by how much the first needs more or less than the second."""
+    words: list[str] = []
     if candidate.peak_bytes is not None and other.peak_bytes:
         apart = candidate.peak_bytes - other.peak_bytes
         share = say_percent(100.0 * apart / other.peak_bytes)
-        told.append(f"fullest stage {say_signed(apart)} ({share})")
+        words.append(f"fullest stage {say_signed(apart)} ({share})")
     if candidate.step_s is not None and other.step_s:
         apart_s = candidate.step_s - other.step_s
         sign = "+" if apart_s > 0 else "-" if apart_s < 0 else ""
         share = say_percent(100.0 * apart_s / other.step_s)
-        told.append(f"step {sign}{show_duration(abs(apart_s))} ({share}), estimated")
-    return ", ".join(told) or "nothing to compare"
+        words.append(f"step {sign}{show_duration(abs(apart_s))} ({share}), estimated")
+    return ", ".join(words) or "nothing to compare"
 
 
 def show_duration(duration_s: float) -> str:
-    """Return a duration in the unit that suits it: `312.9 ms`, `1.24 s`."""
     return f"{1000 * duration_s:,.1f} ms" if duration_s < 1 else f"{duration_s:,.2f} s"
 
 
 def _name_parts(looks: Sequence[tuple[StepPart, str, Role]]) -> Line:
-    """Return the names and figures of parts, each after its character."""
+    """Return the names and times of parts, each after its character."""
     names: Line = []
     for part, glyph, role in looks:
         names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]

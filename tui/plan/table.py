@@ -57,7 +57,7 @@ class PlanOrder(NamedTuple):
     is_inverted: bool = False
 
     def sort(self, candidates: Sequence[Candidate]) -> list[int]:
-        """Return the places of candidates in this order; what is not known stands last either way."""
+        """Return the places of candidates in this order; unknown values are last either way."""
         places = list(range(len(candidates)))
         if self.column is None:
             return places[::-1] if self.is_inverted else places
@@ -81,7 +81,7 @@ class PlanTable(RowTable[int]):
     _marked: int | None = None
 
     def hold(self, columns: tuple[PlannedColumn, ...], candidates: tuple[Candidate, ...]) -> None:
-        """Take the candidates of a plan, in its order."""
+        """Set the candidates of a plan, in its order."""
         self._columns = columns
         self._candidates = candidates
         self._widths = measure_columns([each.name for each in columns], [it.cells for it in candidates])
@@ -92,7 +92,7 @@ class PlanTable(RowTable[int]):
 
         Args:
             places: In the order in which they are listed.
-            marked: The one that others are held against, or None.
+            marked: The candidate that others are compared with.
         """
         kept = self.current
         self.rows = list(places)
@@ -100,11 +100,9 @@ class PlanTable(RowTable[int]):
         self.choose(self.rows.index(kept) if kept in self.rows else 0)
 
     def select(self, place: int) -> None:
-        """Put the cursor on a candidate that is listed."""
         self.choose(self.rows.index(place))
 
     def lay_out_heading(self, width: int) -> str:
-        """Return the names of the columns at a width."""
         return " " * LEAD + self._lay_out([column.name for column in self._columns], width)
 
     def _lay_out(self, texts: Sequence[str], width: int) -> str:
@@ -131,20 +129,16 @@ DETAIL_LEAD = 2
 
 
 class PlanDetails(RowTable[tuple[str, ...]]):
-    """Lists the rows of one table."""
-
     BINDINGS = [*keys.PLAN_LINES]
     _table = PlannedTable("", (), "", ())
     _widths: tuple[int, ...] = ()
 
     def show(self, table: PlannedTable) -> None:
-        """List the rows of a table, from the first on."""
         self._table = table
         self._widths = measure_columns(table.heading, table.rows)
         self.list_rows(table.rows)
 
     def lay_out_heading(self, width: int) -> str:
-        """Return the names of the columns at a width."""
         return " " * DETAIL_LEAD + self._lay_out(self._table.heading, width)
 
     def _lay_out(self, texts: tuple[str, ...], width: int) -> str:

@@ -1,4 +1,4 @@
-"""Dialogs: a choice, the help, notes, a path that is read, a text that scrolls."""
+"""Dialogs: a choice, the help, notes, a path to read, a text that scrolls."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -24,23 +24,17 @@ class MarkedList(OptionList):
     """Marks the line under the cursor; `j` and `k` of the screens move it by `move`."""
 
     def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
-        """Hold lines.
-
-        Args:
-            lines: The id and the text of each line.
-        """
+        """Make the list; lines are pairs of id and text."""
         self._texts = dict(lines)
         options = [Option(" " * len(MARK) + text, id=id) for id, text in self._texts.items()]
         super().__init__(*options, compact=True, markup=False)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Put the mark before the chosen line."""
         for id, text in self._texts.items():
             prefix = MARK if id == event.option_id else " " * len(MARK)
             self.replace_option_prompt(id, prefix + text)
 
     def move(self, places: int) -> None:
-        """Move the cursor."""
         (self.action_cursor_down if places > 0 else self.action_cursor_up)()
 
 
@@ -48,7 +42,6 @@ class ChoiceScreen(ModalScreen[str | None]):
     """Asks for one of a few things; Escape chooses none.
 
     Args:
-        title: What is asked.
         choices: Id and text of each.
         chosen: Id that the cursor begins at; None for the first.
     """
@@ -68,7 +61,6 @@ class ChoiceScreen(ModalScreen[str | None]):
             yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
 
     def on_mount(self) -> None:
-        """Put the cursor on the choice in use."""
         options = self.query_one(MarkedList)
         options.highlighted = 0 if self._chosen is None else list(self._choices).index(self._chosen)
         options.focus()
@@ -77,7 +69,6 @@ class ChoiceScreen(ModalScreen[str | None]):
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the choice."""
         self.dismiss(event.option_id)
 
 
@@ -86,7 +77,7 @@ WIDTH = 92
 # Cells of its border, its padding and its scroll bar.
 FRAME_CELLS = 5
 MIN_SENTENCE_WIDTH = 16
-# Cells below which a meaning stands under its key.
+# Below this width, a meaning stands under its key.
 STACKED_BELOW = 55
 INDENT = 4
 
@@ -108,7 +99,6 @@ class HelpScreen(ModalScreen[None]):
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
     def on_mount(self) -> None:
-        """Write the text for the width there is."""
         self._write()
 
     def on_resize(self) -> None:
@@ -135,7 +125,7 @@ class HelpScreen(ModalScreen[None]):
 
 
 def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Content]:
-    """Yield what a key or a sign means; a sentence that is wrapped keeps to its column."""
+    """Yield the meaning of a key or a sign; a wrapped sentence keeps to its column."""
     if width < STACKED_BELOW:
         yield Content.assemble((f"  {sign}", "bold $role-accent"))
         for line in wrap(sentence, max(MIN_SENTENCE_WIDTH, width - INDENT)):
@@ -148,7 +138,7 @@ def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Cont
 
 
 def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
-    """Yield how gauges, marks and unmeasured values are read."""
+    """Yield how to read gauges, marks and unmeasured values."""
     gauge = glyphs.full * 4 + glyphs.band * 2 + glyphs.empty * 4
     yield gauge, "A gauge runs from 0 to the device's total."
     split = glyphs.full * 4 + glyphs.cached * 2 + glyphs.rest + glyphs.empty * 3
@@ -163,8 +153,6 @@ def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
 
 
 class NotesScreen(ModalScreen[None]):
-    """Lists the notes as they stood when they were asked for."""
-
     BINDINGS = [*keys.NOTES_DIALOG]
 
     def __init__(self, notes: Sequence[str]) -> None:
@@ -187,22 +175,22 @@ FoundT = TypeVar("FoundT")
 
 
 class Answer(NamedTuple, Generic[FoundT]):
-    """What was entered, and what was read there."""
+    """The path entered, and what was read there."""
 
     text: str
     found: FoundT
 
 
 class PathPrompt(ModalScreen[Answer[FoundT] | None]):
-    """Asks for a path (or a name), reads what is there on a thread, and answers with both; Escape with none.
+    """Asks for a path (or a name), reads it on a thread, and answers with both; Escape answers with None.
 
-    What is wrong with it stands below the field, and the question stays.
+    An error stands below the field, and the question stays.
 
     Args:
-        title: What is asked for.
+        title: The question.
         read: Reads what was entered; called on a thread, raises a `VramscopeError` that says what is wrong.
-        text: What stands in the field at first.
-        example: What is seen in an empty field.
+        text: Initial text of the field.
+        example: Placeholder of an empty field.
         hint: What may be entered.
     """
 
@@ -228,58 +216,51 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
             yield Label(self._hint, id="prompt-hint", classes="dialog--hint", markup=False)
 
     def on_mount(self) -> None:
-        """Give the field the keys."""
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Take back what was said of another text."""
+        """Remove the error of the previous text."""
         event.stop()
         if not self._is_reading:
-            self._tell(self._hint)
+            self._write_hint(self._hint)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Read what was entered."""
         event.stop()
         text = event.value.strip()
         if self._is_reading or not text:
             return
         self._is_reading = True
-        self._tell("reading; Esc cancels")
+        self._write_hint("reading; Esc cancels")
         do_beside(
             self,
             lambda: Answer(text, self._read(text)),
             then=self._answer,
-            otherwise=lambda error: self._refuse(str(error)),
+            otherwise=lambda error: self._report_error(str(error)),
         )
 
     def action_cancel(self) -> None:
-        """Answer with nothing; what is being read is left to itself."""
+        """Answer with None; a read in progress is abandoned."""
         self.dismiss(None)
 
-    def _refuse(self, reason: str) -> None:
+    def _report_error(self, reason: str) -> None:
         if self.is_current:
             self._is_reading = False
-            self._tell(reason)
+            self._write_hint(reason)
 
     def _answer(self, answer: Answer[FoundT]) -> None:
         if self.is_current:
             self.dismiss(answer)
 
-    def _tell(self, text: str) -> None:
+    def _write_hint(self, text: str) -> None:
         self.query_one("#prompt-hint", Label).update(text)
 
 
-# Cells of a line of the texts that stand in it.
+# Width of the texts in it.
 REPORT_WIDTH = 86
 
 
 class TextScreen(ModalScreen[None]):
-    """Shows a text as it is.
-
-    Args:
-        heading: What it is.
-        text: Its lines.
-    """
+    """Shows a text as it is."""
 
     BINDINGS = [*keys.TEXT]
 

@@ -1,4 +1,4 @@
-"""What is read from files and shown on a screen of its own: on a thread, with its progress meanwhile."""
+"""Screens of files: a thread reads them while the screen shows its progress."""
 
 import asyncio
 import threading
@@ -23,9 +23,9 @@ FoundT = TypeVar("FoundT")
 
 
 class FileScreen(ThriftyScreen[None], Generic[FoundT]):
-    """A screen that shows what was read from files; those below say what and how."""
+    """Base of the screens that show what was read from files."""
 
-    # What stands in the title while there is nothing.
+    # Shown in the title until then.
     NAME: ClassVar[str] = ""
     DEFAULT_CSS = """
     FileScreen {
@@ -43,16 +43,16 @@ class FileScreen(ThriftyScreen[None], Generic[FoundT]):
 
     @property
     def terminal_app(self) -> "TerminalApp":
-        """The application, which knows the clock and where exports go."""
+        """The application; screens use its clock and its export folder."""
         return cast("TerminalApp", self.app)
 
     @property
     def report(self) -> str:
-        """Everything as text; empty while there is nothing."""
+        """Everything as text; empty before anything was read."""
         return ""
 
     def wait(self, sentence: str) -> None:
-        """Say what is waited for."""
+        """Show the progress of reading."""
         self._title.set_pieces([Piece(self.NAME, "accent")])
         self._verdict.set_pieces([Piece(sentence)])
 
@@ -65,14 +65,15 @@ ScreenT = TypeVar("ScreenT", bound=FileScreen[Any])
 
 
 class FileView(Generic[ScreenT, FoundT]):
-    """Reads something on a thread, says how far it is meanwhile, and shows it on the first screen.
+    """Reads something on a thread, shows the progress meanwhile, and then shows the result on the screen.
 
     Args:
         screen: Makes the screen.
-        read: Reads; called on a thread of its own. It may say how far it is by `tell`.
-        wait: Returns what is said after so many seconds while nothing else was; None leaves what is there.
+        read: Called on a thread of its own; may report its progress by `tell`.
+        wait: Returns the progress text after so many seconds, while `tell` was not called; None keeps the
+            last.
         own_keys: Keys that work on every screen.
-        then: Called with what was read once it is shown.
+        then: Called with the result once it is shown.
     """
 
     def __init__(
@@ -94,25 +95,23 @@ class FileView(Generic[ScreenT, FoundT]):
         self.refusal: Exception | None = None
 
     def make_screen(self, app: "TerminalApp") -> ScreenT:
-        """Make the screen of an application that shows this."""
         self.app = app
         self.screen = self._make_screen(app)
         return self.screen
 
     def begin(self) -> None:
-        """Begin to read."""
         self._began_s = self.app.clock.monotonic_s()
-        self._progress = self.app.set_interval(PROGRESS_S, self._tell_progress, name="progress of reading")
-        self._tell_progress()
+        self._progress = self.app.set_interval(PROGRESS_S, self._show_progress, name="progress of reading")
+        self._show_progress()
         self._loop_context = copy_context()
         self._event_loop = asyncio.get_running_loop()
         threading.Thread(target=self._read_and_show, name="file-reader", daemon=True).start()
 
     def tell(self, sentence: str) -> None:
-        """Say how far the reading is, from its thread.
+        """Set the progress text; called on the reading thread.
 
         Raises:
-            InterruptedError: Nobody waits for it any more.
+            InterruptedError: The user has left.
         """
         self._told = sentence
         if self.is_left:
@@ -120,11 +119,10 @@ class FileView(Generic[ScreenT, FoundT]):
 
     @property
     def is_left(self) -> bool:
-        """Whether the user went away."""
         return self.app._exit
 
     def hand_over(self, take: Callable[[], object]) -> None:
-        """Have something done in the application, from another thread; nothing where it ends meanwhile."""
+        """Run a function in the application, from another thread; nothing happens if it ends meanwhile."""
         with suppress(RuntimeError):  # the loop has ended
             self._event_loop.call_soon_threadsafe(self._do, take, context=self._loop_context)
 
@@ -140,7 +138,7 @@ class FileView(Generic[ScreenT, FoundT]):
         contents = {".svg": app.export_screenshot().encode(), ".txt": report.encode()}
         export_and_tell(app, contents, app.export_folder, app.clock.wall_s())
 
-    def _tell_progress(self) -> None:
+    def _show_progress(self) -> None:
         sentence = self._told or self._wait(self.app.clock.monotonic_s() - self._began_s)
         if sentence is not None:
             self.screen.wait(sentence)
@@ -161,7 +159,7 @@ class FileView(Generic[ScreenT, FoundT]):
             self._then(found)
 
     def _do(self, take: Callable[[], object]) -> None:
-        """Do something; an error ends the application as one in a message's handler does."""
+        """Run a function; an error ends the application as one in a message's handler does."""
         if self.is_left or self.app._closing:
             return
         try:
@@ -175,7 +173,7 @@ def show_file(view: FileView[ScreenT, FoundT], settings: "Settings") -> int:
 
     Raises:
         UsageError: Nothing can be drawn here.
-        VramscopeError: What was to be read cannot be read or understood.
+        VramscopeError: A file cannot be read or understood.
     """
     from ..frame.launch import Shutdown, check_terminal, run_to_end
     from .terminal_app import TerminalApp

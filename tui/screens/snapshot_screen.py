@@ -1,4 +1,4 @@
-"""What every screen that draws snapshots has: title, verdict, keys, and how old the figures are."""
+"""Base of every screen that draws snapshots: title, verdict, keys, and the age of the values."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -23,19 +23,14 @@ WINDOW_S = 60.0
 
 
 class RecentCount:
-    """Remembers a running total for a minute."""
+    """Keeps a running total for a minute."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._totals: deque[tuple[float, int]] = deque([(float("-inf"), 0)])
 
     def grow(self, total: int, now_s: float) -> int:
-        """Note a total and return by how much it grew within the window.
-
-        Args:
-            total: The running total; it never goes back.
-            now_s: Monotonic time.
-        """
+        """Add a total (it never decreases) at a monotonic time, and return its growth within the window."""
         if total != self._totals[-1][1]:
             self._totals.append((now_s, total))
         before = self._totals[0][1]
@@ -54,15 +49,14 @@ WORKING_OUT = Verdict("unknown", Sentence((("Working out the verdict of this mom
 
 
 class SnapshotScreen(ThriftyScreen[None]):
-    """A screen that draws the snapshots of a node; those below say what and how."""
+    """Base of the screens that draw the snapshots of a node."""
 
-    # What is drawn.
     snapshot: reactive[Snapshot] = reactive(Snapshot, repaint=False)
     # Snapshots that a newer one replaced before they were drawn.
     frames_skipped: reactive[int] = reactive(0, repaint=False)
-    # Where the node stands among others; None where there is one.
+    # Position of the node among others; None where it is the only one.
     place: reactive[NodePlace | None] = reactive(None, repaint=False)
-    # Time of the sample at which the figures were frozen, or None.
+    # Time of the sample at which the view was frozen, or None.
     paused_since_s: reactive[float | None] = reactive(None, repaint=False)
 
     def __init__(self, history: History, clock: Clock) -> None:
@@ -80,18 +74,15 @@ class SnapshotScreen(ThriftyScreen[None]):
         self._time_bar.display = self._overview.display = False
 
     def watch_snapshot(self) -> None:
-        """Draw a new snapshot."""
         self._arrived_s = self._clock.monotonic_s()
         if self.is_mounted:
             self._show()
 
     def watch_paused_since_s(self) -> None:
-        """Say in the title whether figures are frozen."""
         if self.is_mounted:
             self._show_title()
 
     def watch_place(self) -> None:
-        """Say in the title which node it is."""
         if self.is_mounted:
             self._show_title()
 
@@ -105,7 +96,7 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     @property
     def _rows(self) -> int:
-        """Rows that are left for everything but the time bar and the overview."""
+        """Rows without the time bar and the overview."""
         return self.size.height - self._time_bar.display - self._overview.display
 
     def _show_head(self) -> None:
@@ -116,7 +107,7 @@ class SnapshotScreen(ThriftyScreen[None]):
         self._show_title()
         self._show_verdict()
         is_ageing = self.snapshot.connection == "lost" and self.snapshot.replay is None
-        self._keep_age(is_needed=is_ageing)
+        self._schedule_age(is_needed=is_ageing)
 
     def _fit_time_bar(self) -> None:
         """Show the bar of a replay, and of a long one its overview, where there is a row for each."""
@@ -134,7 +125,7 @@ class SnapshotScreen(ThriftyScreen[None]):
         )
 
     def _show_verdict(self) -> None:
-        """Show the verdict, and before it how old the figures are where they are."""
+        """Show the verdict, with the age of old values before it."""
         snapshot = self.snapshot
         replay = self.snapshot.replay
         silent_s = snapshot.silent_s
@@ -157,8 +148,8 @@ class SnapshotScreen(ThriftyScreen[None]):
             verdict = judge_part(judge_comparison(verdict, replay.comparison), replay.part)
         self._verdict.show(verdict, trouble)
 
-    def _keep_age(self, *, is_needed: bool) -> None:
-        """Count the age up while nothing arrives; no timer runs otherwise."""
+    def _schedule_age(self, *, is_needed: bool) -> None:
+        """Update the age while nothing arrives; no timer runs otherwise."""
         if is_needed and self._age_timer is None:
             self._age_timer = self.set_interval(AGE_TICK_S, self._show_verdict, name="age of the figures")
         elif not is_needed and self._age_timer is not None:
@@ -166,11 +157,10 @@ class SnapshotScreen(ThriftyScreen[None]):
             self._age_timer = None
 
     def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Yield every order in which the screen can list, for the palette: name, sentence, what does it."""
+        """Yield every order in which the screen can sort, for the palette: name, sentence, function."""
         yield from ()
 
     def action_notes(self) -> None:
-        """Show the notes in full."""
         from .dialogs import NotesScreen
 
         self.app.push_screen(NotesScreen(self.snapshot.sample.notes if self.snapshot.sample else ()))

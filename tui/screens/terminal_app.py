@@ -1,4 +1,4 @@
-"""What every application of ours is: the themes, the terminal's abilities, help and the end."""
+"""Base of our applications: the themes, the terminal's abilities, help and the end."""
 
 import gc
 import io
@@ -34,23 +34,19 @@ if TYPE_CHECKING:
 
 
 class PaletteEntry(NamedTuple):
-    """One command."""
-
     name: str
     help: str
     run: IgnoreReturnCallbackType
 
 
 class PaletteCommands(Provider):
-    """Lists what can be done on the screen under the palette."""
+    """Lists the actions of the screen under the palette."""
 
     async def discover(self) -> Hits:
-        """Yield every command."""
         for entry in self._entries():
             yield DiscoveryHit(entry.name, entry.run, help=entry.help)
 
     async def search(self, query: str) -> Hits:
-        """Yield the commands that match."""
         matcher = self.matcher(query)
         for entry in self._entries():
             score = matcher.match(entry.name)
@@ -82,18 +78,18 @@ class PaletteCommands(Provider):
 _COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
 _THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
 
-# Seconds from a screen that is closed to the collection that frees it, and all others closed meanwhile.
+# Seconds from closing a screen to the collection that frees it and all others closed meanwhile.
 COLLECTED_WITHIN_S = 20.0
 
 
 class TerminalApp(App[None], inherit_bindings=False):
-    """An application that draws what this terminal can show, in the look that was chosen.
+    """An application that draws what this terminal can show, in the chosen look.
 
     Args:
-        own_keys: Keys that work on every screen; of a view, its own.
-        view: What is read from files and shown; an application of another kind overrides what shows it.
+        own_keys: Keys that work on every screen; those of `view` replace them.
+        view: What is read from files and shown; other applications override what shows it.
         theme: The look to begin with; None for the one that suits the terminal.
-        export_folder: Where exports go; None for the current folder.
+        export_folder: None for the current folder.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
     """
@@ -132,7 +128,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self._printable_filter = PrintableFilter()
         self._ascii_filter = AsciiFilter()
         self._color_filter = NoColor()
-        # Whether what closed screens held is to be freed in a moment.
+        # Whether a collection is scheduled.
         self.is_collection_due = False
         register_themes(cast("App[object]", self))
         self.theme = f"vramscope-{self._first_theme(theme)}"
@@ -141,48 +137,45 @@ class TerminalApp(App[None], inherit_bindings=False):
         return super().get_default_screen() if self.view is None else self.view.make_screen(self)
 
     def on_mount(self) -> None:
-        """Begin to read."""
         if self.view is not None:
             self.view.begin()
 
     def action_export(self) -> None:
-        """Write the picture and the report into files."""
         if self.view is not None:
             self.view.export()
 
     @property
     def overlay(self) -> Screen[None] | None:
-        """The foremost screen that lies over those of the application; None where there is none."""
+        """The foremost screen over those of the application; None where there is none."""
         return self._overlays[-1] if self._overlays else None
 
     def lies_over(self, screen: Screen[None]) -> bool:
-        """Return whether a screen lies over those of the application, be there another over it or not."""
+        """Return whether a screen lies over those of the application, even below another such screen."""
         return screen in self._overlays
 
     def show_over(self, screen: Screen[None]) -> None:
-        """Show a screen over those of the application, in place of what lies there."""
+        """Show a screen over those of the application, in place of any others there."""
         self.leave_overlay()
         self.show_further(screen)
 
     def show_further(self, screen: Screen[None]) -> None:
-        """Show a screen over what lies there; `step_back` leads back to that."""
+        """Show a screen over the others; `step_back` returns to them."""
         self._overlays += (screen,)
         self.push_screen(screen)
 
     def leave_overlay(self) -> None:
-        """Take away all that lies over the screens of the application."""
+        """Close all screens over those of the application."""
         while self._overlays:
             self.step_back()
 
     def step_back(self) -> None:
-        """Take away the foremost screen that lies there, and what lies over it."""
+        """Close the foremost of these screens, and any dialog over it."""
         overlay = self.overlay
         self._overlays = self._overlays[:-1]
         while overlay is not None and overlay in self.screen_stack:
             self.pop_screen()
 
     def action_step_back(self) -> None:
-        """Go back to the screen below."""
         self.step_back()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -190,7 +183,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         return {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default", **default_variables()}
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what rewrites lines for this terminal."""
+        """Return the filters that rewrite lines for this terminal."""
         filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
         filters.append(self._printable_filter)
         if self.abilities.color_depth == "none":
@@ -209,16 +202,16 @@ class TerminalApp(App[None], inherit_bindings=False):
         return not name.startswith("app.") or hasattr(self, f"action_{name[4:]}")
 
     def action_help(self) -> None:
-        """Show the keys of the present screen."""
         from .dialogs import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the topmost screen, and free what it held once nobody waits for a picture.
+        """Close the topmost screen, and free its memory once drawing is idle.
 
-        Widgets, styles and strips refer to one another, and Python's own collector comes to old objects after
+        Widgets, styles and strips refer to one another, and Python's own collector comes to old objects only
+        after
         hours.
         """
         if not self.is_collection_due:
@@ -227,7 +220,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         return super().pop_screen()
 
     def collect(self) -> None:
-        """Free what closed screens held."""
+        """Free the memory of closed screens."""
         self.is_collection_due = False
         clear_library_caches()
         gc.collect()
@@ -240,7 +233,6 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     @property
     def theme_choice(self) -> ThemeName:
-        """The look in use."""
         return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
 
     def _first_theme(self, theme: ThemeName | None) -> ThemeName:
@@ -249,17 +241,14 @@ class TerminalApp(App[None], inherit_bindings=False):
         return theme or ("light" if self.abilities.has_light_background else "dark")
 
     def choose_theme(self, name: ThemeName) -> None:
-        """Switch to a look."""
         self.theme = f"vramscope-{name}"
 
     def action_next_theme(self) -> None:
-        """Switch to the next look."""
         choices = self.theme_choices
         self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
         self.notify(f"Theme: {self.theme_choice}", timeout=2)
 
     async def action_quit(self) -> None:
-        """End."""
         self._on_exit_asked()
         self.exit()
 

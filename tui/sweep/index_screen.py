@@ -1,4 +1,4 @@
-"""The screen of several sweeps: one line each; filter, order, and what the chosen one says."""
+"""The screen of several sweeps: a line each; filter, order, and the facts of the chosen one."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -37,17 +37,10 @@ GAP = "  "
 
 
 class SweepList(RowTable[IndexedSweep]):
-    """Lists sweeps."""
-
     BINDINGS = [*keys.SWEEP_LIST]
 
     def show(self, sweeps: Sequence[IndexedSweep], absence: str) -> None:
-        """List sweeps; the cursor stays with the sweep where it is still there.
-
-        Args:
-            sweeps: In the order in which they are listed.
-            absence: What is said where there is none.
-        """
+        """List sweeps; the cursor stays with its sweep. `absence` is the text of an empty list."""
         self.absence = absence
         self.list_rows(tuple(sweeps), key=lambda sweep: sweep.name)
 
@@ -62,12 +55,7 @@ class SweepList(RowTable[IndexedSweep]):
 
 
 def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list[str]:
-    """Return the headings and a line for each sweep; columns that do not fit are left out from the right.
-
-    Args:
-        sweeps: In the order in which they are listed.
-        ellipsis: What stands where a name is cut.
-    """
+    """Return the headings and a line for each sweep; columns that do not fit are left out from the right."""
     rows = [HEADINGS[1:], *map(row_of, sweeps)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     while len(widths) > 2 and sum(widths) + len(GAP) * len(widths) + LEAST_NAME_CELLS > width:
@@ -86,7 +74,7 @@ def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list
     return lines
 
 
-# Takes how many layouts were read, and of how many.
+# Called with the number of layouts read, and of all.
 Progress = Callable[[int, int], object]
 ReadSweeps = Callable[[Progress], SweepIndex]
 
@@ -99,7 +87,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
     """Lists sweeps; Enter shows one.
 
     Args:
-        replay: What is done with a layout that is to be replayed.
+        replay: Called with a layout to be replayed.
         leave: What `Esc` does at the list.
         begin: What to show first; None for the list, or the grid of the only sweep.
     """
@@ -124,7 +112,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._replay = replay
         self._leave = leave
         self._begin = begin
-        # All sweeps, once they were read.
         self.index: SweepIndex | None = None
         self._column: IndexColumn = "sweep"
         self._is_inverted = False
@@ -145,12 +132,11 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the list the keys."""
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.list.focus()
 
     def show(self, found: SweepIndex) -> None:
-        """List sweeps; one that is alone, or that was left, is shown at once."""
+        """List sweeps; the only one, or the one that the user left for a replay, is shown at once."""
         self.index = found
         self._list()
         if self._begin is not None:
@@ -163,7 +149,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         app.show_further(SweepScreen(sweeps, view, replay=self._replay, leave=app.step_back))
 
     def _list(self) -> None:
-        """List what the filter lets pass, in the order that was chosen."""
+        """List what passes the filter, in the chosen order."""
         if self.index is None:
             return
         try:
@@ -200,25 +186,22 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
             self._facts.show([sweep], [sweep.best])
 
     @on(events.Resize)
-    def fit_anew(self) -> None:
-        """Write the lines anew."""
+    def fit(self) -> None:
         self._write_lines()
 
     @on(RowTable.Chosen)
     def follow_cursor(self, message: RowTable.Chosen) -> None:
-        """Say what the chosen sweep says."""
         message.stop()
         self._write_lines()
 
     @on(RowTable.Opened)
     def open_chosen(self, message: RowTable.Opened) -> None:
-        """Have the chosen sweep shown."""
         message.stop()
         if self.list.current is not None:
             self._open(self._listed, SweepView(self.list.current.name))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        """Return whether an action makes sense now: a key typed into the filter is text."""
         return action != "filter" or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
@@ -226,7 +209,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 
     @on(FilterBar.TextChanged)
     def filter_sweeps(self, message: FilterBar.TextChanged) -> None:
-        """Filter while typing."""
         message.stop()
         self._filter_text = message.text
         self._list()
@@ -250,7 +232,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self.app.push_screen(ChoiceScreen("Sort sweeps by", choices, chosen=self._column), sort)
 
     def action_shift_sort(self, places: int) -> None:
-        """Sort by the column before, or the next one."""
+        """Sort by the previous column, or the next one."""
         at = INDEX_COLUMNS.index(self._column) + places
         self._column = INDEX_COLUMNS[at % len(INDEX_COLUMNS)]
         self._list()
@@ -266,12 +248,10 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
             self.app.push_screen(TextScreen("Sweeps", "\n".join([text, *self.index.notes])))
 
     def action_export_figure(self) -> None:
-        """Write the listed sweeps as small multiples."""
         if self._listed:
             export_several(self, self._listed)
 
     def action_leave(self) -> None:
-        """Drop the filter, or go out."""
         if self._filter_text:
             self._filter.action_clear()
         else:
@@ -281,20 +261,20 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 def view_sweeps(
     read: ReadSweeps, asked: list[ReplayAsked], *, begin: SweepView | None = None, notice: str = ""
 ) -> FileView[SweepIndexScreen, SweepIndex]:
-    """Return the view of sweeps, which ends with the layout that is to be replayed.
+    """Return the view of sweeps, which ends with the layout to be replayed.
 
     Args:
-        read: Reads the sweeps and tells how far it is; called on a thread of its own.
-        asked: Takes the layout that is to be replayed.
+        read: Reads the sweeps and reports its progress; called on a thread of its own.
+        asked: Gets the layout to be replayed.
         begin: What to show first; None for the list, or the grid of the only sweep.
-        notice: What is said over it at first.
+        notice: Error text to show at first.
     """
 
     def leave_for_replay(layout: ReplayAsked) -> None:
         asked.append(layout)
         view.app.exit()
 
-    def say_notice(_: SweepIndex) -> None:
+    def show_notice(_: SweepIndex) -> None:
         if notice:
             view.app.notify(notice, severity="error", markup=False)
 
@@ -304,7 +284,7 @@ def view_sweeps(
             lambda done, total: view.tell(f"reading sweeps: {done:,} of {total:,} layouts; q leaves")
         ),
         lambda _: "looking for sweeps; q leaves",
-        then=say_notice,
+        then=show_notice,
     )
     return view
 
@@ -312,7 +292,7 @@ def view_sweeps(
 def show_sweeps(
     read: ReadSweeps, *, settings: Settings, begin: SweepView | None = None, notice: str = ""
 ) -> tuple[int, ReplayAsked | None]:
-    """Show sweeps until the user quits, or wants one replayed; return the exit code, and that layout.
+    """Show sweeps until the user quits or asks for a replay; return the exit code, and that layout.
 
     Raises:
         UsageError: Nothing can be drawn here.

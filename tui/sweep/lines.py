@@ -1,4 +1,4 @@
-"""The grid of a sweep line by line: how cells look, what they say, the border of what ran."""
+"""The grid of a sweep line by line: how cells look, their text, the border of what ran."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
@@ -26,15 +26,13 @@ CellLook = Literal[
     "under-3",
 ]
 CELL_LOOKS: tuple[CellLook, ...] = get_args(CellLook)
-# Of the capacity, from which on the next look is taken.
+# Shares of the capacity from which the next look is used.
 SHARES = (0.25, 0.5, 0.75, 0.9)
-# Of the prediction's error, either way, from which on the next look is taken.
+# Errors of the prediction, either way, from which the next look is used.
 ERRORS_PERCENT = (5.0, 20.0, 50.0)
 
 
 class CellColours(NamedTuple):
-    """Of one look."""
-
     ground: str
     ink: str
 
@@ -75,7 +73,7 @@ def look_of_share(share: float) -> CellLook:
 
 
 def look_of_error(percent: float) -> CellLook:
-    """Return the look of how much more (above zero) or less a figure is than another one."""
+    """Return the look of a difference: positive where the first value is larger."""
     step = sum(abs(percent) >= least for least in ERRORS_PERCENT)
     if step == 0:
         return "fair"
@@ -84,9 +82,9 @@ def look_of_error(percent: float) -> CellLook:
 
 
 def cell_rules(prefix: str) -> str:
-    """Return CSS rules, to stand inside a widget's own, for component classes `PREFIX--LOOK` of cells.
+    """Return CSS rules for component classes `PREFIX--LOOK` of cells, to stand inside a widget's own.
 
-    Where a terminal has its own two colours only, cells have none: their text says all.
+    Cells have no colours where a terminal has only its own two; their text is complete without them.
     """
     rules = []
     for parent, colours in (("&", DARK), ("&:light", LIGHT)):
@@ -121,12 +119,12 @@ STATE_ROLES: dict[CellState, Role] = {
     "invalid": "muted",
     "running": "accent",
 }
-# The glyphs of these levels of risk stand for what did not run.
+# States with the glyph of a level of risk: those that did not run.
 _STATE_RISKS: dict[CellState, str] = {"oom": "critical", "failed": "medium"}
 
 
 class Tile(NamedTuple):
-    """What stands in one cell."""
+    """The content of one cell."""
 
     text: str
     look: CellLook | Role
@@ -135,11 +133,10 @@ class Tile(NamedTuple):
 def make_tile(
     cell: SweepCell, mode: SweepMode, capacity_bytes: int, glyphs: Glyphs, first: SweepCell | None = None
 ) -> Tile:
-    """Return what stands in a cell.
+    """Return the content of a cell.
 
     Args:
         cell: Of the grid that is drawn.
-        mode: What is shown of it.
         capacity_bytes: Of a device.
         first: The same layout in the sweep that `difference` is taken from; None where it has none.
     """
@@ -172,7 +169,7 @@ def mark_best(text: str) -> str:
 
 
 def _make_difference(cell: SweepCell, first: SweepCell | None, capacity_bytes: int, glyphs: Glyphs) -> Tile:
-    """Return how much more a layout holds than in the first sweep, or what became of it."""
+    """Return how much more a layout holds than in the first sweep, or how their states differ."""
     if first is None:
         return Tile("only 2", "faint")
     if cell.actual_bytes is not None and first.actual_bytes is not None:
@@ -186,7 +183,7 @@ def _make_difference(cell: SweepCell, first: SweepCell | None, capacity_bytes: i
 
 
 def _shorten(state: CellState, glyphs: Glyphs) -> str:
-    """Return a state in two terminal cells at most; what was not tried, or cannot be, is a dot."""
+    """Return a state in at most two terminal cells; a dot where it was not tried, or is not possible."""
     if state == "ok":
         return "ok"
     return glyphs.risk(_STATE_RISKS.get(state, "low")) if state != "running" else STATE_WORDS[state].cell
@@ -208,7 +205,7 @@ Edge = tuple[int, int]
 
 
 class Borders(NamedTuple):
-    """Edges, and of each whether it is known that memory ended there."""
+    """Edges, each with whether memory is known to have ended there."""
 
     # Along the upper side of a cell.
     above: dict[Edge, bool]
@@ -227,7 +224,7 @@ def trace_borders(drawn: DrawnGrid) -> Borders:
 
 
 def draw_edge(is_known: bool | None, glyphs: Glyphs, *, is_upright: bool) -> str:
-    """Return the character of an edge: dashed where the cause is not known, a blank where there is none."""
+    """Return the character of an edge: dashed where the cause is unknown, a blank where there is none."""
     if is_known is None:
         return " "
     if glyphs.name == "ascii":
@@ -268,7 +265,7 @@ _JOINTS = {
 }
 
 
-# A cell with the edge before it and the bracket behind it.
+# A cell with the edge before it and the bracket after it.
 COLUMN_CELLS = TILE_CELLS + 2
 Look = CellLook | Role
 
@@ -304,7 +301,7 @@ class ShownGrid(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The part of a grid that is seen, and what is seen of it."""
+    """The visible part of a grid, and what its cells show."""
 
     top: int
     left: int
@@ -323,14 +320,13 @@ class Window(NamedTuple):
 
 
 def prepare_grid(grid: SweepGrid) -> ShownGrid:
-    """Return what a grid is drawn from."""
     drawn = choose_cells(grid)
     label_cells = len("  TP  ") + len(str(max(drawn.rows, default=1)))
     return ShownGrid(grid, drawn, trace_borders(drawn), find_best(grid), label_cells)
 
 
 def draw_lines(shown: ShownGrid, window: Window, glyphs: Glyphs) -> list[list[Part]]:
-    """Return the lines of the part of a grid that is seen."""
+    """Return the lines of the visible part of a grid."""
     columns = range(window.left, min(window.left + window.across, len(shown.columns)))
     lines = [_draw_head(shown, window, columns)]
     for row in range(window.top, min(window.top + window.down, len(shown.rows))):

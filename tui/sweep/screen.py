@@ -1,4 +1,4 @@
-"""The screen of a sweep: what it says in one sentence, the grid, the marked layout; or two side by side."""
+"""The screen of a sweep: a verdict, the grid, the marked layout; or two sweeps side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -52,7 +52,7 @@ NOTE_S = 8.0
 
 
 def export_one(screen: Screen[None], sweep: IndexedSweep) -> None:
-    """Write the heat map of a sweep: PDF, SVG, PNG, CSV and the text that stands for it."""
+    """Write the heat map of a sweep: PDF, SVG, PNG, CSV and a text version."""
 
     def write(base: Path) -> Sequence[Path]:
         from ...exporters.figures.page import SweepLook
@@ -81,7 +81,7 @@ def _start(screen: Screen[None], write: Callable[[Path], Sequence[Path]]) -> Non
     base = folder / f"vramscope-sweep-{datetime.fromtimestamp(app.clock.wall_s()):%Y%m%d-%H%M%S}"
     screen.notify("Drawing the figure…", timeout=3)
 
-    def tell(paths: Sequence[Path]) -> None:
+    def notify_written(paths: Sequence[Path]) -> None:
         endings = ", ".join(path.name.removeprefix(base.name) for path in paths)
         told = f"Wrote {base.name} ({endings}) to {show_path(folder)}"
         screen.notify(told, timeout=NOTE_S, markup=False)
@@ -89,7 +89,7 @@ def _start(screen: Screen[None], write: Callable[[Path], Sequence[Path]]) -> Non
     def refuse(error: VramscopeError) -> None:
         screen.notify(f"Not exported: {error}", severity="error", timeout=NOTE_S, markup=False)
 
-    do_beside(screen, lambda: write(base), then=tell, otherwise=refuse)
+    do_beside(screen, lambda: write(base), then=notify_written, otherwise=refuse)
 
 
 _PREFIX = "sweep-grid"
@@ -105,8 +105,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
     )
 
     class Moved(Message):
-        """Another cell is marked."""
-
         def __init__(self, view: "SweepGridView") -> None:
             super().__init__()
             self.view = view
@@ -127,17 +125,19 @@ class SweepGridView(MarkingWidget, can_focus=True):
 
     @property
     def marked(self) -> SweepCell | None:
-        """The cell under the mark; None where the mark is at a place that this grid has not."""
+        """The cell under the mark; None where this grid does not have that place."""
         shown = self._shown if self._is_marked else None
         return None if shown is None else self.cells[shown.rows[self._row], shown.columns[self._column]]
 
     @property
     def cells(self) -> Mapping[Place, SweepCell]:
-        """What is drawn, by TP and PP."""
+        """The drawn cells, by TP and PP."""
         return {} if self._shown is None else self._shown.drawn.cells
 
     def show(self, grid: SweepGrid, place: Place | None = None) -> None:
-        """Draw a grid; the mark goes to a place, to the best layout where there is none such."""
+        """Draw a grid with the mark at a place, or at the best layout where the grid does not have that
+        place.
+        """
         shown = self._shown = prepare_grid(grid)
         self._top = self._left = self._row = self._column = 0
         if place is not None and place in shown.drawn.cells:
@@ -147,25 +147,20 @@ class SweepGridView(MarkingWidget, can_focus=True):
         self._draw()
 
     def set_mode(self, mode: SweepMode, first: Mapping[Place, SweepCell] | None = None) -> None:
-        """Show something else of each cell.
-
-        Args:
-            mode: What is shown.
-            first: Of `difference`: the cells that it is taken from.
-        """
+        """Set what cells show; `first` has the cells that `difference` is taken from."""
         self._mode = mode
         self._first = first
         self._draw()
 
     def mark(self, place: Place) -> None:
-        """Put the mark on a place; where the grid has it not, there is no mark."""
+        """Put the mark on a place; without one in this grid, there is no mark."""
         self._is_marked = place in self.cells
         if self._shown is not None and self._is_marked:
             self._row, self._column = self._shown.rows.index(place[0]), self._shown.columns.index(place[1])
         self._draw()
 
     def tell_part(self) -> str:
-        """Return which rows and columns are seen, nothing where all are."""
+        """Return which rows and columns are visible; empty where all are."""
         shown = self._shown
         window = self._fit()
         if shown is None or window is None:
@@ -216,18 +211,16 @@ class SweepGridView(MarkingWidget, can_focus=True):
         self.action_move(keys.FAR if end else -keys.FAR, 0)
 
     def action_go_best(self) -> None:
-        """Mark the best layout."""
         if self._shown is not None and self._shown.best is not None:
             self.mark(self._shown.best.place)
             self.post_message(self.Moved(self))
 
     def action_open(self) -> None:
-        """Ask for the replay of the marked cell."""
         if self._shown is not None:
             self.post_message(self.Opened(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Mark what is clicked on; a second click replays it."""
+        """Mark the clicked cell; a double click replays it."""
         shown = self._shown
         window = self._fit()
         if shown is None or window is None or event.y < 1 or event.x < shown.label_cells:
@@ -253,7 +246,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
         return Window(self._top, self._left, down, across, step, *place, self._mode, self._first)
 
     def _draw(self) -> None:
-        """Draw everything, and ask for a repaint where a line changed."""
         shown = self._shown
         window = self._fit()
         if shown is None or window is None or not self.is_mounted:
@@ -291,12 +283,12 @@ LEGEND_FROM_ROWS = 12
 ROOMY_FACTS = 8
 LEAST_GRID_ROWS = 3
 LEAST_FACTS_ROWS = 2
-# Width from which two grids stand beside, and not above, each other.
+# Width from which two grids stand side by side instead of one above the other.
 SIDE_BY_SIDE_FROM_CELLS = 100
 
 
 class SweepView(NamedTuple):
-    """What is looked at: to come back to it."""
+    """What the user looks at, to return to it after a replay."""
 
     # Of the sweep.
     name: str
@@ -305,9 +297,8 @@ class SweepView(NamedTuple):
 
 
 class ReplayAsked(NamedTuple):
-    """A layout that is to be replayed, and others with it."""
+    """A layout to be replayed, with all others of its grid."""
 
-    # What is looked at.
     view: SweepView
     # All layouts of the grid, in the order of TP and PP.
     cells: Sequence[SweepCell]
@@ -321,7 +312,7 @@ class SweepScreen(ThriftyScreen[None]):
     Args:
         sweeps: Those that can be shown.
         view: Which one, and which cell of it.
-        replay: What is done with a layout that is to be replayed.
+        replay: Called with a layout to be replayed.
         leave: What `Esc` does where there is one sweep.
     """
 
@@ -375,7 +366,7 @@ class SweepScreen(ThriftyScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Draw the sweep and give the grid the keys."""
+        """Draw the sweep and focus the grid."""
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.second.can_focus = False
         self.grid.focus()
@@ -383,7 +374,6 @@ class SweepScreen(ThriftyScreen[None]):
 
     @property
     def view(self) -> SweepView:
-        """What is looked at."""
         marked = self.grid.marked
         return SweepView(self.sweep.name, None if marked is None else marked.place, self._mode)
 
@@ -426,7 +416,9 @@ class SweepScreen(ThriftyScreen[None]):
         self._write_lines()
 
     def _choose_rows(self, room: int, *, panes: int) -> int:
-        """Return the rows of the grids: spaced where facts keep theirs, else close, else what is left."""
+        """Return the rows of the grids: spaced if the facts then have enough, else dense, else what
+        is left.
+        """
         views = [self.grid, self.second][: 1 + (self._beside is not None)]
         heads = panes if self._beside is not None else 0
         for is_spaced, facts in ((True, ROOMY_FACTS), (False, LEAST_FACTS_ROWS)):
@@ -465,13 +457,12 @@ class SweepScreen(ThriftyScreen[None]):
         self.facts.show(shown, [view.marked for view in views[: len(shown)]])
 
     @on(events.Resize)
-    def fit_anew(self) -> None:
-        """Share the rows anew."""
+    def fit_rows(self) -> None:
         self._fit()
 
     @on(SweepGridView.Moved)
     def follow_mark(self, message: SweepGridView.Moved) -> None:
-        """Mark the same cell in the other grid, and say what is known of it."""
+        """Mark the same cell in the other grid, and show its facts."""
         message.stop()
         marked = message.view.marked
         other = self.grid if message.view is self.second else self.second
@@ -482,7 +473,7 @@ class SweepScreen(ThriftyScreen[None]):
 
     @on(SweepGridView.Opened)
     def ask_for_replay(self, message: SweepGridView.Opened) -> None:
-        """Have the marked layout replayed, or say why it cannot be."""
+        """Have the marked layout replayed, or notify why it cannot be."""
         message.stop()
         marked = self.grid.marked
         if marked is None:
@@ -496,7 +487,6 @@ class SweepScreen(ThriftyScreen[None]):
         self._replay(ReplayAsked(self.view, cells, cells.index(marked)))
 
     def action_show_mode(self, mode: str) -> None:
-        """Show something else of each cell; the same again shows what was measured."""
         if mode == "difference" and self._beside is None:
             self.action_beside()
             if self._beside is None:
@@ -506,7 +496,7 @@ class SweepScreen(ThriftyScreen[None]):
         self._write_legend()
 
     def action_step_sweep(self, places: int) -> None:
-        """Show another sweep, or another one beside this."""
+        """Show another sweep, or replace the second of two."""
         if len(self._sweeps) < 2 or (self._beside is not None and len(self._sweeps) < 3):
             self.notify("There is no other sweep.", timeout=3)
             return
@@ -519,7 +509,7 @@ class SweepScreen(ThriftyScreen[None]):
         self._show_sweeps(place)
 
     def action_beside(self) -> None:
-        """Put the next sweep beside this one, or take it away."""
+        """Show the next sweep next to this one, or remove it."""
         if self._beside is not None:
             self._beside = None
             self._mode = "memory" if self._mode == "difference" else self._mode
@@ -534,14 +524,12 @@ class SweepScreen(ThriftyScreen[None]):
         self.app.push_screen(TextScreen(self.sweep.name, describe_whole(self.sweep)))
 
     def action_export_figure(self) -> None:
-        """Write the figure and what goes with it."""
         if self._beside is None:
             export_one(self, self.sweep)
         else:
             export_several(self, self._shown)
 
     def action_leave(self) -> None:
-        """Go back to one sweep, or out."""
         if self._beside is not None:
             self.action_beside()
         else:
@@ -549,5 +537,4 @@ class SweepScreen(ThriftyScreen[None]):
 
 
 def describe_whole(sweep: IndexedSweep) -> str:
-    """Return everything that is known of a sweep as text."""
     return f"{describe_sweep(sweep)}\n\n{describe_figure(sweep.grid, sweep.findings)}"

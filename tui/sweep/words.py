@@ -1,4 +1,4 @@
-"""What the screens of sweeps say of a cell, and of the whole, in words."""
+"""The words of the sweep screens for a cell, and for the whole sweep."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +19,7 @@ _LONGEST_NAME = 24
 
 
 def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[list[Span]]:
-    """Return the facts of a layout, the most important first.
-
-    Args:
-        cell: The layout.
-        capacity_bytes: Of a device.
-    """
+    """Return the facts of a layout, the most important first; `capacity_bytes` is that of a device."""
     kind = "" if cell.kind_word is None else f"{cell.kind_word} "
     dp = glyphs.unmeasured if cell.dp is None else cell.dp
     facts: list[Line] = [
@@ -47,7 +42,7 @@ def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[
 
 
 def _describe_rest(cell: SweepCell) -> list[Line]:
-    """Return what is known of a layout beside its peak: static memory, the theory's parts, its speed."""
+    """Return further facts of a layout after its peak: static memory, the theory's parts, its speed."""
     parts = (
         ("static", cell.static_bytes),
         ("theory of states", cell.states_bytes),
@@ -62,7 +57,7 @@ def _describe_rest(cell: SweepCell) -> list[Line]:
 
 
 def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, str]]:
-    """Yield what else is known of a layout: why it failed, its trace, its like of other DP."""
+    """Yield other facts of a layout: why it failed, its trace, the same TP and PP with other DP."""
     if cell.cause is not None:
         yield "cause", cell.cause
     elif cell.state == "failed":
@@ -105,7 +100,7 @@ def lay_out(facts: Sequence[Line], width: int) -> list[Line]:
 def describe_pair(
     sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None], width: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return what is known of one layout in two sweeps, and how much more it holds in the second."""
+    """Return the facts of one layout in two sweeps, and how much more it holds in the second."""
     lines: list[Line] = []
     for number, (sweep, name, cell) in enumerate(zip(sweeps, name_sweeps(sweeps), cells, strict=True), 1):
         lines.append([Span(f" {number} {name}", "muted")])
@@ -127,12 +122,7 @@ def describe_pair(
 
 
 def describe_all(sweep: IndexedSweep, cell: SweepCell | None, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return everything below the grid: the marked cell, then what the sweep says.
-
-    Args:
-        sweep: The sweep.
-        cell: The layout under the mark.
-    """
+    """Return everything below the grid: the marked layout, then the findings of the sweep."""
     lines: list[Line] = []
     if cell is not None:
         lines += lay_out(describe_cell(cell, sweep.grid.capacity_bytes, glyphs), width)
@@ -148,7 +138,7 @@ def describe_all(sweep: IndexedSweep, cell: SweepCell | None, width: int, glyphs
 
 
 def name_sweep(sweep: IndexedSweep) -> str:
-    """Return a sweep as a title names it: model, GPUs, capacity, and that it is simulated where it is."""
+    """Return the title of a sweep: model, GPUs, capacity, and whether it is simulated."""
     grid = sweep.grid
     parts = [
         sweep.model or sweep.name,
@@ -160,7 +150,7 @@ def name_sweep(sweep: IndexedSweep) -> str:
 
 
 def name_sweeps(sweeps: Sequence[IndexedSweep]) -> list[str]:
-    """Return the titles of several sweeps: those that would be alike begin with the sweep's name."""
+    """Return the titles of several sweeps; those that would be equal begin with the sweep's name."""
     titles = [name_sweep(sweep) for sweep in sweeps]
     return [
         title if titles.count(title) == 1 else f"{cut_name(sweep.name, _LONGEST_NAME)} · {title}"
@@ -190,7 +180,7 @@ def _gib(value_bytes: int | None) -> str:
 
 
 class SweepFacts(LinePage, can_focus=False):
-    """Says what is known of one layout and of its sweep; the wheel scrolls it."""
+    """Describes one layout and its sweep; the wheel scrolls it."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -198,7 +188,7 @@ class SweepFacts(LinePage, can_focus=False):
         self._cells: Sequence[SweepCell | None] = ()
 
     def show(self, sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None]) -> None:
-        """Say what is known of a layout.
+        """Describe a layout.
 
         Args:
             sweeps: One, whose findings follow; or two that stand side by side.
