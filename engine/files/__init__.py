@@ -1,1 +1,4 @@
-"""Readers of files that other tools wrote: tolerant of dialects, strict about figures."""
+"""Readers of files that others wrote, one room or file a format.
+
+What cannot be read raises `InputFileError`, whose text says where, what was expected and what to do.
+"""

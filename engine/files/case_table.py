@@ -1,4 +1,4 @@
-"""Tables of training cases in CSV: a header and one run a row, cells as they stand."""
+"""Tables of training cases in CSV: a header, one run a row, cells as they stand."""
 
 import csv
 import io
@@ -15,10 +15,10 @@ from .base.input_file import decode_text, read_input_file, show_path, show_text
 LIMIT_BYTES = 64 * 1024**2
 MOST_COLUMNS = 1000
 MOST_ROWS = 100_000
+# Short rows are filled up: a few bytes of them could take gigabytes.
 MOST_CELLS = 2_000_000
-"""Short rows are filled: a few bytes of them could take gigabytes."""
+# A table that has one of them describes models.
 MODEL_COLUMNS = frozenset({"num_layers", "hidden", "arguments"})
-"""A table that has one of them describes models."""
 _MOST_CELL = 1 << 20
 
 
@@ -30,17 +30,15 @@ class _Reader(Protocol):
 
 
 class CaseTable(msgspec.Struct, frozen=True):
-    """A table: names of columns, and rows of as many cells."""
-
     columns: tuple[str, ...]
     rows: tuple[dict[str, str], ...]
 
 
 def read_case_table(path: Path) -> CaseTable:
-    """Return the rows of a CSV file; short rows are filled with empty cells.
+    """Read a CSV file; short rows are filled with empty cells.
 
     Raises:
-        InputFileError: The file cannot be read, is no UTF-8, has no header, a row has too many cells, or
+        InputFileError: The file cannot be read, is not UTF-8, has no header, a row has too many cells, or
             there are too many columns, rows or cells.
     """
     data = read_input_file(path, LIMIT_BYTES)

@@ -1,7 +1,7 @@
 """Cluster files: nodes, devices and links as a person writes them, in TOML, JSON or YAML.
 
-What the keys mean is `docs/cluster-file.md`; names of devices and links are looked up by whoever builds the
-cluster (`analyzers/planning/cluster/building.py`).
+`docs/cluster-file.md` has the keys; `analyzers/planning/cluster/building.py` looks up names of devices and
+links.
 """
 
 import re
@@ -22,35 +22,29 @@ _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class _Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of one table; others are refused."""
+    """Unknown keys are refused."""
 
 
 class LinkEntry(_Keys, frozen=True, kw_only=True):
-    """A link by its figures."""
-
+    # With its unit, or in GB/s.
     bandwidth: str | float
-    """With its unit, or in GB/s."""
+    # With its unit, or in seconds.
     latency: str | float | None = None
-    """With its unit, or in seconds."""
     kind: str | None = None
 
 
 class DeviceEntry(_Keys, frozen=True, kw_only=True):
-    """Devices of one kind in a node."""
-
+    # By name; without it memory and tflops are needed.
     device: str | None = None
-    """By name; without it memory and tflops are needed."""
     count: int = 1
+    # With its unit, or in bytes.
     memory: str | int | None = None
-    """With its unit, or in bytes."""
     tflops: float | None = None
     memory_bandwidth: str | float | None = None
     kind: str | None = None
 
 
 class NodeEntry(_Keys, frozen=True, kw_only=True):
-    """Nodes that are alike."""
-
     name: str | None = None
     names: tuple[str, ...] | None = None
     count: int | None = None
@@ -60,26 +54,24 @@ class NodeEntry(_Keys, frozen=True, kw_only=True):
     tflops: float | None = None
     memory_bandwidth: str | float | None = None
     kind: str | None = None
+    # Between two devices of a node.
     link: str | LinkEntry | None = None
-    """Between two devices of a node."""
 
 
 class OwnLinkEntry(_Keys, frozen=True, kw_only=True):
-    """A link of their own between two nodes, or between two devices (`node:index`)."""
+    """A link between two nodes, or between two devices (`node:index`)."""
 
     between: tuple[str, str]
     link: str | LinkEntry
 
 
 class ClusterEntry(_Keys, frozen=True, kw_only=True):
-    """A whole cluster file."""
-
     nodes: tuple[NodeEntry, ...]
     name: str | None = None
     network: str | LinkEntry | None = None
     links: tuple[OwnLinkEntry, ...] = ()
+    # Folder of Galvatron's hardware profiles, relative to the cluster file.
     galvatron: str | None = None
-    """Folder of Galvatron's hardware profiles, from the cluster file's own folder."""
 
 
 _TABLES = (ClusterEntry, NodeEntry, DeviceEntry, LinkEntry, OwnLinkEntry)
@@ -87,11 +79,11 @@ _KNOWN = tuple(dict.fromkeys(name for table in _TABLES for name in table.__struc
 
 
 def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
-    """Return what a cluster file says, as it stands, and on which lines.
+    """Return the content of a cluster file, unresolved, and the lines of its keys.
 
     Raises:
-        InputFileError: It cannot be read, or its keys and values are not those of a cluster file; the text
-            says where, what was expected, and which key comes nearest.
+        InputFileError: It cannot be read, or a key or value is wrong; the text says where, what was expected,
+            and the nearest key.
     """
     data = read_input_file(path, LIMIT_BYTES)
     text = decode_text(data, path, "TOML, JSON or YAML")
@@ -121,7 +113,7 @@ def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
 
 
 def _explain(message: str, where: KeyLines) -> str:
-    """Return msgspec's words with the place in front, and the nearest key where one is not known."""
+    """Put the place in front of msgspec's words, and the nearest key after an unknown one."""
     found = _PLACE.search(message)
     key = found.group(1).removeprefix("$").removeprefix(".") if found else ""
     words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()

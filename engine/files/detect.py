@@ -1,6 +1,6 @@
-"""What a file or folder is, by its content, and which verbs read it: the one list of all formats.
+"""The one list of all formats: what a file or folder is, by its content, and which verbs read it.
 
-A verb that is given a file of another verb says so with these words, instead of what its own reader missed.
+A verb that is given a file of another verb says so with these words, not with what its own reader missed.
 """
 
 import csv
@@ -28,35 +28,33 @@ from .series.format import FORMATS, recognize_series
 from .sweep.folders import find_folders
 from .sweep.logs import LIST_NAMES
 
+# Verbs that play a series of memory over time.
 SERIES = ("import", "replay", "diff", "profile --input")
-"""Verbs that play a series of memory over time."""
+# Verbs that read the same files as those; too many to name each time.
 ALIKE = ("oom --input", "leak --input", "fragment --input", "plan --measured")
-"""Verbs that read the same files as those; too many to name each time."""
 How = Literal["it", "its folder", "one of its files"]
 _MOST_ENTRIES = 20_000
 _OOM_CHUNKS = 64
 
 
 class FileKind(NamedTuple):
-    """A format: what a person calls it, and what reads it."""
-
+    # With its article: `a trace of torch.profiler`.
     words: str
-    """With its article: `a trace of torch.profiler`."""
+    # Verbs, with the flag that takes the file: `import`, `plan --cluster`.
     readers: tuple[str, ...] = ()
-    """Verbs, with the flag that takes the file: `import`, `plan --cluster`."""
+    # What such a verb needs.
     how: How = "it"
-    """What such a verb is to be given."""
+    # Verbs that read some of the kind, and explain themselves why they refuse one.
     also: tuple[str, ...] = ()
-    """Verbs that read some of the kind, and say themselves what is wrong with one that they refuse."""
 
     def is_read_by(self, usage: str) -> bool:
-        """Tell whether a verb reads it, also one that is too alike to be named."""
+        """True also for a verb too much like another to be named."""
         if usage in self.also:
             return True
         return self.how == "it" and (usage in self.readers or (SERIES[0] in self.readers and usage in ALIKE))
 
     def explain(self, usage: str) -> str:
-        """Return what it is and who reads it, for a verb that does not."""
+        """Say what it is and who reads it, for a verb that does not."""
         if not self.readers:
             return f"{self.words}, which no verb reads"
         names = [f"`vramscope {reader}`" for reader in self.readers]
@@ -66,6 +64,7 @@ class FileKind(NamedTuple):
         return f"{self.words}, which `vramscope {usage}` does not read; give {self.how} to {listed}"
 
 
+# JSON of ours, by the name in its `schema`.
 _OURS: Mapping[str, FileKind] = {
     "profile": FileKind("a report of `vramscope profile`", SERIES),
     "oom": FileKind("a report of `vramscope oom`", SERIES),
@@ -95,7 +94,6 @@ _OURS: Mapping[str, FileKind] = {
     "doctor": FileKind("what `vramscope doctor --json` printed"),
     "advice": FileKind("what `vramscope advise --json` printed"),
 }
-"""JSON of ours, by the name in its `schema`."""
 _MODELS: Mapping[str, FileKind] = {
     "hugging_face": FileKind("a model's configuration (Hugging Face)", ("plan --model", "estimate --model")),
     "galvatron": FileKind("a model's configuration (Galvatron)", ("plan --model", "estimate --model")),
@@ -130,10 +128,10 @@ _TIMED_COLUMNS = {"tp", "pp", "mbs", "iteration_ms"}
 
 
 def identify(path: Path) -> FileKind | None:
-    """Return what a file or folder is, by the beginning of its content; None where it is not known.
+    """Recognize a file or folder by the beginning of its content; None if it is not known.
 
-    What is of two kinds, as a log with lines of memory and an error, is called by the first and read by the
-    verbs of both.
+    A file of two kinds, as a log with memory values and an error, gets the words of the first and the readers
+    of both.
     """
     try:
         kinds = list(_identify_folder(path) if path.is_dir() else _identify_file(path))
@@ -150,7 +148,7 @@ def identify(path: Path) -> FileKind | None:
 
 
 def _identify_tree(folder: Path) -> Iterator[FileKind]:
-    """Yield what the sweeps below a folder make of it; some verbs look one level down and no further."""
+    """Some verbs look one level down and no further."""
     found = find_folders([folder])
     if not (found.traces or found.logs):
         return
@@ -193,10 +191,11 @@ def _is_series(path: Path, head: bytes) -> FileKind | None:
 
 
 def is_recording(path: Path) -> bool:
-    """Tell whether a file of SQLite says that it is ours."""
+    """Tell whether an SQLite file has our application id."""
     from ..recording.schema import APPLICATION_ID
 
     with path.open("rb") as file:
+        # Offset of the application id in the header: sqlite.org/fileformat.html
         file.seek(68)
         return int.from_bytes(file.read(4), "big") == APPLICATION_ID
 
@@ -290,7 +289,7 @@ _RECOGNIZERS: tuple[Callable[[Path, bytes], FileKind | None], ...] = (
 
 
 def _identify_folder(folder: Path) -> Iterator[FileKind]:
-    """Yield what the names of its files, and of those one level down, say that a folder is."""
+    """Recognize a folder by the names of its files, and of those one level down."""
     with os.scandir(folder) as listing:
         entries = sorted(islice(listing, _MOST_ENTRIES), key=lambda it: it.name)
     paths = [Path(entry.path) for entry in entries]

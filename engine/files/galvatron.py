@@ -20,19 +20,17 @@ _COMPUTATION_NAME = re.compile(r"^computation_profiling_(?:bf16|fp16|fp32)_(.+?)
 
 
 class LayerProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer on one device, forward."""
-
+    # From the file's name; None if it has none.
     model: str | None
-    """As the file's name has it; None where it has none."""
+    # Sequences.
     batch: int
-    """Sequences."""
     seq_length: int
+    # One layer on one device, the whole batch.
     forward_s: float
-    """Of the whole batch."""
 
 
 def read_layer_profile(path: Path) -> LayerProfile:
-    """Return the entry of the largest batch of a profile.
+    """Return the entry of the largest batch.
 
     Raises:
         InputFileError: It cannot be read, is no JSON object, or has no such entry.
@@ -66,8 +64,8 @@ def _read_entry(shown: str, key: str, value: object) -> tuple[int, int, float]:
     return batch, seq_length, float(value)
 
 
-# `allreduce_bandwidth_{N}nodes_{G}gpus_per_node.json` and `p2p_bandwidth_…` are in GB/s as nccl-tests tells
-# them (bus bandwidth); `sp_time_…` in milliseconds by MiB; `overlap_coefficient.json` is a ratio.
+# `allreduce_bandwidth_{N}nodes_{G}gpus_per_node.json` and `p2p_bandwidth_…` are in GB/s, the bus bandwidth of
+# nccl-tests; `sp_time_…` in milliseconds by MiB; `overlap_coefficient.json` is a ratio.
 
 HARDWARE_LIMIT_BYTES = 1 << 20
 OVERLAP_FILE = "overlap_coefficient.json"
@@ -78,40 +76,38 @@ _HARDWARE_NAME = re.compile(
 _ALLREDUCE = re.compile(r"^allreduce_size_(\d{1,9})_consec_([01])$")
 _POINT_TO_POINT = re.compile(r"^pp_size_(\d{1,9})$")
 _TIME = re.compile(r"^(allreduce|all2all)_size_(\d{1,9})_(\d{1,9})MB_time$")
+# Above any bandwidth in GB/s and any time in ms that the profiler measures.
 _MOST = 1e6
-"""Beyond any bandwidth in GB/s and any time in ms that the profiler measures."""
 
 Times = Mapping[int, tuple[tuple[int, float], ...]]
 Key = TypeVar("Key")
 
 
 class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured on so many nodes of so many devices; empty where a file is not there."""
+    """Measured on so many nodes of so many devices; a mapping is empty if its file is missing."""
 
     nodes: int
     devices_per_node: int
+    # Bus bandwidth by ranks, and whether they are consecutive.
     allreduce_bytes_per_s: Mapping[tuple[int, bool], float] = {}
-    """By ranks, and whether they are consecutive: bus bandwidth."""
+    # By pipeline stages.
     point_to_point_bytes_per_s: Mapping[int, float] = {}
-    """By pipeline stages."""
+    # By ranks: bytes of the tensor and seconds, the smaller first.
     allreduce_s: Times = {}
-    """By ranks: bytes of the tensor and seconds, the smaller first."""
     all_to_all_s: Times = {}
 
 
 class HardwareFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder of profiles."""
-
+    # The larger cluster first.
     profiles: tuple[HardwareProfile, ...]
-    """The larger cluster first."""
     overlap_slowdown: float | None = None
 
 
 def read_galvatron_hardware(folder: Path) -> HardwareFolder:
-    """Return the profiles of a folder.
+    """Read the profiles of a folder.
 
     Raises:
-        InputFileError: It cannot be read, holds none, or a file in it is not such a profile.
+        InputFileError: It cannot be read, has none, or a file in it is not such a profile.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -135,9 +131,9 @@ def read_galvatron_hardware(folder: Path) -> HardwareFolder:
 
 
 def _read_profile(nodes: int, devices_per_node: int, files: Mapping[str, Path]) -> HardwareProfile:
-    reduced = _match(files.get("allreduce_bandwidth"), _ALLREDUCE)
-    sent = _match(files.get("p2p_bandwidth"), _POINT_TO_POINT)
-    timed = list(_match(files.get("sp_time"), _TIME))
+    reduced = _match_keys(files.get("allreduce_bandwidth"), _ALLREDUCE)
+    sent = _match_keys(files.get("p2p_bandwidth"), _POINT_TO_POINT)
+    timed = list(_match_keys(files.get("sp_time"), _TIME))
     return HardwareProfile(
         nodes=nodes,
         devices_per_node=devices_per_node,
@@ -148,12 +144,7 @@ def _read_profile(nodes: int, devices_per_node: int, files: Mapping[str, Path]) 
     )
 
 
-def _match(path: Path | None, keys: re.Pattern[str]) -> Iterator[tuple[re.Match[str], float]]:
-    """Yield the keys of a file, matched, with their figures.
-
-    Raises:
-        InputFileError: It cannot be read, a key is another, or a figure cannot be.
-    """
+def _match_keys(path: Path | None, keys: re.Pattern[str]) -> Iterator[tuple[re.Match[str], float]]:
     for name, value in ({} if path is None else _read_figures(path)).items():
         match = keys.match(name)
         if match is None:

@@ -1,4 +1,4 @@
-"""Files of device memory that a person inspects; which kind one is, its content says and not its name."""
+"""Files of device memory that a person inspects, recognized by their content, not their name."""
 
 import os
 import re
@@ -37,12 +37,11 @@ from .memory_snapshot.reader import SIZE_LIMIT_BYTES
 
 VERSION = 1
 SCHEMA_NAME = "vramscope.flight"
+# Both bounds are checked while reading: of the file, and of its content when decompressed.
 FLIGHT_LIMIT_BYTES = 64 * MIB
-"""A larger file is refused before it is read."""
 CONTENT_LIMIT_BYTES = 256 * MIB
-"""More content than this is not decompressed."""
+# Lists and objects: ten times what the probe writes at most, and each takes 150 bytes.
 MOST_MEMBERS = 1 << 20
-"""Lists and objects: ten times what the probe writes at most, and each takes 150 bytes."""
 _SCHEMA = re.compile(rf"{re.escape(SCHEMA_NAME)}/([0-9]{{1,9}})")
 _EXPECTATION = f'expected a flight record of vramscope, {{"schema": "{SCHEMA_NAME}/{VERSION}", ...}}'
 _STATES = {
@@ -127,11 +126,7 @@ class _Head(msgspec.Struct):
 
 
 def read_flight_record(path: Path) -> FlightRecord:
-    """Read what the probe wrote at an out-of-memory error.
-
-    Raises:
-        InputFileError: The file cannot be read, is no flight record, or is of a newer version.
-    """
+    """Read what the probe wrote at an out-of-memory error; an unknown newer version is refused."""
     content = _read_content(path)
     _check_schema(path, content)
     try:
@@ -238,13 +233,12 @@ def _build_samples(columns: list[str], rows: list[list[float | bool | None]]) ->
     named = [(name, column) for column, name in enumerate(columns) if name in known]
     samples = []
     for row in rows:
-        values = {name: row[column] for name, column in named if column < len(row)}
-        samples.append(FlightSample(**{name: _fit(name, value) for name, value in values.items()}))
+        values: dict[str, Any] = {name: row[column] for name, column in named if column < len(row)}
+        # JSON has one type of number: all but the time are whole.
+        for name in values.keys() - {"time_s"}:
+            values[name] = None if values[name] is None else int(values[name])
+        samples.append(FlightSample(**values))
     return tuple(samples)
-
-
-def _fit(name: str, value: float | bool | None) -> Any:  # noqa: ANN401 - of the type of its field
-    return value if value is None or name == "time_s" else int(value)
 
 
 def _build_step(record: _StepRecord) -> FlightStep:
@@ -278,15 +272,15 @@ def _build_truncation(counts: dict[str, int | None]) -> FlightTruncation:
     )
 
 
+# Names of flight records; the probe writes under another name and renames.
 PATTERN = "oom-*.json.gz"
-"""Names of flight records; the probe writes under another name and renames."""
 
 
 def list_flight_folders(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return where a probe writes its flight records, the place that it tries first before the others.
+    """Return where a probe writes its flight records, the place that it tries first first.
 
     Args:
-        environ: Environment variables; None for those of this process.
+        environ: None for the environment of this process.
     """
     environ = os.environ if environ is None else environ
     folders = [state_folder(environ) / "flight", locate_runtime_folder(environ) / "flight"]
@@ -295,17 +289,13 @@ def list_flight_folders(environ: Mapping[str, str] | None = None) -> tuple[Path,
 
 
 def find_newest_flight_record(folders: Sequence[Path]) -> Path | None:
-    """Return the flight record that was written last, or None where there is none.
-
-    Args:
-        folders: Where to look; those that are absent or cannot be read hold none.
-    """
+    """Return the flight record that was written last; folders that cannot be read count as empty."""
     found = [record for folder in folders for record in _list_records(folder)]
     return max(found)[1] if found else None
 
 
 def _list_records(folder: Path) -> Iterator[tuple[float, Path]]:
-    """Yield when each record of a folder was written, and its path."""
+    """Yield each record with its time of modification."""
     try:
         paths = list(folder.glob(PATTERN))
     except OSError:
@@ -322,19 +312,14 @@ MemoryFile = MemorySnapshot | FlightRecord
 
 _GZIP_MARK = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# How pickles from protocol 2 on begin; JSON never does.
 _PICKLE_MARK = b"\x80"
-"""How pickles from protocol 2 on begin; JSON never does."""
 _HEAD_BYTES = 512
+# At the beginning of a flight record. A log of JSON lines begins alike, and may contain an error.
 _SCHEMA_KEY = b'"schema"'
-"""At the beginning of a flight record. A log of JSON lines begins alike, and may tell of an error."""
 
 
 def recognize_memory_file(path: Path) -> MemoryFileKind:
-    """Return what a file holds.
-
-    Raises:
-        InputFileError: It cannot be read, or is none of them.
-    """
     with open_input_file(path, SIZE_LIMIT_BYTES) as (file, _):
         head = file.read(_HEAD_BYTES)
         if head.startswith(_GZIP_MARK):
@@ -356,11 +341,7 @@ def recognize_memory_file(path: Path) -> MemoryFileKind:
 
 
 def read_memory_file(path: Path) -> MemoryFile:
-    """Read a memory snapshot of PyTorch, in any dialect, a flight record, or an error that a text tells of.
-
-    Raises:
-        InputFileError: It cannot be read, or is none of them.
-    """
+    """Read a memory snapshot of PyTorch in any dialect, a flight record, or an error in a text."""
     kind = recognize_memory_file(path)
     if kind == "snapshot":
         return read_memory_snapshot(path)
@@ -368,7 +349,7 @@ def read_memory_file(path: Path) -> MemoryFile:
 
 
 def _unpack_head(path: Path, packed: bytes) -> bytes:
-    """Return the first bytes of what is compressed; the beginning of the file is enough for that."""
+    """Decompress the first bytes; the beginning of the file is enough for that."""
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         return unpacker.decompress(packed, _HEAD_BYTES)
@@ -381,27 +362,18 @@ def _unpack_head(path: Path, packed: bytes) -> bytes:
 _MARK = re.compile(rb"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate ")
 _MARK_BYTES = len("CUDA out of memory. Tried to allocate ")
 _LONGEST = MOST_CHARACTERS
+# Bytes before the mark that may be on its line: what a launcher puts there.
 _BEFORE = 256
-"""Bytes before the mark that may be of its line: what a launcher puts there."""
 _BACKENDS = {"CUDA": "cuda", "HIP": "rocm", "XPU": "xpu"}
 _TRACEBACK = "Traceback (most recent call last)"
 
 
 def has_oom_text(path: Path) -> bool:
-    """Return whether a file has such a text anywhere.
-
-    Raises:
-        InputFileError: It cannot be read.
-    """
     return _find_texts(path).texts > 0
 
 
 def read_oom_file(path: Path) -> FlightRecord:
-    """Return the first error that a file tells of, with the number of those that follow.
-
-    Raises:
-        InputFileError: It cannot be read, or tells of none.
-    """
+    """Return the first error in a text, with the number of those that follow."""
     found = _find_texts(path)
     said = parse_oom_text(found.text)
     if said is None:
@@ -416,21 +388,21 @@ def read_oom_file(path: Path) -> FlightRecord:
         ),
         device=FlightDevice(index=said.device, total_bytes=said.total_bytes),
         failure=FlightFailure(said.asked_bytes, said.free_bytes, said.used_bytes, message=found.text),
-        stats=_tell_stats(said),
-        notes=(f"figures are as the text at line {found.line:,} rounds them", *_tell_notes(said), *more),
+        stats=_make_stats(said),
+        notes=(f"figures are as the text at line {found.line:,} rounds them", *_make_notes(said), *more),
         file=show_name(path),
     )
 
 
 class _Found(NamedTuple):
-    """The first text of a file."""
+    """The first error in a file."""
 
     text: str = ""
+    # On the same line, before it.
     prefix: str = ""
-    """What stands before it in its line."""
     line: int = 0
+    # Errors in the file.
     texts: int = 0
-    """All of its kind."""
 
 
 def _find_texts(path: Path) -> _Found:
@@ -460,7 +432,7 @@ def _find_texts(path: Path) -> _Found:
 
 
 def _cut(text: str) -> str:
-    """Return a text without what follows it: its line, or more where a terminal has wrapped it."""
+    """Cut a message off from what follows: its line, or several if a terminal wrapped it."""
     first = text.partition("\n")[0]
     said = parse_oom_text(first)
     if said is None or said.total_bytes is not None:
@@ -468,12 +440,12 @@ def _cut(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].partition(_TRACEBACK)[0].split())
 
 
-def _tell_stats(said: OomText) -> dict[str, float]:
+def _make_stats(said: OomText) -> dict[str, float]:
     known = {"allocated_bytes": said.allocated_bytes, "reserved_bytes": said.reserved_bytes}
     return {f"{name}.all.current": size for name, size in known.items() if size is not None}
 
 
-def _tell_notes(said: OomText) -> Iterator[str]:
+def _make_notes(said: OomText) -> Iterator[str]:
     for pid, other_bytes in said.others:
         yield f"process {pid} had {format_bytes(other_bytes)} of the device"
     if said.own_bytes is not None:

@@ -24,9 +24,9 @@ from .base.series_record import (
     show_cell,
 )
 
-# Only what was read from a device counts: the current use, and its peak where one is told. In Tiny-Torch
-# "allocated" is device used, as nvidia-smi told it, and fragmentation is a heuristic or drawn at random:
-# none of it is read. Ours says in `memory_source` where the figure is the allocator's.
+# Only what was read from a device counts: the current use, and its peak if there is one. In Tiny-Torch
+# "allocated" is device used, from nvidia-smi, and fragmentation is a heuristic or drawn at random, so it is
+# not read. Ours says in `memory_source` if the value is the allocator's.
 
 SIZE_LIMIT_BYTES = 64 * MIB
 _EXPECTATION = 'expected a report, {"timestamp": "2025-06-23T10:30:00", "devices": {"0": {...}}}'
@@ -57,8 +57,8 @@ class _Device(msgspec.Struct):
     device_uuid: str | None = None
     memory_source: str | None = None
     current_memory: _Memory | None = None
+    # The newer dialect's name of `current_memory`.
     current_usage: _Memory | None = None
-    """What the newer dialect calls `current_memory`."""
     peak_memory: _Bytes | None = None
     memory_trends: _Trends | None = None
     gpu_memory: _Growth | None = None
@@ -82,8 +82,6 @@ _DEVICE_DECODER = msgspec.json.Decoder(_Device)
 
 
 class MemoryReport(SeriesReader):
-    """Reads the records of one report, once."""
-
     format: SeriesFormat = "memory report"
 
     def __init__(self, path: Path) -> None:
@@ -156,11 +154,7 @@ class MemoryReport(SeriesReader):
 
 
 def _read_time(timestamp: str | float) -> float:
-    """Return seconds since the epoch of a date without a zone, taken as local time, or of a number.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Return seconds since the epoch of a date without a zone, read as local time, or of a number."""
     is_number = isinstance(timestamp, int | float)
     time_s = float(timestamp) if is_number else datetime.fromisoformat(str(timestamp)[:64]).timestamp()
     if not -MOST_SECONDS < time_s < MOST_SECONDS:
@@ -173,12 +167,10 @@ def _whole(value: float | None) -> int | None:
 
 
 # A JSON object with `metadata` and `snapshots`, the latter a list of readings by device. What Tiny-Torch
-# calls allocated is device used, as nvidia-smi told it; its fragmentation is a heuristic and is left out.
-# Ours says in `metadata.memory_source` where `allocated` is the allocator's, with `used` and `reserved`
-# beside it.
+# calls allocated is device used, from nvidia-smi; its fragmentation is a heuristic and is left out. Ours says
+# in `metadata.memory_source` if `allocated` is the allocator's, and then has `used` and `reserved` too.
 
 EXPORT_LIMIT_BYTES = 512 * MIB
-"""A larger file is refused before it is read."""
 _EXPORT_EXPECTATION = (
     'expected {"metadata": {...}, "snapshots": {"0": [{"timestamp": ..., "allocated": ...}]}}'
 )
@@ -208,8 +200,6 @@ _READING_DECODER = msgspec.json.Decoder(_Reading)
 
 
 class SnapshotExport(SeriesReader):
-    """Reads the records of one export, once."""
-
     format: SeriesFormat = "snapshot export"
 
     def __init__(self, path: Path) -> None:
@@ -224,24 +214,24 @@ class SnapshotExport(SeriesReader):
             ) from error
         self._series = export.snapshots
         sources = export.metadata.memory_source
-        self._told_by_allocator = {label for label, source in sources.items() if source == "allocator"}
+        self._has_own_allocated = {label for label, source in sources.items() if source == "allocator"}
         self._given = self._left_out.seen = sum(map(len, self._series.values()))
 
     @property
     def read_share(self) -> float:
-        """Share of the readings that were taken so far, from 0 to 1."""
+        """Readings yielded so far, from 0 to 1."""
         return self._taken / self._given if self._given else 1.0
 
     @property
     def has_allocator(self) -> bool:
-        """Whether any device has figures of its allocator."""
-        return bool(self._told_by_allocator)
+        """Whether any device has values of its allocator."""
+        return bool(self._has_own_allocated)
 
     @property
     def notes(self) -> tuple[str, ...]:
         meaning = (
             ()
-            if self._told_by_allocator
+            if self._has_own_allocated
             else (
                 "allocated is device used in this format; its fragmentation was not measured and is left out",
             )
@@ -274,7 +264,7 @@ class SnapshotExport(SeriesReader):
                 place = f"$.snapshots[{show_cell(label)}][{number - 1}]"
                 self._left_out.add("reading", place, lower_first(str(error)))
                 continue
-            yield _convert(number, device, reading, has_allocator=label in self._told_by_allocator)
+            yield _convert(number, device, reading, has_allocator=label in self._has_own_allocated)
 
 
 def _convert(number: int, device: SeriesDevice, reading: _Reading, *, has_allocator: bool) -> SeriesRecord:

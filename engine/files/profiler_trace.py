@@ -30,15 +30,15 @@ from .base.series_record import (
 from .framework.oom_text import OomNotes
 from .snapshot_series import MOST_DEVICES_OF_PROCESS, LevelTicks
 
-# Of the file only the instant events `[memory]` and `[OutOfMemory]` matter, which `profile_memory=True`
-# adds. They are looked for by their name, so that a trace of gigabytes, of which they are a few percent, is
-# neither parsed whole nor held. Their order does not matter; totals are those after the event.
+# Only the instant events `[memory]` and `[OutOfMemory]` matter, which `profile_memory=True` adds: a few
+# percent of the file. They are found by their name, so that a trace of gigabytes is neither parsed nor read
+# into memory whole. Their order does not matter; totals are those after the event.
 
 _HEAD_BYTES = 1 << 20
 # What follows the digits must be seen too: a chunk may end within them.
 _START = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\s*[,}]')
+# The longest text for the pattern above, which may be split between two chunks.
 _START_BYTES = 64
-"""The longest text that the pattern above should meet, and which may be split between two chunks."""
 _DEVICE = re.compile(
     rb'"id"\s*:\s*(\d{1,6})\s*,\s*"name"\s*:\s*"([^"\\\x00-\x1f\x7f]{0,128})"\s*,\s*"totalGlobalMem"\s*:\s*(\d{1,15})\b'
 )
@@ -48,7 +48,7 @@ _WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 
 
 class TraceHead:
-    """Gathers what stands around the events while the bytes of a file pass by."""
+    """Gathers what is around the events while the bytes of a file pass."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -58,11 +58,9 @@ class TraceHead:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the clock."""
         return () if self._has_start else ("times are as its events tell them; no base is named",)
 
     def observe(self, data: bytes) -> None:
-        """Take the next bytes of the file."""
         if len(self._head) < _HEAD_BYTES:
             self._head += data[: _HEAD_BYTES - len(self._head)]
         if not self._has_start:
@@ -73,7 +71,7 @@ class TraceHead:
                 self._has_start = True
 
     def records(self, device: SeriesDevice, ticks: LevelTicks) -> Iterator[SeriesRecord]:
-        """Yield the records of a device, complete with what the head tells of it."""
+        """Yield the records of a device, completed from the head."""
         known = {int(it[1]): it for it in _DEVICE.finditer(self._head)}.get(device.index)
         total_bytes = None if known is None else int(known[3])
         if known is not None:
@@ -96,12 +94,12 @@ class TraceHead:
 
 _NAMES = ("[memory]", "[OutOfMemory]")
 _NAME = re.compile(rb'"\[(?:memory|OutOfMemory)\]"')
+# Bytes before and after the name in which its event must begin and end.
 _LONGEST_EVENT = 1 << 13
-"""Bytes before and after the name in which its event must begin and end."""
 _MOST_BRACES = 4
 _MOST_STRAYS = 1000
+# `Device Type` of the host (`c10::DeviceType::CPU`).
 _PROCESSOR = 0
-"""`Device Type` of the host (`c10::DeviceType::CPU`)."""
 _NONE_FOUND = "no [memory] event in it; expected a trace of torch.profiler with profile_memory=True"
 _DECODER = json.JSONDecoder()
 
@@ -110,9 +108,9 @@ class ProfilerTrace(SeriesReader):
     """Reads the records of one trace, once.
 
     Args:
-        path: The file, plain or gzip.
-        interval_s: Length of a tick; None for one that suits its length.
-        on_read: Called with the share that was read; what it raises ends the reading.
+        path: Plain or gzip.
+        interval_s: Length of a tick; None for one that suits the length of the trace.
+        on_read: Called with the share read; what it raises ends the reading.
     """
 
     format: SeriesFormat = "profiler trace"
@@ -155,7 +153,7 @@ class ProfilerTrace(SeriesReader):
                 if event is None:
                     self._count_stray()
                 try:
-                    self._take(event)
+                    self._add_event(event)
                 except RecordError as error:
                     self._left_out.add(error.kind, f"byte {place:,}", str(error))
         series = [self._head.records(device, ticks) for device, ticks in self._levels.values()]
@@ -170,7 +168,7 @@ class ProfilerTrace(SeriesReader):
                 "the file is damaged"
             )
 
-    def _take(self, event: dict[str, object] | None) -> None:
+    def _add_event(self, event: dict[str, object] | None) -> None:
         if event is None:
             raise RecordError("event", "no event is around this name")
         fields = event.get("args")
@@ -204,7 +202,7 @@ class ProfilerTrace(SeriesReader):
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Tell a whole number from everything else, `true` included."""
+    """`True` is no whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -225,7 +223,7 @@ def _read_size(fields: dict[str, object], key: str) -> int | None:
 
 
 def _find_events(file: PackedFile, head: TraceHead) -> Iterator[tuple[int, dict[str, object] | None]]:
-    """Yield place in bytes and event of each name that is looked for; tell the head all that is read."""
+    """Yield position and event of each name found; the head sees all bytes."""
     kept = b""
     from_at = 0
     offset = 0
@@ -256,7 +254,7 @@ def _parse_events(
 
 
 def _parse_around(text: bytes, at: int) -> tuple[dict[str, object] | None, int]:
-    """Return the event that has its name at a place, and where it ends; None where none is around it."""
+    """Return the event whose name is at a position, and where it ends; None if no event is around it."""
     first = max(0, at - _LONGEST_EVENT)
     begin = at
     for _ in range(_MOST_BRACES):
@@ -271,25 +269,25 @@ def _parse_around(text: bytes, at: int) -> tuple[dict[str, object] | None, int]:
     return None, at
 
 
-# The first two are `[times, sizes]`: microseconds, and for each of them nine figures in bytes, of which the
-# first is always 0 and the others are categories. The raw file is a list of `[time, action, bytes,
-# category]`: nanoseconds and changes. Categories count from 1 in the former and from 0 in the latter
-# (`torch/profiler/_memory_profiler.py`). Their sum is what the profiler knew to be allocated.
+# A timeline is `[times, sizes]`: microseconds, and for each of them nine numbers of bytes: always 0, then the
+# categories. The raw file is a list of `[time, action, bytes, category]`: nanoseconds and changes. Categories
+# count from 1 in the former and from 0 in the latter (`torch/profiler/_memory_profiler.py`). Their sum is
+# what the profiler knew to be allocated.
 
+# A longer list of numbers is refused: it would be read into memory whole.
 MOST_LIST_BYTES = 128 * MIB
-"""A list of numbers that is longer in the file is refused: it would be held whole."""
+# As many as fit into that many bytes.
 MOST_NUMBERS = 1 << 23
-"""Times of that many bytes are fewer."""
 _BLANK = b" \t\r\n"
 _MOST_OPENED = 2
 _SIZES_DECODER = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]])
 
 
 class InnerList(NamedTuple):
-    """One list that holds numbers and no list."""
+    """A list of numbers without lists in it."""
 
+    # Brackets that open right before its numbers, its own included.
     opened: int
-    """Brackets that open right before its numbers, its own included."""
     numbers: list[int]
 
 
@@ -297,11 +295,8 @@ def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator
     """Yield the lists of whole numbers of a file to its end; what is cut off at the end is left out.
 
     Args:
-        file: The file, of which nothing was read.
-        expectation: What is said where something else stands in it.
-
-    Raises:
-        InputFileError: Something else stands in it, or a list is longer than could be held.
+        file: Not read yet.
+        expectation: What an error says if the file has anything else.
     """
     closings = 0
     for at, piece in _split(file, path):
@@ -321,7 +316,7 @@ def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator
 
 
 def _split(file: PackedFile, path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield what stands before each closing bracket, and its place in bytes."""
+    """Yield what comes before each closing bracket, and its position in bytes."""
     parts: list[bytes] = []
     held = numbers = place = 0
     for data in file.chunks():
@@ -375,13 +370,7 @@ _NOT_TOLD = "the file does not tell which device it is of: it stands as device 0
 
 
 class MemoryTimeline(SeriesReader):
-    """Reads the records of one timeline, once.
-
-    Args:
-        path: The file, plain or gzip.
-        interval_s: Length of a tick; None for one that suits its length.
-        on_read: Called with the share that was read; what it raises ends the reading.
-    """
+    """Reads the records of one timeline, once; arguments as for `ProfilerTrace`."""
 
     format: SeriesFormat = "memory timeline"
 

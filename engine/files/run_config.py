@@ -1,4 +1,4 @@
-"""What a training framework or a model hub says of a model: `config.json` and saved arguments."""
+"""A model as a training framework or a model hub describes it: `config.json` and saved arguments."""
 
 import json
 import re
@@ -21,17 +21,17 @@ ConfigKind: TypeAlias = Literal["hugging_face", "megatron", "galvatron", "torcht
 
 
 class RunConfig(msgspec.Struct, frozen=True):
-    """A configuration: whose it is, and its values as they stand."""
+    """A configuration: which tool wrote it, and its values as they stand."""
 
     kind: ConfigKind
     values: dict[str, object]
 
 
 def read_run_config(path: Path) -> RunConfig:
-    """Return the values of a configuration.
+    """Read a configuration.
 
     Raises:
-        InputFileError: The file cannot be read, is of no format known, or describes no model.
+        InputFileError: The file cannot be read, has no known format, or describes no model.
     """
     data = read_input_file(path, LIMIT_BYTES)
     text = decode_text(data, path, "a configuration")
@@ -46,7 +46,7 @@ def read_run_config(path: Path) -> RunConfig:
 
 
 def _add_vocab(arguments: dict[str, object], text: str) -> dict[str, object]:
-    """Return the arguments with the size of the vocabulary that the tokenizer told after them."""
+    """Add the size of the vocabulary, which the tokenizer prints after the arguments."""
     told = _PADDED.search(text)
     if told is None or str(arguments.get("padded_vocab_size", "None")) != "None":
         return arguments
@@ -63,10 +63,7 @@ def _read_json(path: Path, data: bytes) -> dict[str, object]:
 
 
 def _read_yaml(path: Path, text: str) -> dict[str, object]:
-    """Return the scalars of a YAML file of at most two levels, those of the second beside the first.
-
-    Model configurations need no more, and a full parser would be one more dependency.
-    """
+    """Read the scalars of a YAML file of at most two levels, both into one mapping; models need no more."""
     values: dict[str, object] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         bare = re.sub(r"(^|\s)#.*$", "", line).rstrip()
@@ -104,15 +101,15 @@ _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None, "~":
 
 
 def read_model_config(path: Path) -> dict[str, object]:
-    """Return the keys and values of a configuration.
+    """Read the keys and values of a configuration.
 
     Raises:
-        InputFileError: It cannot be read, or is neither JSON nor such lines; the text says where.
+        InputFileError: It cannot be read, or is neither JSON nor flat YAML; the text says where.
     """
     data = read_input_file(path, MODEL_LIMIT_BYTES)
     text = decode_text(data, path, "a model's config.json")
     if path.suffix in (".yaml", ".yml"):
-        return _read_lines(text, path)
+        return _read_flat_yaml(text, path)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -124,7 +121,7 @@ def read_model_config(path: Path) -> dict[str, object]:
     return content
 
 
-def _read_lines(text: str, path: Path) -> dict[str, object]:
+def _read_flat_yaml(text: str, path: Path) -> dict[str, object]:
     config: dict[str, object] = {}
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.split(" #")[0].rstrip()

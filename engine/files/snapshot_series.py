@@ -1,6 +1,6 @@
 """Memory snapshots of PyTorch as a series: the allocation trace of each device, anchored at the end.
 
-Without recorded history there is the state at one moment, which the file does not tell.
+Without recorded history there is the state at one moment, whose time is not in the file.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 # tick.
 
 SHORTEST_TICK_S = 0.001
+# A time of today is no multiple of a tick to the last bit; one so close to the end of a tick is at it.
 _TOLERANCE_S = 1e-6
-"""A time of today is no multiple of a tick to the last bit; one so close to the end of a tick is at it."""
+# Of one device: a minute in steps of 16 ms.
 MOST_TICKS = 4096
-"""Of one device: a minute in steps of 16 ms."""
+# PyTorch numbers the devices of a process in eight bits with a sign (`c10::DeviceIndex`).
 MOST_DEVICES_OF_PROCESS = 128
-"""PyTorch numbers the devices of a process in eight bits with a sign (`c10::DeviceIndex`)."""
+# The same if a person gave the length of a tick: a day of seconds.
 MOST_GIVEN_TICKS = 1 << 17
-"""The same where a person gave the length of a tick: a day of seconds."""
 
 
 class LevelTicks:
@@ -72,7 +72,7 @@ class LevelTicks:
 
     @property
     def interval_s(self) -> float:
-        """Length of a tick in seconds."""
+        """Grows when ticks are joined."""
         return self._shortest_s * (1 << self._joins)
 
     def __bool__(self) -> bool:
@@ -81,20 +81,17 @@ class LevelTicks:
     def add(
         self, time_s: float, allocated_bytes: int | None, reserved_bytes: int | None, *, is_oom: bool = False
     ) -> None:
-        """Take an event: the levels right after it, at a time in seconds.
+        """Add an event: the levels right after it; None leaves a level as it was.
 
         Args:
             time_s: Below 10^10, so that ticks can be numbered.
-            allocated_bytes: Allocated from then on; None leaves it as it was.
-            reserved_bytes: Reserved from then on; None leaves it as it was.
-            is_oom: Whether the event is an out-of-memory error.
         """
         number = math.floor((time_s + _TOLERANCE_S) / self._shortest_s) >> self._joins
         tick = self._ticks.get(number)
         if tick is None:
             number = self._make_room(number)
             tick = self._ticks.setdefault(number, _Tick())
-        tick.take(time_s, allocated_bytes, reserved_bytes)
+        tick.add(time_s, allocated_bytes, reserved_bytes)
         tick.ooms += is_oom
 
     def records(
@@ -109,7 +106,6 @@ class LevelTicks:
 
         Args:
             start_s: What the times of the events count from.
-            rank: Which rank trains on it.
         """
         if not self._ticks:
             return
@@ -169,8 +165,8 @@ class _Tick:
         self.reserved_bytes: int | None = None
         self.ooms = 0
 
-    def take(self, time_s: float, allocated_bytes: int | None, reserved_bytes: int | None) -> None:
-        """Take an event; of two at one time the one that came later counts."""
+    def add(self, time_s: float, allocated_bytes: int | None, reserved_bytes: int | None) -> None:
+        """Add an event; of two at one time the one that came later counts."""
         if allocated_bytes is not None and allocated_bytes > (self.allocated_max_bytes or -1):
             self.allocated_max_bytes = allocated_bytes
         is_newest = time_s >= self.newest_s
@@ -181,7 +177,6 @@ class _Tick:
         self.newest_s = max(self.newest_s, time_s)
 
     def join(self, later: _Tick) -> None:
-        """Take in the tick that follows."""
         if later.allocated_max_bytes is not None:
             most = self.allocated_max_bytes
             self.allocated_max_bytes = max(later.allocated_max_bytes, -1 if most is None else most)
@@ -201,12 +196,11 @@ _NO_TIMES = "events without times: they stand in their order, 1 ms from each to 
 
 
 class SnapshotSeries(SeriesReader):
-    """Reads the records of one snapshot, once.
+    """Reads the records of one pickle of `torch.cuda.memory._dump_snapshot`, plain or gzip, once.
 
     Args:
-        path: A pickle of `torch.cuda.memory._dump_snapshot`, plain or gzip.
-        interval_s: Length of a tick; None for one that suits its length.
-        on_read: Called with the share that was read; what it raises ends the reading.
+        interval_s: Length of a tick; None for one that suits the length of the trace.
+        on_read: Called with the share read; what it raises ends the reading.
     """
 
     format: SeriesFormat = "memory snapshot"
@@ -321,12 +315,14 @@ class SnapshotSeries(SeriesReader):
             False: "from when their recording began",
             None: "the file does not tell whether older ones were dropped",
         }[trace.is_overflowed]
-        since = f" since {_show_time(start_s)}" if self._has_times else ""
+        since = ""
+        if self._has_times:
+            since = f" since {datetime.fromtimestamp(start_s).isoformat(sep=' ', timespec='seconds')}"
         self._starts.append(f"device {trace.device}: the last {len(trace):,} events{since}; {before}")
 
 
 def _find_final(snapshot: MemorySnapshot, number: int) -> FinalState:
-    """Return a device as it was when the snapshot was taken."""
+    """Return the state of a device when the snapshot was taken."""
     import numpy as np
 
     segments = snapshot.segments
@@ -342,7 +338,3 @@ def _find_final(snapshot: MemorySnapshot, number: int) -> FinalState:
         allocated_bytes=sum(live_bytes.tolist()),
         reserved_bytes=sum(np.asarray(segments.total_bytes)[is_own].tolist()),
     )
-
-
-def _show_time(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s).isoformat(sep=" ", timespec="seconds")

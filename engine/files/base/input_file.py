@@ -11,35 +11,33 @@ from ...errors import InputFileError
 from ...text import make_printable
 from ...units import format_bytes
 
+# More than any file that a person writes by hand.
 SMALL_TEXT_BYTES = 1 << 20
-"""More than any file that a person writes by hand."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def show_path(path: Path) -> str:
-    """Return a path as it may be printed."""
     return make_printable(str(path))
 
 
 def show_name(path: Path) -> str:
-    """Return the last part of a path as it may be printed."""
     return make_printable(path.name)
 
 
 def show_text(text: str, most: int = 80) -> str:
-    """Return a word of a file as an error may quote it: short, and without what a terminal would obey."""
+    """Shorten a word of a file for an error, without what a terminal would obey."""
     return make_printable(text, most)
 
 
 def locate_byte(data: bytes, offset: int) -> str:
-    """Return the line and column of a byte, both counted from 1."""
+    """Line and column, both from 1."""
     before = data[:offset]
     column = offset - (before.rfind(b"\n") + 1) + 1
     return f"line {before.count(10) + 1}, column {column}"
 
 
 def read_input_file(path: Path, limit_bytes: int) -> bytes:
-    """Return the content of a regular file, without a byte order mark.
+    """Read a regular file; the byte order mark is dropped.
 
     Raises:
         InputFileError: The file is absent, empty, not readable, not a regular file, or too large.
@@ -52,12 +50,10 @@ def read_input_file(path: Path, limit_bytes: int) -> bytes:
 
 
 def read_text_file(path: Path, expected: str, limit_bytes: int = SMALL_TEXT_BYTES) -> str:
-    """Return a small text that a person wrote: settings, a list of hosts, a configuration. It may be empty.
+    """Read a small text that a person wrote: settings, a list of hosts, a configuration. It may be empty.
 
     Args:
-        path: A regular file in UTF-8; nothing else is opened, so that no pipe or device holds us up.
         expected: What it should be, for errors: "a settings file".
-        limit_bytes: A longer file is refused before it is read.
 
     Raises:
         InputFileError: It cannot be read, is not a regular file, too large, or not UTF-8.
@@ -70,10 +66,7 @@ def read_text_file(path: Path, expected: str, limit_bytes: int = SMALL_TEXT_BYTE
 
 
 def decode_text(data: bytes, path: Path, expected: str) -> str:
-    """Return the text of a file that was read, without a byte order mark.
-
-    Args:
-        expected: What it should be, for the error.
+    """Decode UTF-8, with or without a byte order mark; `expected` is what it should be, for the error.
 
     Raises:
         InputFileError: It is not UTF-8.
@@ -90,10 +83,9 @@ def decode_text(data: bytes, path: Path, expected: str) -> str:
 def open_input_file(
     path: Path, limit_bytes: int, expected: str | None = None
 ) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file for reading and give it with its size in bytes.
+    """Open a regular file and yield it with its size in bytes.
 
     Args:
-        limit_bytes: A larger file is refused.
         expected: What it should be, for errors.
 
     Raises:
@@ -127,11 +119,11 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def explain_refusal(path: Path, error: OSError | ValueError) -> str:
-    """Return one line about a path that the operating system would not open."""
+    """One line about a path that the operating system would not open."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"{show_path(path)}: cannot be read: {lower_first(reason)}"
 
 
 def lower_first(text: str) -> str:
-    """Return a sentence as it stands after a colon; an abbreviation such as JSON keeps its capitals."""
+    """Make a sentence fit after a colon; an abbreviation such as JSON keeps its capitals."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]

@@ -21,9 +21,9 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_whole(data: bytes, path: Path) -> None:
-    """Write a file, which holds the old content or the new at any moment.
+    """Write a file; at any moment it has the old content or the new.
 
-    What is no regular file (a pipe, a terminal) is written to as it is.
+    A pipe, terminal or device is written to as it is.
 
     Raises:
         OutputFileError: It cannot be written, or is a link.
@@ -34,9 +34,9 @@ def write_whole(data: bytes, path: Path) -> None:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Give a stream whose content becomes the file at the end, unless something is raised before.
+    """Yield a stream; its content becomes the file at the end, unless something is raised before.
 
-    What is no regular file (a pipe, a terminal) is written to as it is.
+    A pipe, terminal or device is written to as it is.
 
     Raises:
         OutputFileError: It cannot be written, or is a link.
@@ -53,7 +53,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def place_output(path: Path) -> Iterator[Path]:
-    """Give the path of an empty file, which becomes the output at the end unless something is raised.
+    """Yield the path of an empty file that becomes the output at the end, unless something is raised.
 
     Raises:
         OutputFileError: It cannot be written, or is a link.
@@ -65,7 +65,7 @@ def place_output(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
-    """Give a stream whose content takes the place of a file in one step; a link there is not followed.
+    """Yield a stream whose content replaces a file in one step; a link there is not followed.
 
     Args:
         is_durable: Wait until the content is on the disk.
@@ -81,10 +81,10 @@ def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_new(data: bytes, path: Path) -> None:
-    """Write a file that must not be there yet.
+    """Write a file that must not exist yet.
 
     Raises:
-        FileExistsError: It is.
+        FileExistsError: It exists.
         OSError: It cannot be written.
     """
     with os.fdopen(os.open(path, _NEW, PRIVATE_MODE), "wb") as stream:
@@ -92,7 +92,7 @@ def write_new(data: bytes, path: Path) -> None:
 
 
 def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files into a folder, which is made where it is missing; return their paths.
+    """Write files into a folder, which is made if missing, and return their paths.
 
     Raises:
         OutputFileError: The folder or a file cannot be written.
@@ -110,7 +110,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Find out before a long watch that a file could not be written.
+    """Fail before a long watch, not after it, if a file cannot be written.
 
     Raises:
         OutputFileError: Its folder is missing or closed to us; it is a folder, or a link.
@@ -137,11 +137,7 @@ def _explaining(path: Path) -> Iterator[None]:
 
 
 def _refuse_link(path: Path) -> Path:
-    """Return the path, unless it is a link to a file, to a folder or to nothing.
-
-    Raises:
-        OutputFileError: It is.
-    """
+    """Refuse a link to a file, to a folder or to nothing; a link to a device passes."""
     if path.is_symlink() and not _is_special(path):
         raise OutputFileError(
             f"{show_path(path)}: a symbolic link to {show_path(path.readlink())}, and output is not written "
@@ -160,7 +156,7 @@ def _is_special(place: Path) -> bool:
 
 @contextmanager
 def _drafted(path: Path) -> Iterator[tuple[Path, int]]:
-    """Give a new file beside another, by path and descriptor, and put it in that one's place at the end."""
+    """Yield a new file in the same folder, by path and descriptor; at the end it replaces `path`."""
     # Not named after the file: a name of 255 bytes has no room for more, and nobody can guess this one.
     draft = path.with_name(f".vramscope-{os.urandom(8).hex()}.part")
     descriptor = os.open(draft, _NEW, PRIVATE_MODE)

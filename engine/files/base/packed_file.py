@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+# Read at a time. Memory stays at a few of these, however long the file.
 CHUNK_BYTES = 1 << 18
-"""Read at a time: what is held is a few of these, however long the file."""
 CUT_NOTE = "the compressed file ends in the middle; what was to follow is missing"
 _SIZE_LIMIT_BYTES = 64 * TIB
 _GZIP_MARK = b"\x1f\x8b"
@@ -35,10 +35,10 @@ class _Readable(Protocol):
 
 
 class GzipStream(io.RawIOBase):
-    """Unpacks the members of a gzip file, one behind the other, and refuses what was made to keep us busy.
+    """Unpacks the members of a gzip file, one after the other.
 
-    Tiny members take a thousand times the time of one, and a single byte can become a thousand; no writer of
-    traces or logs makes either.
+    Refuses what was made to keep us busy: tiny members take a thousand times the time of one, and a single
+    byte can become a thousand. No writer of traces or logs makes either.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -48,18 +48,16 @@ class GzipStream(io.RawIOBase):
         self._members = self._packed_bytes = self._unpacked_bytes = 0
 
     def readable(self) -> bool:
-        """Return true: it can be wrapped in a buffer."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Put the next bytes into a buffer, as `io.BufferedReader` asks for; raises what `read` raises."""
         view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, none at the end.
+        """Return the next bytes; empty at the end.
 
         Raises:
             OSError: It is no gzip, or made of what no writer makes.
@@ -110,7 +108,7 @@ class PackedFile:
     """A file that is read once, from its beginning to its end; gzip is known by its first bytes.
 
     Args:
-        on_read: Called with the share that was read before each piece; what it raises ends the reading.
+        on_read: Called before each piece with the share read so far; what it raises ends the reading.
         limit_bytes: A larger file, before it is unpacked, is refused.
 
     Raises:
@@ -126,8 +124,8 @@ class PackedFile:
     ) -> None:
         self.path = path
         self._on_read = on_read
+        # Compressed data end in the middle, as when their writer was killed.
         self.is_cut = False
-        """Whether compressed data end in the middle, as when their writer was killed."""
         self._stack = ExitStack()
         self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, limit_bytes))
         mark = self._raw.read(2)
@@ -138,7 +136,7 @@ class PackedFile:
 
     @property
     def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
+        """From 0 to 1."""
         if self._raw.closed or not self._size_bytes:
             return 1.0
         return min(1.0, self._raw.tell() / self._size_bytes)
@@ -147,7 +145,7 @@ class PackedFile:
         self._stack.close()
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:
-        """Return the next bytes, none at the end.
+        """Return the next bytes; empty at the end.
 
         Raises:
             InputFileError: The compression is damaged.
@@ -167,11 +165,7 @@ class PackedFile:
             ) from error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes to the end, and close the file.
-
-        Raises:
-            InputFileError: The compression is damaged.
-        """
+        """Yield the bytes to the end, and close the file."""
         try:
             while data := self.read():
                 yield data
@@ -180,7 +174,7 @@ class PackedFile:
 
 
 def read_packed_file(path: Path, limit_bytes: int) -> bytes:
-    """Return the whole content of a file, plain or gzip.
+    """Read a whole file, plain or gzip.
 
     Raises:
         InputFileError: It cannot be read, or holds more than the limit.
@@ -200,8 +194,8 @@ def read_packed_file(path: Path, limit_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+# Characters. A longer line is no record, and a file without line ends would be read into memory whole.
 LONGEST_LINE = 1 << 16
-"""Characters; a longer line is no record, and a file without line ends would otherwise be held whole."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -210,11 +204,9 @@ _MARKS = (
 
 
 class LineFile:
-    """A file that is read once, from its beginning to its end.
+    """Lines of a file that is read once, from its beginning to its end.
 
-    Args:
-        path: A regular file; gzip is known by its first bytes, the encoding by a byte order mark.
-        longest_line: Characters past which a line is refused.
+    Gzip is known by its first bytes, the encoding by a byte order mark.
 
     Raises:
         InputFileError: The file is absent, not readable, not a regular file, or no gzip after all.
@@ -223,40 +215,36 @@ class LineFile:
     def __init__(self, path: Path, *, longest_line: int = LONGEST_LINE) -> None:
         self.path = path
         self._longest_line = longest_line
+        # The last line if it has no line end; known once all blocks were read.
         self.unfinished: str | None = None
-        """The last line where it has no line end; known once all blocks were read."""
         self.unfinished_number = 0
-        """Number of that line, counted from 1."""
         self._file = PackedFile(path)
         self._head = self._file.read()
         self._decoder = self._choose_decoder()
 
     @property
     def head(self) -> bytes:
-        """The first bytes, unpacked, until lines are read."""
+        """The first bytes, unpacked; empty once lines are read."""
         return self._head
 
     @property
     def is_cut(self) -> bool:
-        """Whether compressed data end in the middle, as when their writer was killed."""
         return self._file.is_cut
 
     @property
     def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
         return self._file.read_share
 
     def close(self) -> None:
-        """Close the file; reading to the end does so too."""
         self._file.close()
 
     def head_lines(self, count: int = 32) -> list[str]:
-        """Return the first lines, without reading on; what follows them is not lost."""
+        """Return the first lines; they are still read by `blocks`."""
         text = codecs.decode(self._head, self._decoder_name, "replace")
         return [line.rstrip("\r") for line in text.split("\n", count)[:count]]
 
     def blocks(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the first line of each block, counted from 1, and its complete lines.
+        """Yield the number of the first line of each block, from 1, and its complete lines.
 
         Raises:
             InputFileError: A line is too long to be a record, or the compression is damaged.
@@ -279,11 +267,7 @@ class LineFile:
             self.unfinished_number = number
 
     def numbered_lines(self) -> Iterator[tuple[int, str]]:
-        """Yield every line with its number, counted from 1; the last one also where it has no line end.
-
-        Raises:
-            InputFileError: A line is too long to be a record, or the compression is damaged.
-        """
+        """Yield every line with its number, from 1; the last one also if it has no line end."""
         for first, lines in self.blocks():
             yield from enumerate(lines, first)
         if self.unfinished is not None:

@@ -1,4 +1,4 @@
-"""What readers of series have in common: records of devices over time, and the count of what was left out."""
+"""What readers of series share: records of devices over time, and the count of what was left out."""
 
 import re
 from abc import ABC, abstractmethod
@@ -27,38 +27,36 @@ SeriesFormat = Literal[
     "memory report",
     "stormlog telemetry",
 ]
+# A column that names more is no column of devices.
 MOST_DEVICES = 4096
-"""A column that names more is no column of devices."""
+# A file with more that cannot be used, and little else, is given up: each costs more than a good one.
 MOST_LEFT_OUT = 100_000
-"""A file with more that cannot be used, and little else, is not read on: each costs more than a good one."""
+# No device has a pebibyte; a larger number is not memory.
 MOST_BYTES = 2**50
-"""No device has a pebibyte; a larger figure is none of memory."""
+# The year 2286; a larger number is not in seconds.
 MOST_SECONDS = 1e10
-"""The year 2286; a larger figure is not in seconds."""
+# A time from here on is since the epoch (September 2001), a smaller one since a start.
 WALL_CLOCK_FROM_S = 1e9
-"""Seconds from which a time is one since the epoch (September 2001), not one since a start."""
 _SHOWN_KINDS = 4
 
 
 class SeriesDevice(msgspec.Struct, frozen=True):
-    """A device as a series names it."""
-
+    # UUID if the input has one, else made up of what it has (`index-0`).
     uuid: str
-    """UUID where the input has one, else made up of what it has (`index-0`)."""
     index: int
+    # As in the input: `0`, `cuda:1`, `node3/gpu2`.
     label: str
-    """As the input writes it: `0`, `cuda:1`, `node3/gpu2`."""
     is_uuid_real: bool = False
     name: str | None = None
+    # `simulated` if the values were computed and not measured.
     kind: DeviceKind = "gpu"
-    """`simulated` where its figures were computed and not measured."""
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
     """One device at one time. None means unmeasured."""
 
+    # Line of the file, or position in it, from 1.
     line: int
-    """Line of the file, or position in it, from 1."""
     time_s: float
     device: SeriesDevice
     allocated_bytes: int | None = None
@@ -72,20 +70,18 @@ class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
     power_w: float | None = None
     state: DeviceState = "ok"
     reason: str | None = None
+    # Most since the record before; None if only the moment is known.
     allocated_max_bytes: int | None = None
-    """Most that was allocated since the record before; None where only the moment is known."""
     used_max_bytes: int | None = None
-    """Most that was used since the record before; None where only the moment is known."""
     active_bytes: int | None = None
+    # So far: the device refused a segment and the cache was flushed.
     retries: int | None = None
-    """Times so far that the device refused a segment and the cache was flushed."""
     ooms: int | None = None
-    """Out-of-memory errors so far."""
     rank: RankCoordinates | None = None
 
 
 class RecordError(ValueError):
-    """One record cannot be used; caught where records are counted, never shown by itself."""
+    """One record cannot be used; caught where records are counted, never shown."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -93,18 +89,14 @@ class RecordError(ValueError):
 
 
 class LeftOut:
-    """Counts records that were left out, by kind, with the first place of each.
-
-    Args:
-        name: The file, for the error that ends the reading of one that has hardly anything else.
-    """
+    """Counts records that were left out, by kind, with the first place of each."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._kinds: dict[str, tuple[int, str]] = {}
         self.count = 0
+        # Records read so far, left out or not; 0 if nobody counts them.
         self.seen = 0
-        """Records read so far, left out or not; 0 where nobody counts them."""
 
     def add(self, kind: str, place: str, detail: str) -> None:
         """Count one; only the first of a kind is remembered.
@@ -122,11 +114,10 @@ class LeftOut:
 
     @property
     def first(self) -> str | None:
-        """The first place and detail of all."""
         return next((first for _, first in self._kinds.values()), None)
 
     def explain_absence(self, path: Path) -> str:
-        """Return one line that says why a file has no record at all, and what was expected."""
+        """One line: why a file has no record at all, and what was expected."""
         name = show_path(path)
         first = self.first
         if first is None:
@@ -134,7 +125,7 @@ class LeftOut:
         return f"{name}: none of its {self.count:,} records can be used; the first at {first}"
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence for each kind, the most frequent ones first."""
+        """A sentence for each kind, the most frequent first."""
         kinds = sorted(self._kinds.values(), key=lambda kind: -kind[0])
         more = sum(count for count, _ in kinds[_SHOWN_KINDS:])
         rest = (f"{_count(more)} left out for other reasons",) if more else ()
@@ -154,7 +145,7 @@ def _count(count: int) -> str:
 
 
 def show_cell(text: str) -> str:
-    """Return what a cell holds as it may be printed, shortened."""
+    """Quote and shorten a cell for an error."""
     short = text.strip()
     return ascii(short if len(short) <= 24 else f"{short[:21]}...")
 
@@ -164,7 +155,7 @@ _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F/-]{7,}")
 
 
 class SeriesDevices:
-    """Knows each device by its cell, and gives indexes to those that have none."""
+    """Finds devices by their cell, and gives indexes to those without a number."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, SeriesDevice] = {}
@@ -176,7 +167,7 @@ class SeriesDevices:
 
     @property
     def only(self) -> SeriesDevice | None:
-        """The device where there is one and no other, else None."""
+        """The device if there is exactly one."""
         return next(iter(self._by_key.values())) if len(self._by_key) == 1 else None
 
     def find(self, cell: str) -> SeriesDevice:
@@ -194,7 +185,7 @@ class SeriesDevices:
         return known if known is not None else self._add(key, text, is_number=number is not None)
 
     def identify(self, uuid: str | None, index: int | None, label: str, name: str | None) -> SeriesDevice:
-        """Return the device of a log that tells UUID, index, or only some other identity as its label."""
+        """Return the device of a log with a UUID, an index, or only some other identity as its label."""
         key = uuid or (f"{index}" if index is not None else label)
         known = self._by_key.get(key)
         if known is None:
@@ -204,14 +195,16 @@ class SeriesDevices:
         return known
 
     def identify_apart(self, number: int, label: str) -> SeriesDevice:
-        """Return a device of whose number there may be another one: nothing tells whether it is the same."""
+        """Return a device that stays separate: another may have the same number, and nothing says they are
+        one.
+        """
         if label not in self._by_key:
             self._check_room(label)
             self._by_key[label] = SeriesDevice(f"name-{label}", number, label, name=label)
         return self._by_key[label]
 
     def describe_names(self) -> tuple[str, ...]:
-        """Return a sentence with the indexes of devices that the input knows by name."""
+        """A sentence with the indexes given to devices that the input knows by name."""
         named = [it for it in self._by_key.values() if it.label not in (str(it.index), it.name)]
         named = [device for device in named if not _NUMBERED.fullmatch(device.label)]
         if not named:
@@ -258,10 +251,9 @@ class _Opened(Protocol):
 
 
 class FileReader:
-    """What the readers of one file have in common: where it is, how far it was read, and what was left out.
+    """What the readers of one file share: where it is, how far it was read, and what was left out.
 
-    Args:
-        opened: What it is read through; None where it is read whole at once.
+    `opened` is None if the file is read whole at once.
     """
 
     def __init__(self, path: Path, opened: _Opened | None = None) -> None:
@@ -271,25 +263,20 @@ class FileReader:
 
     @property
     def read_share(self) -> float:
-        """Share of the file that was read so far, from 0 to 1."""
+        """From 0 to 1."""
         return 1.0 if self._opened is None else self._opened.read_share
 
     def explain_absence(self) -> str:
-        """Return one line that says why there is no record at all, and what was expected."""
+        """One line: why there is no record at all, and what was expected."""
         return self._left_out.explain_absence(self._path)
 
     def close(self) -> None:
-        """Stop before the end."""
         if self._opened is not None:
             self._opened.close()
 
 
 class SeriesReader(FileReader, ABC):
-    """Reads the records of one file, once and in the order of the file.
-
-    Raises:
-        InputFileError: The file cannot be read, or is not of the format.
-    """
+    """Reads the records of one file, once and in the order of the file."""
 
     format: SeriesFormat
 
@@ -299,7 +286,7 @@ class SeriesReader(FileReader, ABC):
 
     @property
     def has_allocator(self) -> bool:
-        """Whether the input has figures of the allocator at all."""
+        """Whether the input has values of the allocator at all."""
         return True
 
     @property
@@ -312,5 +299,5 @@ class SeriesReader(FileReader, ABC):
         """Yield the records; what cannot be used is counted in `notes`.
 
         Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
+            InputFileError: The file is too damaged to go on.
         """

@@ -1,7 +1,7 @@
 """TOML that a person wrote, parsed within bounds: `tomllib` alone has none.
 
-A key of many dots takes it the square of their number, nesting ends in a RecursionError, and a number of
-thousands of digits in a ValueError that is no TOMLDecodeError.
+`tomllib` needs the square of the number of dots for a key of many, fails with a RecursionError on nesting,
+and with a ValueError that is no TOMLDecodeError on a number of thousands of digits.
 """
 
 import re
@@ -13,9 +13,7 @@ from ...errors import InputFileError
 from .input_file import show_path, show_text
 
 MOST_DEPTH = 32
-"""Brackets within one another."""
 MOST_PARTS = 16
-"""Names that dots join to one key."""
 _TOKEN = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?'
     r"|'''(?:[^']++|'(?!''))*+(?:''')?"
@@ -25,15 +23,15 @@ _TOKEN = re.compile(
 )
 _HEADER = re.compile(r"^\s*\[(\[?)\s*([\w-]+)\s*\]")
 _TOML_KEY = re.compile(r"^\s*([\w-]+)\s*=")
+# More than `int` reads.
 _DIGITS = re.compile(r"[0-9_]{4301,}")
-"""More than `int` reads."""
 
 
 def parse_toml(text: str, path: Path) -> dict[str, object]:
-    """Return the tables of a TOML text.
+    """Parse TOML.
 
     Raises:
-        InputFileError: It is not TOML, or nested deeper than files are that a person writes.
+        InputFileError: It is not TOML, or nested deeper than any file that a person writes.
     """
     import tomllib
 
@@ -49,11 +47,7 @@ def parse_toml(text: str, path: Path) -> dict[str, object]:
 
 
 def _check_nesting(text: str, path: Path) -> None:
-    """Refuse brackets within brackets and keys of many parts; strings and comments are passed over.
-
-    Raises:
-        InputFileError: There are more than files have that a person writes.
-    """
+    """Refuse deep brackets and keys of many parts; strings and comments are passed over."""
     line = 1
     depth = 0
     parts = 1
@@ -87,11 +81,11 @@ class KeyLines(NamedTuple):
     lines: Mapping[str, int] = {}
 
     def place(self, key: str, inner: str = "") -> str:
-        """Return the file, the line where it is known, and the key, as the beginning of an error.
+        """Return the file, the line if it is known, and the key, as the beginning of an error.
 
         Args:
             key: For example `nodes[1].count`.
-            inner: A key of that table, whose line is meant.
+            inner: A key of that table, for its line.
         """
         probe = f"{key}.{inner}" if inner else key
         while probe and probe not in self.lines:
@@ -101,7 +95,7 @@ class KeyLines(NamedTuple):
 
 
 def locate_toml_keys(text: str) -> dict[str, int]:
-    """Return the lines of the keys of a TOML file, from 1."""
+    """Return the lines of the keys, from 1."""
     found: dict[str, int] = {}
     counts: dict[str, int] = {}
     prefix = ""

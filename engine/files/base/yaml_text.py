@@ -1,6 +1,6 @@
 """YAML that a person wrote, parsed by PyYAML within bounds: no anchors, no tags, no texts of several lines.
 
-What a scalar means is decided here, since YAML 1.1 reads `no` as false, `010` as 8 and `1:30` as 90.
+The meaning of a scalar is decided here, since YAML 1.1 reads `no` as false, `010` as 8 and `1:30` as 90.
 """
 
 import re
@@ -10,21 +10,21 @@ from typing import NamedTuple, NoReturn, Protocol
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _INTEGER = re.compile(r"^[-+]?\d{1,40}$")
 _NUMBER = re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?$")
+# Keys whose lines are returned: of the file, and of the tables in its lists. People err there.
 _LOCATED = re.compile(r"[\w-]+(?:\[\d+\](?:\.[\w-]+)?)?")
-"""Keys whose lines are returned: of the file, and of the tables in its lists. People err there."""
 _MOST_DEPTH = 50
 _MOST_SHOWN = 40
 
 
 class YamlError(ValueError):
-    """A text that is not YAML, or not the part of it that is read; the text says which line and why."""
+    """Not YAML, or not the part that is read here; the text names line and reason."""
 
 
 class ParsedYaml(NamedTuple):
     """A YAML text: its value, and the lines of its keys, from 1."""
 
+    # A mapping, list or scalar; None if the text is empty.
     value: object
-    """A mapping, list or scalar; None where the text holds nothing."""
     lines: dict[str, int]
 
 
@@ -34,8 +34,7 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """Of PyYAML, which has no types; `value` and `style` are a scalar's alone, `flow_style` is
-    that of a list or mapping."""
+    """PyYAML has no types. Only scalars have `value` and `style`; only lists and mappings `flow_style`."""
 
     start_mark: _Mark
     end_mark: _Mark
@@ -47,7 +46,7 @@ class _Event(Protocol):
 
 
 def parse_yaml(text: str) -> ParsedYaml:
-    """Return what a text of one document says.
+    """Parse a text of one document.
 
     Raises:
         YamlError: It is not YAML, uses what is not read here, or is nested too deeply.
@@ -68,8 +67,8 @@ class _Reader:
         self._rows = text.splitlines()
         self._lines: dict[str, int] = {}
         self._events: Iterator[_Event] = iter(())
+        # Lines of brackets that are not closed yet.
         self._open_brackets: list[int] = []
-        """Lines of brackets that are not closed yet."""
 
     def read(self, events: Iterator[_Event]) -> ParsedYaml:
         self._events = events

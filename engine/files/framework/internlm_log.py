@@ -1,8 +1,8 @@
 """Reader of the `memory.log` of InternLM and InternEvo (`SimpleMemoryProfiler`): totals over a few steps.
 
-Its figures are computed from the shapes of tensors and not measured, so its device is called simulated: no
-fragmentation, no workspace, and gradients count as if they were always there. Times count from the making of
-the profiler. Layouts by layer are passed over here; `module_memory/log.py` reads them.
+InternLM computes the sizes from the shapes of tensors and does not measure them, so the device is called
+simulated: no fragmentation, no workspace, and gradients count as if they were always there. Times count from
+when the profiler was made. Layouts by layer are passed over here; `module_memory/log.py` reads them.
 """
 
 import re
@@ -41,11 +41,7 @@ COMPUTED_NOTE = (
 
 
 class InternlmLog(SeriesReader):
-    """Reads the records of one log, once.
-
-    Args:
-        path: The file; the folder `rank0_dp0_tp0` that it lies in tells its rank.
-    """
+    """The folder `rank0_dp0_tp0` that the file is in names its rank."""
 
     format: SeriesFormat = "InternLM log"
 
@@ -73,16 +69,14 @@ class InternlmLog(SeriesReader):
         return f"{show_path(self._path)}: no state in it can be used; {self._left_out.first or _EXPECTED}"
 
     def records(self) -> Iterator[SeriesRecord]:
-        for number, line in self._lines.numbered_lines():
-            yield from self._take(number, line.strip())
+        for number, text in self._lines.numbered_lines():
+            line = text.strip()
+            if line == BEGIN:
+                yield from self._end_state()
+                self._state = _State(number)
+            elif self._state is not None and not line.startswith("layer:"):
+                self._state.read_line(line)
         yield from self._end_state()
-
-    def _take(self, number: int, line: str) -> Iterator[SeriesRecord]:
-        if line == BEGIN:
-            yield from self._end_state()
-            self._state = _State(number)
-        elif self._state is not None and not line.startswith("layer:"):
-            self._state.take(line)
 
     def _end_state(self) -> Iterator[SeriesRecord]:
         state = self._state
@@ -107,8 +101,8 @@ class _State:
         self._time: str | None = None
         self._parts: dict[str, str] = {}
 
-    def take(self, line: str) -> None:
-        """Take a line, of which only the first of its kind counts."""
+    def read_line(self, line: str) -> None:
+        # Only the first line of each kind counts.
         if self._time is None and line.startswith("time:"):
             self._time = line[len("time:") :].strip()
         else:
@@ -116,7 +110,7 @@ class _State:
                 self._parts.setdefault(name, figure)
 
     def read_time(self) -> float:
-        """Return its time in seconds."""
+        """Seconds."""
         try:
             time_s = float(self._time or "")
         except ValueError:
@@ -126,7 +120,7 @@ class _State:
         raise RecordError("time", f"time is {show_cell(self._time or '')}, expected seconds")
 
     def read_total(self) -> int:
-        """Return its total in bytes."""
+        """Bytes."""
         figure = self._parts.get("total")
         size = None if figure is None else _read_size(figure)
         if size is None or not 0 <= size < MOST_BYTES:
@@ -134,7 +128,7 @@ class _State:
         return size
 
     def describe_parts(self) -> str:
-        """Return its parts in words, the largest first; the total counts where they do not add up to it."""
+        """Parts in words, the largest first."""
         sizes = [(_read_size(self._parts.get(part, "")), name) for part, name in _NAMES.items()]
         known = sorted(((size, name) for size, name in sizes if size), reverse=True)
         return ", ".join(f"{format_bytes(size)} {name}" for size, name in known)
@@ -149,7 +143,7 @@ def _read_size(figure: str) -> int | None:
 
 
 def read_rank(path: Path) -> RankCoordinates | None:
-    """Return what the name of the folder says that a file lies in, as `rank3_dp1_tp1`; None for another."""
+    """Parse the name of the file's folder, as `rank3_dp1_tp1`; None for any other name."""
     match = _FOLDER.fullmatch(path.absolute().parent.name)
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""Reader of what a training framework printed: its lines of memory, at the times that the log tells.
+"""Reader of what a training framework printed: its lines of memory, at the times in the log.
 
-A line of memory seldom has a date of its own. Its time is then that of the newest line above it that has one;
-a line with none above it is left out, for no time is better than a guess.
+A line of memory seldom has a date. Its time is then that of the newest line above it that has one; a line
+with none above it is left out, for no time is better than a guess.
 """
 
 import re
@@ -31,7 +31,6 @@ from .oom_text import MARK, OomNotes, OomText, parse_oom_text
 
 _GB = 10**9
 COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
-"""An escape sequence that colours what follows it."""
 _NUMBER = r"(\d[\d.]{0,40})"
 _MEGATRON = re.compile(r"\[Rank (\d{1,9})\] ?(.{0,200}?) ?memory \((MB|GB)\) \| (.{1,2000})")
 _MEGATRON_STEP = re.compile(r"after (\d{1,15}) iterations")
@@ -56,13 +55,13 @@ _OOMPTIMIZER = re.compile(rf"\[CUDA RAM CURRENT: {_NUMBER}MB\] \[CUDA RAM MAX: {
 _BEFORE_RELEASE = re.compile(
     r"\brank:(\d{1,9}), (?:Before|After) memory release - Allocated: (\d{1,18}), Reserved: (\d{1,18})"
 )
+# Every line of memory has one of these; a search for them is much quicker than for the lines.
 _HINTS = ("emory", "mem", "MA ", "MemAllocated", "CUDA RAM")
-"""Words of which every line of memory has one; to look for them is much quicker than for the lines."""
 _RANK = re.compile(r"\[(?:rank ?|Rank |default)(\d{1,9})\]|^\s*(\d{1,9}): ")
 
 
 class MemoryLine(NamedTuple):
-    """What one line says; None is what it does not."""
+    """One parsed line; None is what it does not have."""
 
     rank: int | None
     step: int | None = None
@@ -72,10 +71,10 @@ class MemoryLine(NamedTuple):
 
 
 def parse_memory_line(line: str) -> MemoryLine | None:
-    """Return what a line says of memory, or None where it is no line of memory of a framework that is known.
+    """Parse a line of any known framework; None if it is none.
 
     Raises:
-        RecordError: It is one, and a figure in it is none.
+        RecordError: It is one, and a value in it is not a number.
     """
     if not any(map(line.__contains__, _HINTS)):
         return None
@@ -108,7 +107,7 @@ def _parse_megatron(match: re.Match[str]) -> MemoryLine:
 
 
 def _parse_torchtitan(match: re.Match[str]) -> MemoryLine:
-    """What it calls memory is the most that was reserved since its line before."""
+    """`memory` is the most that was reserved since the previous such line."""
     return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], GIB))
 
 
@@ -123,7 +122,7 @@ def _parse_nanotron(match: re.Match[str]) -> MemoryLine:
 
 
 def _parse_picotron(match: re.Match[str]) -> MemoryLine:
-    """What it calls memory usage is reserved, in 10^9 bytes."""
+    """`Memory usage` is reserved memory, in 10^9 bytes."""
     return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], _GB))
 
 
@@ -132,12 +131,12 @@ def _parse_deepspeed_timer(match: re.Match[str]) -> MemoryLine:
 
 
 def _parse_onnxruntime(match: re.Match[str]) -> MemoryLine:
-    """What it calls cached is reserved (`torch.cuda.memory_cached`, an older name)."""
+    """`cached` is reserved (`torch.cuda.memory_cached`, an older name)."""
     return MemoryLine(int(match[1]), int(match[2]), _size(match[3], MIB), _size(match[4], MIB))
 
 
 def _parse_nemo(match: re.Match[str]) -> MemoryLine:
-    """The second figure is the most that was reserved since the start, not what is."""
+    """The second number is the most reserved since the start, not what is reserved now."""
     return MemoryLine(int(match[1]), allocated_bytes=_size(match[2], GIB))
 
 
@@ -186,10 +185,7 @@ _MOST_KNOWN = 1 << 12
 
 
 class LogOom(NamedTuple):
-    """One error."""
-
     rank: int | None
-    """As its line tells it."""
     said: OomText
 
     @property
@@ -201,8 +197,6 @@ class LogOom(NamedTuple):
 
 
 class LogOoms:
-    """Finds the errors."""
-
     def __init__(self) -> None:
         self.first_line = 0
         self._notes = OomNotes()
@@ -210,23 +204,17 @@ class LogOoms:
 
     @property
     def count(self) -> int:
-        """Errors so far."""
         return self._notes.count
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the first errors, and how many there are."""
         count = self.count
         which = "1 out-of-memory error is" if count == 1 else f"{count:,} out-of-memory errors are"
         head = f"{which} in the text, the first at line {self.first_line}"
         return (head, *self._notes.notes) if count else ()
 
     def observe(self, number: int, line: str) -> LogOom | None:
-        """Take a line; return the error in it, None where there is none or one that was printed before.
-
-        Args:
-            line: As it stands in the log.
-        """
+        """Return the error in a line; None if there is none or it was printed before."""
         said = parse_oom_text(line)
         if said is None:
             return None
@@ -241,30 +229,28 @@ class LogOoms:
         return error
 
 
+# One of the first lines, within the first 256 KiB, must be of memory.
 HEAD_LINES = 1 << 15
-"""Lines at the beginning, within the first quarter of a mebibyte, of which one must be of memory."""
+# Characters; a date further right is not the date of the line.
 _DATE_WITHIN = 120
-"""Characters at the beginning of a line in which a date is that of the line."""
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _AMERICAN_DATE = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
 _EXPECTED = "expected a line with a date above it, such as [2025-07-26 02:46:53]"
+# Characters; shorter lines carry nothing, and a small file can have millions of them.
 _SHORTEST_LINE = 5
-"""Characters; no shorter line tells anything, and a small file can have millions of them."""
 
 
 def is_framework_log(lines: list[str]) -> bool:
-    """Tell whether any line is one of memory, though perhaps a damaged one, or an out-of-memory error."""
+    """Tell whether any line is of memory, perhaps a damaged one, or an out-of-memory error."""
     return any(map(_is_of_memory, lines))
 
 
 def tells_time(text: str) -> bool:
-    """Tell whether a date is anywhere in a text; without one no line of memory can be used."""
+    """Tell whether a text has a date; without one no line of memory can be used."""
     return _DATE.search(text) is not None or _AMERICAN_DATE.search(text) is not None
 
 
 class FrameworkLog(SeriesReader):
-    """Reads the records of one log, once."""
-
     format: SeriesFormat = "framework log"
 
     def __init__(self, path: Path) -> None:
@@ -373,7 +359,7 @@ def _is_of_memory(line: str) -> bool:
 
 
 def _find_date(line: str) -> tuple[str | None, ...] | None:
-    """Return the first date of a line: year, month, day, hour, minute, second, and parts of a second."""
+    """The first date of a line: year, month, day, hour, minute, second, and parts of a second."""
     head = line[:_DATE_WITHIN]
     match = _DATE.search(head)
     if match is not None:
@@ -384,9 +370,9 @@ def _find_date(line: str) -> tuple[str | None, ...] | None:
 
 @lru_cache(maxsize=64)
 def _read_date(date: tuple[str | None, ...]) -> float | None:
-    """Return a date in seconds since the epoch, taken as local time; None where there is no such day.
+    """Seconds since the epoch, read as local time; None if there is no such day.
 
-    Many lines of a log have one date.
+    Cached: many lines of a log have the same date.
     """
     year, month, day, hour, minute, second = (int(text or 0) for text in date[:6])
     micros = int((date[6] or "0").ljust(6, "0"))
@@ -405,28 +391,25 @@ _THEORY = re.compile(
 
 
 class FrameworkFacts:
-    """Keeps what was told of each rank."""
+    """Collects capacities, names and counts by rank."""
 
     def __init__(self) -> None:
+        # Capacity in bytes.
         self.totals: dict[int | None, int] = {}
-        """Capacity in bytes, by rank."""
         self.names: dict[int | None, str] = {}
-        """Name of the device, by rank."""
         self.retries: dict[int | None, int] = {}
+        # Errors so far, as the program counts them.
         self.ooms: dict[int | None, int] = {}
-        """Errors so far, by rank, as the program counts them."""
         self._theory: dict[str, int] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about figures that were computed."""
         return tuple(
             f"line {line:,} tells a theoretical figure, which is left out: {text}"
             for text, line in list(self._theory.items())[:2]
         )
 
     def observe(self, number: int, line: str) -> None:
-        """Take a line; most are none of these."""
         if "CUDA" in line:
             self._observe_device(COLOUR.sub("", line))
         elif "Theoretical" in line:
@@ -449,13 +432,10 @@ class FrameworkFacts:
 
 
 def _word_theory(match: re.Match[str]) -> str:
-    state, activations, total = (_show(match[number]) for number in (1, 2, 3))
+    sizes = (None if match[number] is None else _read_size(match[number], MIB) for number in (1, 2, 3))
+    state, activations, total = map(format_bytes, sizes)
     parts = f"{state} of weights and optimizer"
     return parts if match[3] is None else f"{parts}, {activations} of activations, {total} in all"
-
-
-def _show(text: str | None) -> str:
-    return format_bytes(None if text is None else _read_size(text, MIB))
 
 
 def _read_size(text: str, unit: int) -> int | None:

@@ -1,6 +1,6 @@
-"""What PyTorch says when a device is out of memory, as figures: of CUDA, HIP and XPU, from 1.1 on.
+"""PyTorch's out-of-memory messages, parsed: CUDA, HIP and XPU, from 1.1 on.
 
-The wordings are those of `c10/cuda/CUDACachingAllocator.cpp` and its siblings over the years. Figures are
+The wordings are those of `c10/cuda/CUDACachingAllocator.cpp` and its siblings over the years. Sizes are
 rounded to two places of their unit in the text, so differences of them are too.
 """
 
@@ -11,8 +11,8 @@ import msgspec
 from ...units import GIB, KIB, MIB, TIB, format_bytes
 from ..base.series_record import MOST_BYTES
 
+# Of one message; what follows is no part of it.
 MOST_CHARACTERS = 2048
-"""Of one text; what follows is no part of it."""
 MARK = re.compile(r"\b(CUDA|HIP|XPU) out of memory\. Tried to allocate ")
 _UNITS = {"bytes": 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}
 _SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes|B|KiB|MiB|GiB|TiB)"
@@ -35,36 +35,35 @@ _MOST_OTHERS = 16
 
 
 class OomText(msgspec.Struct, frozen=True):
-    """One text; None is what it does not tell."""
+    """One message; None is what it does not say."""
 
+    # `CUDA`, `HIP` or `XPU`.
     backend: str
-    """`CUDA`, `HIP` or `XPU`."""
     asked_bytes: int | None = None
+    # As the process numbers it.
     device: int | None = None
-    """As the process numbers it."""
     total_bytes: int | None = None
     free_bytes: int | None = None
+    # All that the process had on the device, not PyTorch's share alone.
     own_bytes: int | None = None
-    """What the process had on the device, beside PyTorch's too."""
+    # Process id and bytes.
     others: tuple[tuple[int, int], ...] = ()
-    """Process id and bytes of others."""
+    # The process's limit.
     allowed_bytes: int | None = None
-    """Limit that the process was given."""
     allocated_bytes: int | None = None
+    # Part of the allocated bytes, in private pools.
     in_pools_bytes: int | None = None
-    """Part of the allocated bytes in private pools."""
     reserved_bytes: int | None = None
 
     @property
     def used_bytes(self) -> int | None:
-        """All that was used on the device; None where that is not told."""
         if self.total_bytes is None or self.free_bytes is None or self.free_bytes > self.total_bytes:
             return None
         return self.total_bytes - self.free_bytes
 
     @property
     def sentence(self) -> str:
-        """What was asked for, and what stood against it, in a few words."""
+        """What was asked for, and why it did not fit, in a few words."""
         of = "" if self.total_bytes is None else f" of {format_bytes(self.total_bytes)}"
         free = "" if self.free_bytes is None else f", {format_bytes(self.free_bytes)} free{of}"
         asked = (
@@ -76,7 +75,7 @@ class OomText(msgspec.Struct, frozen=True):
 
 
 def parse_oom_text(text: str) -> OomText | None:
-    """Return the figures of the first text of its kind, or None where there is none."""
+    """Parse the first message in a text; None if there is none."""
     # Most texts are lines of a log, and a search for fixed words is the quicker one.
     mark = MARK.search(text) if "out of memory" in text else None
     if mark is None:
@@ -112,7 +111,7 @@ def _find(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
 
 
 def _size(number: str, unit: str) -> int | None:
-    """Return bytes; None where no device could have so many."""
+    """Return bytes; None if no device could have so many."""
     size = round(float(number) * _UNITS[unit])
     return size if size < MOST_BYTES else None
 
@@ -121,20 +120,18 @@ _SHOWN = 3
 
 
 class OomNotes:
-    """Keeps the first errors and the number of all."""
+    """Keeps the first errors and counts all."""
 
     def __init__(self) -> None:
         self.count = 0
         self._first: list[str] = []
 
     def add(self, sentence: str) -> None:
-        """Take an error, in a sentence."""
         self.count += 1
         if self.count <= _SHOWN:
             self._first.append(sentence)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences."""
         more = self.count - len(self._first)
         return (*self._first, *((f"out-of-memory errors beside these: {more:,}",) if more else ()))

@@ -1,8 +1,8 @@
-"""The process that unpickles: it refuses every global, and its memory and time are bounded by the kernel.
+"""The process that unpickles: it refuses every global, and the kernel bounds its memory and time.
 
 Pickle is a program for a machine of its own. Without globals it cannot call anything, but a few bytes can
 still ask for gigabytes (a memo index, nested references) or overrun the C stack. Here that ends a process
-that holds nothing, and not the one that somebody looks at. It also leaves the reader's process free to draw.
+with nothing to lose, not the one that somebody looks at. The reader's process also stays free to draw.
 """
 
 import gc
@@ -39,17 +39,16 @@ _FAILURES = (
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Builds dicts, lists, tuples, text and numbers, and nothing else."""
+    """Builds dicts, lists, tuples, text and numbers only."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        """Refuse a global, which could be any code."""
+        """Refuse a global: it could be any code."""
         raise InputFileError(
             f"it asks for the Python object {ascii(module)[1:-1]}.{ascii(name)[1:-1]}, which is not loaded; "
             "expected only dicts, lists, text and numbers"
         )
 
     def persistent_load(self, pid: object) -> NoReturn:
-        """Refuse an object that stands outside of the file."""
         raise InputFileError(
             f"it refers to an object outside of the file ({ascii(pid)[:40]}); "
             "expected only dicts, lists, text and numbers"
@@ -72,7 +71,6 @@ def main() -> None:
 
 
 def decode(stream: io.BufferedReader) -> Reply:
-    """Return what a stream holds, or why it was refused."""
     try:
         return Reply(snapshot=convert_tree(_load(stream)))
     except InputFileError as error:
@@ -112,7 +110,7 @@ def _explain(error: BaseException) -> str:
 
 
 def _limit_resources(limit_bytes: int, limit_s: int) -> None:
-    """Let the kernel end this process, and it first, where a file asks for too much."""
+    """Make the kernel end this process, and this one first, if a file asks for too much."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         held_bytes = pages * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""Reading a snapshot file: the decoding process is started, bounded, and its end explained."""
+"""Reading a snapshot file: start the decoding process, bound it, and explain its end."""
 
 import os
 import signal
@@ -38,8 +38,8 @@ from .segment_columns import (
     take,
 )
 
+# RFC 1952.
 GZIP_MARK = b"\x1f\x8b"
-"""How a compressed file begins (RFC 1952)."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -55,11 +55,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """Return the reply that bytes hold.
-
-    Raises:
-        msgspec.DecodeError: They hold none, or only a part of one.
-    """
+    """Decode a reply; a part of one raises `msgspec.DecodeError`."""
     return msgspec.msgpack.decode(data, type=Reply, dec_hook=_decode_column)
 
 
@@ -79,18 +75,15 @@ def _decode_column(kind: type, value: tuple[str, bytes]) -> IntColumn:
 MOST_ANNOTATIONS = 10_000
 _MOST_SETTINGS = 100
 _MOST_CHARS = 1000
+# Key in the settings of a snapshot from a simulated device: a dict of what was modelled.
 _SIMULATED = "vramscope_simulated"
-"""Beside the settings of a snapshot from a simulated device: a dict of what was modelled."""
 
 
 def convert_tree(root: object) -> MemorySnapshot:
-    """Return the columns of an unpickled snapshot.
+    """Convert an unpickled snapshot to columns.
 
     Args:
         root: A dict with `segments`, or the bare list of segments that `memory_snapshot()` returns.
-
-    Raises:
-        InputFileError: It is no snapshot; the text says where and what was expected.
     """
     if isinstance(root, list):
         root = {"segments": root}
@@ -127,7 +120,7 @@ def _read_settings(settings: object) -> tuple[tuple[str, str], ...]:
 
 
 def _read_simulated(settings: object) -> SimulatedCard | None:
-    """Return the card that was modelled: the key alone says that one was."""
+    """Return the simulated card; the key alone says that one was simulated."""
     if not isinstance(settings, dict) or settings.get(_SIMULATED) in (None, False):
         return None
     fields = settings[_SIMULATED] if isinstance(settings[_SIMULATED], dict) else {}
@@ -138,7 +131,7 @@ def _read_simulated(settings: object) -> SimulatedCard | None:
 
 
 def _show(value: object) -> str:
-    """Return a setting as text; a table of divisions as `size:divisions` pairs."""
+    """A setting as text; a table of divisions as `size:divisions` pairs."""
     if isinstance(value, dict):
         pairs = list(value.items())[:_MOST_SETTINGS]
         return ",".join(f"{_show(key)}:{_show(part)}" for key, part in pairs)[:_MOST_CHARS]
@@ -176,15 +169,11 @@ _GET_ADDRESS, _GET_SIZE, _GET_STREAM, _GET_TIME = map(make_int_getter, ("addr", 
 def collect_trace(
     events: list[object], device: int, stacks: StackInterner, place: Place, *, is_overflowed: bool | None
 ) -> TraceColumns:
-    """Return the events of one device in columns.
+    """Collect the events of one device in columns.
 
     Args:
-        events: As the file has them, oldest first.
-        place: Where in the file they stand.
-        is_overflowed: Whether older events were dropped; None where the file does not tell.
-
-    Raises:
-        InputFileError: One of them is not an event.
+        events: As in the file, oldest first.
+        is_overflowed: Older events were dropped; None if the file does not say.
     """
     columns = _make_columns(device, is_overflowed)
     try:
@@ -193,7 +182,7 @@ def collect_trace(
         # One by one, other dialects are understood, and what is wrong is found and named.
         columns = _make_columns(device, is_overflowed)
         for index, event in enumerate(events):
-            _add_event(columns, event, stacks, (*place, index))
+            _append_event(columns, event, stacks, (*place, index))
     return columns
 
 
@@ -227,8 +216,7 @@ def _collect_at_once(
         raise ValueError
 
 
-def _add_event(columns: TraceColumns, event: object, stacks: StackInterner, place: Place) -> None:
-    """Add one event of any dialect."""
+def _append_event(columns: TraceColumns, event: object, stacks: StackInterner, place: Place) -> None:
     fields = expect_dict(event, place)
     action = _read_action(fields, place)
     key = "device_free" if action == TraceAction.OOM else "addr"
@@ -250,11 +238,7 @@ def _read_action(fields: dict[object, object], place: Place) -> int:
 
 
 def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[TraceColumns, ...]:
-    """Return the events of each device that has any.
-
-    Raises:
-        InputFileError: `device_traces` is not one list of events a device.
-    """
+    """Return the events of each device that has any."""
     devices = expect_list(root.get("device_traces") or [], ("device_traces",))
     overflows = root.get("trace_alloc_overflowed")
     seen: set[int] = set()
@@ -278,12 +262,11 @@ def _read_overflow(overflows: object, device: int) -> bool | None:
     return bool(overflows[device])
 
 
+# A larger file is refused before it is read.
 SIZE_LIMIT_BYTES = 16 * GIB
-"""A larger file is refused before it is read."""
+# Memory that one byte of the file may need; a million blocks with stacks were measured at 4.
 MEMORY_PER_BYTE = 16
-"""Bytes of memory a byte of the file may take; a million blocks with stacks were measured at 4."""
 MEMORY_PER_PACKED_BYTE = 400
-"""The same for a compressed file."""
 MEMORY_BASE_BYTES = 256 * MIB
 SECONDS_BASE = 60
 BYTES_PER_SECOND = MIB
@@ -293,11 +276,8 @@ _BOOT = "import sys; sys.path[:] = sys.argv[3:]; from {package}.decoder import m
 def read_memory_snapshot(path: Path) -> MemorySnapshot:
     """Read a PyTorch memory snapshot, in any dialect, compressed by gzip or not.
 
-    The file is unpickled in a process of its own that loads no globals and whose memory is bounded by the
-    size of the file.
-
-    Raises:
-        InputFileError: The file cannot be read or is no snapshot; the text says where and what was expected.
+    A process of its own unpickles the file: it loads no globals, and its memory is bounded by the size of the
+    file.
     """
     with open_input_file(path, SIZE_LIMIT_BYTES) as (file, size_bytes):
         # The position belongs to the process that reads on, so it stays at the start.

@@ -9,8 +9,8 @@ from typing import NoReturn, cast
 from ...errors import InputFileError
 from ...model.memory_snapshot import UNMEASURED, BlockColumns, BlockState, Frame, SegmentColumns, StackTable
 
+# Keys and positions from the root down.
 Place = tuple[str | int, ...]
-"""Keys and positions from the root down."""
 
 _NAMES = {
     dict: "a dict",
@@ -26,34 +26,26 @@ _NAMES = {
 
 
 def show_place(place: Place) -> str:
-    """Return a place as a person reads it: `segments[3].blocks[17].size`."""
+    """`segments[3].blocks[17].size`"""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".") or "the root"
 
 
 def name_type(value: object) -> str:
-    """Return what a value is, in words."""
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
 def refuse(place: Place, text: str) -> NoReturn:
-    """Raise what is wrong at a place.
-
-    Raises:
-        InputFileError: Always.
-    """
     raise InputFileError(f"at {show_place(place)}: {text}")
 
 
 def expect_dict(value: object, place: Place) -> dict[object, object]:
-    """Return a dict, or refuse what is none."""
     if not isinstance(value, dict):
         refuse(place, f"expected a dict, got {name_type(value)}")
     return value
 
 
 def expect_list(value: object, place: Place) -> list[object]:
-    """Return a list, or refuse what is none."""
     if not isinstance(value, list):
         refuse(place, f"expected a list, got {name_type(value)}")
     return value
@@ -70,36 +62,32 @@ def expect_int(value: object, place: Place, least: int = -(2**63), most: int = 2
 
 
 def expect_address(value: object, place: Place) -> int:
-    """Return an address of 64 bits; a negative one was written as signed and is meant unsigned."""
+    """An address of 64 bits; a negative one was written as signed and is meant unsigned."""
     return expect_int(value, place, least=-(2**63), most=2**64 - 1) % 2**64
 
 
 def take(fields: dict[object, object], key: str, place: Place) -> object:
-    """Return the value of a key that must be there, or refuse."""
     if key not in fields:
         refuse(place, f"the key `{key}` is missing")
     return fields[key]
 
 
 def make_getter(key: str) -> Callable[[object], object]:
-    """Return a function that takes a key from what should be a dict; it runs at the speed of C.
-
-    Applied to anything else, it raises what Python raises.
-    """
+    """Return a function that reads a key of a dict at the speed of C; it raises what Python raises."""
     return cast("Callable[[object], object]", itemgetter(key))
 
 
 def make_int_getter(key: str) -> Callable[[object], int]:
-    """Return the same for integers; an array that takes them checks that they are."""
+    """The same for integers; the array that stores them checks that they are."""
     return cast("Callable[[object], int]", itemgetter(key))
 
 
+# With more stacks that differ only between the sampled frames, lists are hashed whole.
 _MOST_CANDIDATES = 16
-"""Beyond this many stacks that differ only between the sampled frames, lists are hashed whole."""
+# The file of every frame in a snapshot that PyTorch makes from a profile.
 _NO_FILE = "none"
-"""The file of every frame in a snapshot that PyTorch makes from a profile."""
+# How a profile names a frame of Python: `train.py(9): step`.
 _PROFILED = re.compile(r"(.+)\(([0-9]{1,9})\): (.+)")
-"""How a profile names a frame of Python: `train.py(9): step`."""
 
 
 class StackInterner:
@@ -121,12 +109,9 @@ class StackInterner:
         self._starts = array("q", [0])
 
     def intern_all(self, lists: Iterable[object], place: Place) -> list[int]:
-        """Return the row of each of some stacks, `UNMEASURED` for one without frames.
+        """Return the row of each stack, `UNMEASURED` for one without frames.
 
-        This runs once a block and is written for speed: known stacks are found without a call of Python's.
-
-        Raises:
-            InputFileError: One of them is not a list of frames.
+        Runs once a block and is written for speed: known stacks are found without calling Python code.
         """
         rows: list[int] = []
         add = rows.append
@@ -146,11 +131,6 @@ class StackInterner:
         return rows
 
     def intern(self, frames: object, place: Place) -> int:
-        """Return the row of one stack.
-
-        Raises:
-            InputFileError: It is not a list of frames.
-        """
         return self.intern_all((frames,), place)[0]
 
     def _intern_unusual(self, frames: object, place: Place) -> int:
@@ -215,8 +195,6 @@ _MOST_INT32 = 2**31 - 1
 
 
 class SegmentCollector:
-    """Takes the segments of a snapshot, and with each its blocks."""
-
     def __init__(self, stacks: StackInterner) -> None:
         self._stacks = stacks
         self._blocks = BlockCollector(stacks)
@@ -241,7 +219,6 @@ class SegmentCollector:
 
     @property
     def notes(self) -> list[str]:
-        """What is amiss in the segments so far."""
         notes = []
         if self._uneven_count:
             noun = "segment has" if self._uneven_count == 1 else "segments have"
@@ -254,11 +231,6 @@ class SegmentCollector:
         return notes
 
     def add(self, segment: object, place: Place) -> None:
-        """Add one segment.
-
-        Raises:
-            InputFileError: It is not a segment.
-        """
         fields = expect_dict(segment, place)
         address = expect_address(take(fields, "address", place), (*place, "address"))
         total_bytes = expect_int(take(fields, "total_size", place), (*place, "total_size"), least=0)
@@ -326,8 +298,6 @@ def _make_columns() -> BlockColumns:
 
 
 class BlockCollector:
-    """Takes the blocks of one segment after another."""
-
     def __init__(self, stacks: StackInterner) -> None:
         self.columns = _make_columns()
         self._stacks = stacks
@@ -336,12 +306,8 @@ class BlockCollector:
         """Add the blocks of a segment and return their total size in bytes.
 
         Args:
-            blocks: As the file has them, in address order.
+            blocks: As in the file, in address order.
             segment_address: Where the first one starts, for files that give blocks no address.
-            place: Where in the file they stand.
-
-        Raises:
-            InputFileError: One of them is not a block.
         """
         try:
             part = self._collect_at_once(blocks, place)
@@ -392,7 +358,7 @@ class BlockCollector:
 
 
 def _find_newest(fields: dict[object, object], place: Place) -> tuple[dict[object, object], Place]:
-    """Return where the frames stand: in the block, or, up to PyTorch 2.0, in the newest of its history."""
+    """Return where the frames are: in the block, or, up to PyTorch 2.0, in the newest of its history."""
     history = fields.get("history")
     if history is None or "frames" in fields:
         return fields, place

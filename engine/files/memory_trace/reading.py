@@ -1,9 +1,9 @@
 """Reader of one memory trace, as a Megatron fork's tracker thread writes it for one rank.
 
 The file is a JSON object of iterations (`"0"`, `"1"`, …); each has `samples` of seconds, device memory and
-allocated memory, and peaks. `MB` there means MiB, and -1 means never logged. What it calls
-`reserved_memory_MB` is not the allocator's reserved memory: it is what NVML said was used on a whole device,
-and where the ordinals of CUDA and NVML differed, on another one.
+allocated memory, and peaks. `MB` there means MiB, and -1 means never logged. Its `reserved_memory_MB` is not
+the allocator's reserved memory: NVML reported it as used on a whole device, and if the ordinals of CUDA and
+NVML differed, on the wrong one.
 """
 
 import re
@@ -38,14 +38,14 @@ _TOKEN = re.compile(rf"_({_KEYS})([0-9]+|None)(?=_|$)")
 
 
 class TraceName(msgspec.Struct, frozen=True):
-    """What the name of a trace file says: a rank, and the numbers of its run by their key."""
+    """The name of a trace file, parsed: a rank, and the numbers of its run by their key."""
 
     rank: int
+    # Keys as in the name (`wd` world size, `tp`, `l` layers, …); those of value None are absent.
     numbers: tuple[tuple[str, int], ...] = ()
-    """Keys as in the name (`wd` world size, `tp`, `l` layers, …); those of value None are absent."""
 
     def number(self, *keys: str) -> int | None:
-        """Return the number of the first of these keys that the name has."""
+        """Return the first of these keys that the name has."""
         for key in keys:
             for known, value in self.numbers:
                 if known == key:
@@ -59,9 +59,9 @@ class TraceName(msgspec.Struct, frozen=True):
 
     @property
     def is_simulated(self) -> bool | None:
-        """Whether one GPU played the rank, as the tracker of the simulation names its files; None if untold.
+        """Whether one GPU played the rank, by how the simulation's tracker names its files; None if unknown.
 
-        It writes the expert degree as `exp`; a real run writes `ep`, or nothing where it is 1.
+        It writes the expert degree as `exp`; a real run writes `ep`, or nothing if it is 1.
         """
         return self.number("exp", "dp") is not None if self.numbers else None
 
@@ -73,7 +73,7 @@ class TraceName(msgspec.Struct, frozen=True):
 
     @property
     def coordinates(self) -> RankCoordinates:
-        """Where the rank stands, in Megatron's default order: tensor fastest, then data, then pipeline."""
+        """In Megatron's default order: tensor fastest, then data, then pipeline."""
         world_size = self.number("wd")
         tp = self.number("tp")
         pp = self.number("pp")
@@ -90,7 +90,7 @@ class TraceName(msgspec.Struct, frozen=True):
 
 
 def parse_trace_name(file_name: str) -> TraceName | None:
-    """Return what a file name says, or None where it is not the name of a memory trace.
+    """Parse a file name; None if it is not that of a memory trace.
 
     Keys may come in any order; a key that comes twice makes the name unreadable.
     """
@@ -105,8 +105,8 @@ def parse_trace_name(file_name: str) -> TraceName | None:
 
 # `MB` in the files means MiB, and -1 means never logged.
 
+# A clock that goes back by more is not one clock.
 CLOCK_STEP_LIMIT_S = 1.0
-"""A clock that goes back by more is not one clock."""
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=365 * 86400)]
 _Mebibytes = Annotated[float, msgspec.Meta(ge=0, le=2**30)]
@@ -114,15 +114,13 @@ _LoggedMebibytes = Annotated[float, msgspec.Meta(ge=-1, le=2**30)]
 
 
 class SampleRecord(msgspec.Struct, gc=False):
-    """One sample as the file has it."""
-
     timestamp_s: _Seconds
     reserved_memory_MB: _Mebibytes  # noqa: N815 - the file's own key
     allocated_memory_MB: _Mebibytes  # noqa: N815 - the file's own key
 
 
 class LoggedRecord(msgspec.Struct, gc=False):
-    """What is logged once an iteration, as the file has it."""
+    """Logged once an iteration; -1 is never."""
 
     peak_allocated_MB: _LoggedMebibytes = -1  # noqa: N815 - the file's own key
     theoretical_memory_MB: _LoggedMebibytes = -1  # noqa: N815 - the file's own key
@@ -130,45 +128,39 @@ class LoggedRecord(msgspec.Struct, gc=False):
 
 
 class IterationRecord(LoggedRecord, gc=False, kw_only=True):
-    """One iteration as the file has it."""
-
     samples: list[SampleRecord]
 
 
 class TraceBatch(msgspec.Struct, gc=False):
-    """Samples that follow one another within one iteration."""
+    """Consecutive samples of one iteration."""
 
     key: str
-    """Of the iteration, as the file has it."""
     index: int
-    """Number of the iteration."""
+    # Of the first sample within its iteration.
     position: int
-    """Of the first sample within its iteration."""
     samples: list[SampleRecord]
+    # With the last batch of an iteration.
     logged: LoggedRecord | None
-    """With the last batch of an iteration."""
 
 
 class LoggedBytes(msgspec.Struct, frozen=True):
-    """What was logged once for an iteration."""
-
+    # Since the iteration began (`torch.cuda.max_memory_allocated`).
     peak_allocated_bytes: int | None = None
-    """Most allocated since the iteration began (`torch.cuda.max_memory_allocated`)."""
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
 
 
 class ClockError(ValueError):
-    """A sample that is much older than one before it; caught where the place in the file is known."""
+    """A sample is much older than one before it; caught where the place in the file is known."""
 
     def __init__(self, position: int, time_s: float, newest_s: float) -> None:
         super().__init__(f"{time_s:g} s comes after {newest_s:g} s; expected one clock that never goes back")
+        # Among the samples that were passed.
         self.position = position
-        """Of the sample among those that were handed over."""
 
 
 class TraceClock:
-    """Follows the times of one file; those that step back a little stand at the time of the one before."""
+    """Checks the times of one file; one that steps back a little gets the time of the one before."""
 
     def __init__(self) -> None:
         self._newest_s = 0.0
@@ -189,7 +181,7 @@ class TraceClock:
         return times_s
 
     def describe(self, rank: int) -> tuple[str, ...]:
-        """Return a note about the steps back, if there were any."""
+        """A note about the steps back, if there were any."""
         if not self._late_count:
             return ()
         return (
@@ -209,12 +201,11 @@ class TraceClock:
 
 
 def mebibytes(value_mib: float) -> int:
-    """Return bytes of MiB, to the nearest byte."""
     return round(value_mib * MIB)
 
 
 def logged_bytes(value_mib: float) -> int | None:
-    """Return bytes of what was logged, None where it never was.
+    """Convert; None if never logged.
 
     Raises:
         ValueError: It is below zero and not -1.
@@ -227,24 +218,18 @@ def logged_bytes(value_mib: float) -> int | None:
 
 
 class TraceSpan(msgspec.Struct, gc=False):
-    """Samples that follow one another within one iteration, in columns and in time order."""
+    """Consecutive samples of one iteration, in columns and in time order."""
 
     index: int
-    """Number of the iteration."""
     times_s: list[float]
     device_used_mib: list[float]
     allocated_mib: list[float]
+    # With the last span of an iteration.
     logged: LoggedBytes | None
-    """With the last span of an iteration."""
 
 
 class TraceSpans:
-    """The spans of one file, in order; to be gone through once.
-
-    Args:
-        path: The file, for what is said.
-        batches: Its batches, in order of iterations.
-    """
+    """The spans of one file, in order; iterate once."""
 
     def __init__(self, path: Path, batches: Iterable[TraceBatch]) -> None:
         self._path = path
@@ -252,11 +237,6 @@ class TraceSpans:
         self._clock = TraceClock()
 
     def __iter__(self) -> Iterator[TraceSpan]:
-        """Yield the spans.
-
-        Raises:
-            InputFileError: The clock goes back, or a figure cannot be; or as the batches do.
-        """
         for batch in self._batches:
             samples = batch.samples
             yield TraceSpan(
@@ -268,7 +248,7 @@ class TraceSpans:
             )
 
     def describe(self, rank: int) -> tuple[str, ...]:
-        """Return notes about the clock; complete after the last span."""
+        """Notes about the clock; complete after the last span."""
         return self._clock.describe(rank)
 
     def _follow(self, batch: TraceBatch) -> list[float]:
@@ -295,19 +275,15 @@ class TraceSpans:
         raise InputFileError(f"{show_path(self._path)}: {position}: {text}")
 
 
+# A larger file is not read whole.
 SIZE_LIMIT_BYTES = 512 * MIB
-"""A larger file is not read whole."""
 EXPECTATION = 'expected a memory trace: {"0": {"samples": [...], "peak_allocated_MB": ...}, "1": ...}'
 _FILE_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITERATION_DECODER = msgspec.json.Decoder(IterationRecord)
 
 
 def read_whole(path: Path) -> Iterator[TraceBatch]:
-    """Yield the iterations of a file in order of their numbers.
-
-    Raises:
-        InputFileError: It is absent, larger than `SIZE_LIMIT_BYTES`, or no memory trace; the text says where.
-    """
+    """Yield the iterations of a file in order of their numbers."""
     yield from _WholeFile(path).batches(read_input_file(path, SIZE_LIMIT_BYTES))
 
 
@@ -369,15 +345,14 @@ class _WholeFile:
 
 
 class TraceIteration(msgspec.Struct, frozen=True):
-    """One training iteration: which samples are its own, and what was logged once for all of them."""
+    """One training iteration: which samples are its own, and what was logged once for all."""
 
     index: int
+    # Position of its first sample in the columns; `stop` is the one after its last.
     start: int
-    """Position of its first sample in the columns."""
     stop: int
-    """Position after its last sample."""
+    # Since the iteration began (`torch.cuda.max_memory_allocated`).
     peak_allocated_bytes: int | None = None
-    """Most allocated since the iteration began (`torch.cuda.max_memory_allocated`)."""
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
 
@@ -388,41 +363,32 @@ class MemoryTrace(msgspec.Struct, frozen=True):
     path: Path
     name: TraceName
     iterations: tuple[TraceIteration, ...]
+    # Seconds since the rank's tracker started.
     times_s: "array[float]"
-    """Seconds since the rank's tracker started."""
+    # By NVML, everything on that device included; see `is_device_foreign`.
     device_used_bytes: "array[int]"
-    """Device used by NVML, everything on that device included; see `is_device_foreign`."""
+    # Of the rank's live tensors.
     allocated_bytes: "array[int]"
-    """Bytes of the rank's live tensors."""
     notes: tuple[str, ...] = ()
 
     @property
     def coordinates(self) -> RankCoordinates:
-        """Where the rank stands in its parallel layout."""
         return self.name.coordinates
 
     @property
     def is_device_foreign(self) -> bool:
-        """Whether device used cannot be that of the rank's own device: less was used than was allocated."""
+        """Less was used than was allocated, so this is not the memory of the rank's own device."""
         return bool(self.times_s) and max(self.device_used_bytes) < max(self.allocated_bytes)
 
 
 def read_memory_trace(path: Path) -> MemoryTrace:
-    """Read the trace of one rank.
-
-    Raises:
-        InputFileError: The file or its name cannot be understood; the text says where and what was expected.
-    """
+    """Read the trace of one rank."""
     name = read_trace_name(path)
     return _TraceBuilder(path, name).build(TraceSpans(path, read_whole(path)))
 
 
 def read_trace_name(path: Path) -> TraceName:
-    """Return what the name of a trace says.
-
-    Raises:
-        InputFileError: It is not the name of a memory trace, or its layout cannot be.
-    """
+    """Parse the name of a trace and check its layout."""
     name = parse_trace_name(path.name)
     if name is None:
         raise InputFileError(
@@ -446,8 +412,6 @@ def _check_name(path: Path, name: TraceName) -> None:
 
 
 class _TraceBuilder:
-    """Puts the records of one file into columns."""
-
     def __init__(self, path: Path, name: TraceName) -> None:
         self._path = path
         self._name = name

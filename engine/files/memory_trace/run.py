@@ -20,16 +20,13 @@ class MemoryTraceRun(msgspec.Struct, frozen=True):
     path: Path
     ranks: tuple[MemoryTrace, ...]
     notes: tuple[str, ...] = ()
-    """Sentences about files left out, ranks that are absent, and figures that are not what they seem."""
 
     @property
     def start_s(self) -> float:
-        """Time of the first sample of all ranks."""
         return min((rank.times_s[0] for rank in self.ranks if rank.times_s), default=0.0)
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample of all ranks."""
         return max((rank.times_s[-1] for rank in self.ranks if rank.times_s), default=0.0)
 
 
@@ -39,26 +36,19 @@ class TraceFiles(msgspec.Struct, frozen=True):
     path: Path
     paths: tuple[Path, ...]
     notes: tuple[str, ...] = ()
-    """Sentences about files that were left out."""
 
 
 class RecordedRank(Protocol):
-    """What notes of a run are made from."""
+    """What notes about a run need from each rank."""
 
     @property
-    def name(self) -> TraceName:
-        """What the name of its file says."""
-        ...
+    def name(self) -> TraceName: ...
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about this rank."""
-        ...
+    def notes(self) -> tuple[str, ...]: ...
 
     @property
-    def is_device_foreign(self) -> bool:
-        """Whether device used cannot be that of the rank's own device."""
-        ...
+    def is_device_foreign(self) -> bool: ...
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -68,22 +58,14 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 def read_memory_trace_run(path: Path) -> MemoryTraceRun:
-    """Read a run from its folder, or from the file of one rank.
-
-    Raises:
-        InputFileError: There is no trace, a file is malformed, or the files are of different runs.
-    """
+    """Read a run from its folder, or from the file of one rank; files of different runs are refused."""
     files = find_trace_files(path)
     ranks = tuple(map(read_memory_trace, files.paths))
     return MemoryTraceRun(path, ranks, (*files.notes, *note_ranks(ranks)))
 
 
 def find_trace_files(path: Path) -> TraceFiles:
-    """Return the files of a run from its folder, or from the file of one rank.
-
-    Raises:
-        InputFileError: There is no trace, or the files are of different runs.
-    """
+    """Find the files of a run from its folder, or from the file of one rank."""
     if not path.is_dir():
         _check_presence(path)
         return TraceFiles(path, (path,))
@@ -96,7 +78,7 @@ def find_trace_files(path: Path) -> TraceFiles:
 def group_trace_files(paths: Sequence[Path]) -> list[Path | TraceFiles]:
     """Return inputs as they were given, with the files of several ranks of one run as one input.
 
-    Files are of one run where they stand in one folder and their names differ in the rank alone.
+    Files in one folder whose names differ in the rank alone are of one run.
     """
     runs: dict[tuple[object, ...], dict[int, Path]] = {}
     places: list[Path | tuple[object, ...]] = []
@@ -118,11 +100,7 @@ def _join_ranks(ranks: Mapping[int, Path]) -> Path | TraceFiles:
 
 
 def find_run_beside(path: Path) -> TraceFiles:
-    """Return the file of one rank with those of the same run beside it, in a folder that may hold other runs.
-
-    Raises:
-        InputFileError: The folder cannot be read.
-    """
+    """Return the file of one rank with those of the same run in its folder, which may hold other runs."""
     name = parse_trace_name(path.name)
     candidates = [] if name is None else _find_candidates(path.parent)[0]
     newest, notes = _choose_newest([it for it in candidates if name is not None and it.name.run == name.run])
@@ -199,7 +177,7 @@ def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate],
 
 
 def note_ranks(ranks: Sequence[RecordedRank]) -> Iterable[str]:
-    """Yield sentences about ranks that are absent, and figures that are not what they seem."""
+    """Yield sentences about ranks that are absent, and values that are not what they seem."""
     world_size = ranks[0].name.number("wd")
     if world_size is not None and len(ranks) < world_size:
         yield f"{len(ranks):,} of {world_size:,} ranks are recorded here"
@@ -222,25 +200,22 @@ def _list_ranks(ranks: list[int]) -> str:
 
 _DEPTHS = (f"*/{FILE_PATTERN}", f"*/*/{FILE_PATTERN}")
 _MOST_FILES = 20_000
+# In the name of the folder into which simulations are written (`memory_traces_scaling`).
 _SIMULATED_FOLDER = "scaling"
-"""In the name of the folder into which simulations are written (`memory_traces_scaling`)."""
 
 
 class TracePair(msgspec.Struct, frozen=True):
-    """A real run and the simulated one of the same layout."""
-
     real: Path
     simulated: Path
 
 
 def find_trace_pair(paths: Sequence[Path]) -> TracePair | None:
-    """Return the real and the simulated run among what was named; None where it is not one of each.
+    """Return the real and the simulated run among `paths`; None if it is not one of each.
+
+    Two of different layouts are refused, and a folder with several pairs.
 
     Args:
         paths: Two runs in any order, or a folder with the folders of both below it.
-
-    Raises:
-        InputFileError: They are of different layouts, or a folder holds several pairs.
     """
     if len(paths) == 2:
         return _pair(paths[0], paths[1])
@@ -295,11 +270,11 @@ def _find_name(path: Path) -> TraceName | None:
 
 
 def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
-    """Return whether a run is a simulation; None where it is no run. Its folder tells where names do not.
+    """Tell whether a run is a simulation; None if it is no run. If names do not say, its folder does.
 
     Args:
         path: Folder of the run, or one of its files.
-        name: Name of one of its traces; None where it has none.
+        name: Name of one of its traces; None if it has none.
     """
     if name is None or name.is_simulated is not None:
         return None if name is None else name.is_simulated
@@ -307,7 +282,7 @@ def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
 
 
 def _explain_mismatch(real: TraceName | None, simulated: TraceName | None) -> str | None:
-    """Return what two runs do not have in common; None where it is nothing."""
+    """Name what differs; None if nothing does."""
     here = real.layout if real else {}
     there = simulated.layout if simulated else {}
     if not here or not there:

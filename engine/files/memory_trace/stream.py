@@ -1,7 +1,7 @@
 """Reads a memory trace piece by piece, at the speed of the decoder and in the memory of one piece.
 
-It knows the shape in which the tracker writes: iterations in ascending order, figures that are logged once
-beside a list of flat samples. What is shaped otherwise it refuses; `read_whole` understands any JSON.
+It knows the shape in which the tracker writes: iterations in ascending order, values that are logged once
+next to a list of flat samples. Any other shape is refused; `read_whole` understands any JSON.
 """
 
 import re
@@ -17,10 +17,10 @@ from ..base.input_file import lower_first, open_input_file, show_path
 from .reading import IterationRecord, SampleRecord, TraceBatch
 
 PIECE_BYTES = MIB
+# No sample is longer.
 MOST_PENDING_BYTES = 8 * MIB
-"""No sample is longer."""
+# Nothing but samples is longer.
 MOST_HEAD_BYTES = 1 << 16
-"""Nothing but samples is longer."""
 _SIZE_LIMIT_BYTES = 64 * TIB
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
@@ -47,9 +47,6 @@ def stream_trace(
     Args:
         piece_bytes: How much is read at a time.
         on_read: Called after each piece with its bytes; what it raises ends the reading.
-
-    Raises:
-        InputFileError: It cannot be read, or has another shape than the tracker writes; the text says where.
     """
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         window = _Window(path, file, piece_bytes, on_read)
@@ -87,7 +84,7 @@ def _read_iteration(window: "_Window", key: str, before: bytes) -> Iterator[Trac
 
 
 class _Window:
-    """What of the file is in memory, where in it the reading is, and where that is in the file."""
+    """The part of the file in memory, and the reading position in it."""
 
     def __init__(
         self, path: Path, file: BinaryIO, piece_bytes: int, on_read: Callable[[int], None] | None
@@ -98,24 +95,23 @@ class _Window:
         self._on_read = on_read
         self._data = b""
         self._at = 0
+        # Of `_data` in the file.
         self._offset = 0
-        """Of the data in the file."""
         self.read()
 
     def read(self) -> None:
-        """Read one more piece; refuse where the file ends or something in it is too long."""
+        """Read one more piece; refuse if the file ends or something in it is too long."""
         if not self._read():
             self._refuse_end("the file ends in the middle")
 
     def skip_mark(self) -> None:
-        """Pass over a byte order mark."""
         while len(self._data) < len(_BYTE_ORDER_MARK) and self._read():
             pass
         if self._data.startswith(_BYTE_ORDER_MARK):
             self._at = len(_BYTE_ORDER_MARK)
 
     def match(self, pattern: re.Pattern[bytes], expectation: str) -> re.Match[bytes]:
-        """Pass over what a pattern describes, and return it."""
+        """Pass over a match of the pattern, and return it."""
         while True:
             found = pattern.match(self._data, self._at)
             if found is not None:
@@ -127,7 +123,7 @@ class _Window:
                 self._refuse_end(expectation)
 
     def expect_end(self) -> None:
-        """Refuse whatever but blanks is left."""
+        """Refuse anything but blanks."""
         while not self._data[self._at :].strip(_BLANK):
             self._at = len(self._data)
             if not self._read():
@@ -135,12 +131,12 @@ class _Window:
         self.refuse("expected nothing after the last iteration")
 
     def find_end_of_samples(self) -> int | None:
-        """Return where the list of samples ends, None where that was not read yet."""
+        """Return where the list of samples ends, None if that was not read yet."""
         stop = self._data.find(b"]", self._at)
         return None if stop < 0 else stop
 
     def find_last_sample(self) -> int:
-        """Return the end of the last sample that is whole, or where the reading is."""
+        """Return the end of the last sample that is whole, or the reading position."""
         return max(self._at, self._data.rfind(b"}", self._at) + 1)
 
     def take_samples(self, key: str, position: int, stop: int) -> list[SampleRecord]:
@@ -162,7 +158,7 @@ class _Window:
         return samples
 
     def refuse(self, expectation: str) -> NoReturn:
-        """Raise with the line and column of where the reading is."""
+        """Raise with line and column."""
         line, column = self._locate(self._offset + self._at)
         raise InputFileError(f"{show_path(self._path)}: line {line}, column {column}: {expectation}")
 
@@ -174,7 +170,7 @@ class _Window:
         self.refuse(expectation)
 
     def _locate(self, offset: int) -> tuple[int, int]:
-        """Return the line and column of a byte; the file is read once more up to there."""
+        """Return the line and column of a byte; the file is read again up to there."""
         self._file.seek(0)
         lines = 0
         at = 0
@@ -199,7 +195,7 @@ class _Window:
         self.refuse(lower_first(message))
 
     def _read(self) -> bool:
-        """Read one more piece in place of what was passed over; return whether there was any."""
+        """Read one more piece in place of what was passed over; False at the end."""
         if len(self._data) - self._at > max(MOST_PENDING_BYTES, self._piece_bytes):
             self.refuse(f"expected a sample within {MOST_PENDING_BYTES:,} bytes")
         piece = self._file.read(self._piece_bytes)

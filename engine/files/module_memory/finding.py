@@ -1,4 +1,4 @@
-"""Which file of a profile is which, and where the files of a run lie."""
+"""Readers of profiles by module, and where the files of a run are."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,8 +18,8 @@ from ..framework.internlm_log import COMPUTED_NOTE, read_rank
 
 SCHEMA = "vramscope.modules/1"
 SCHEMA_MARK = b'"schema":"vramscope.modules/'
+# Names in a path; the deepest models have a dozen.
 MOST_DEPTH = 64
-"""Names in a path; the deepest models have a dozen."""
 _LONGEST_LINE = 1 << 26
 
 
@@ -37,11 +37,7 @@ _MOMENTS = make_json_decoder(MemoryMoment)
 
 
 def read_exact(path: Path) -> ModuleMemory:
-    """Read the moments of a profile; lines that cannot be used are counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, is of another version, or has no moment in it.
-    """
+    """Read the moments of a profile of ours; lines that cannot be used are counted in a note."""
     file = LineFile(path, longest_line=_LONGEST_LINE)
     memory = _read_lines(file.numbered_lines(), show_path(path))
     notes = (CUT_NOTE, *memory.notes) if file.is_cut else memory.notes
@@ -49,14 +45,11 @@ def read_exact(path: Path) -> ModuleMemory:
 
 
 def read_exact_text(text: str, name: str) -> ModuleMemory:
-    """Read the moments of a profile that is no file, as a running process tells them.
+    """Read the moments of a profile that a running process sent.
 
     Args:
-        text: What would stand in the file.
-        name: Of what it is, for what is wrong with it.
-
-    Raises:
-        InputFileError: It is of another version, or has no moment in it.
+        text: What the file would contain.
+        name: What errors call it.
     """
     return _read_lines(iter(enumerate(text.splitlines(), 1)), name)
 
@@ -133,20 +126,12 @@ _EXPECTED = (
 
 
 def is_module_memory(path: Path) -> bool:
-    """Tell by its content whether a file is of a profile.
-
-    Raises:
-        InputFileError: It cannot be read.
-    """
+    """Tell by its content whether a file is of a profile."""
     return _find_reader(path) is not None
 
 
 def read_module_memory(path: Path) -> ModuleMemory:
-    """Read a file of a profile, whichever it is, or the folder of its charts.
-
-    Raises:
-        InputFileError: It cannot be read or understood.
-    """
+    """Read a file of a profile, of any kind, or the folder of its charts."""
     if path.is_dir():
         return read_charts(list_charts(path))
     read = _find_reader(path)
@@ -158,10 +143,7 @@ def read_module_memory(path: Path) -> ModuleMemory:
 def find_profiles(path: Path) -> list[Path]:
     """Return the profile of each rank below a folder, or the file itself; exact bytes before rounded ones.
 
-    Where there are only charts, the folder that holds those of a rank is its profile.
-
-    Raises:
-        InputFileError: There is none, or the folder cannot be read.
+    If there are only charts, the folder of a rank's charts is its profile.
     """
     if not path.is_dir():
         return [path]
@@ -179,7 +161,6 @@ def find_profiles(path: Path) -> list[Path]:
 
 
 def list_charts(folder: Path) -> list[Path]:
-    """Return the charts in a folder by their names."""
     return [file for file in sorted(folder.glob(_CHART_PATTERN)) if file.is_file() and _is_chart(file)]
 
 
@@ -195,7 +176,7 @@ def _list_files(folder: Path, name: str) -> list[Path]:
 
 
 def _order(folder: Path) -> tuple[str, int, str]:
-    """Return what folders are ordered by: rank 2 before rank 10."""
+    """Sort rank 2 before rank 10."""
     digits = folder.name.removeprefix("rank").partition("_")[0]
     return str(folder.parent), int(digits) if digits.isdecimal() and len(digits) < 10 else 0, folder.name
 
@@ -215,8 +196,8 @@ OPTION_MARK = b"var option_"
 _OPTION = re.compile(rb"var option_[0-9a-f]{32} = (?=\{)")
 _OPTION_END = re.compile(rb"\n *\}(?=;)")
 _LIMIT_BYTES = 64 * MIB
+# Of all leaves together: each has the names of all layers above it in its path.
 _MOST_PATH_BYTES = 64 * MIB
-"""Each leaf has the names of all layers above it in its path; of all leaves together."""
 _KINDS: dict[str, MemoryKind] = {
     "params_memory_sunburst": "params",
     "grads_memory_sunburst": "grads",
@@ -251,11 +232,7 @@ class _Option(msgspec.Struct, frozen=True):
 
 
 def read_chart(path: Path) -> ModuleMemory:
-    """Read the tree of a chart, or the sums of a summary.
-
-    Raises:
-        InputFileError: It cannot be read, or has no such tree in it.
-    """
+    """Read the tree of a chart, or the sums of a summary."""
     series = _read_series(path)
     layouts: dict[str, list[LayoutEntry]] = {}
     path_bytes = 0
@@ -290,11 +267,7 @@ def read_chart(path: Path) -> ModuleMemory:
 
 
 def read_charts(paths: Sequence[Path]) -> ModuleMemory:
-    """Read the charts of one profile: a tree of each kind, and the sums of a summary where there is no tree.
-
-    Raises:
-        InputFileError: One of them cannot be read, or has no such tree in it.
-    """
+    """Read the charts of one profile: a tree of each kind, or the sums of a summary for kinds without one."""
     charts = [read_chart(path) for path in paths]
     # A summary has the sum of each kind alone: what has a tree takes its place.
     moments = sorted((chart.moments[0] for chart in charts), key=lambda it: len(it.layouts), reverse=True)
@@ -340,18 +313,14 @@ _LAYER = re.compile(
 )
 _ELIDED = re.compile(r"\.{3,}")
 _CREATION = {"params", "grads", "os_params"}
+# Name of the part of a layer's own total that the lines of the file do not account for.
 NOT_LISTED = "not listed"
-"""Name of what a layer holds by its own total and none of the lines of the file accounts for."""
+# By how much a size with two decimals of a MiB may be off.
 _ROUNDED_BYTES = MIB // 200 + 1
-"""By how much a size with two decimals of a MiB may be off."""
 
 
 def read_log(path: Path) -> ModuleMemory:
-    """Read the states of a log; lines and states that cannot be used are counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, or has no state in it.
-    """
+    """Read the states of a log; lines and states that cannot be used are counted in a note."""
     file = LineFile(path)
     left_out = LeftOut(show_path(path))
     states: list[_State] = []
@@ -360,7 +329,7 @@ def read_log(path: Path) -> ModuleMemory:
         if text.encode("utf-8", "replace") == STATE_MARK:
             states.append(_State(number))
         elif states and text:
-            states[-1].take(number, text, left_out)
+            states[-1].read_line(number, text, left_out)
     moments = _finish(states, left_out)
     if not moments:
         reason = left_out.first or 'expected "Memory State:", a time and a total_memory in MB'
@@ -375,18 +344,17 @@ class _State:
         self.time_s: float | None = None
         self.parts: dict[str, int] = {}
         self.layouts: dict[str, list[LayoutEntry]] = {}
+        # By kind: what a layer and all below it have, as its line says.
         self._totals: dict[str, dict[str, int]] = {}
-        """By kind: what a layer and all below it hold, as its line says."""
         self._kind = ""
 
-    def take(self, number: int, text: str, left_out: LeftOut) -> None:
-        """Take a line that belongs to it."""
+    def read_line(self, number: int, text: str, left_out: LeftOut) -> None:
         section = _SECTION.fullmatch(text)
         if section is not None:
             self._kind = section.group(1).removesuffix("_base")
             self.layouts.setdefault(self._kind, [])
         elif text.startswith("layer:"):
-            self._take_layer(number, text, left_out)
+            self._read_layer(number, text, left_out)
         elif self.time_s is None and text.startswith("time:"):
             self.time_s = _read_time(text.removeprefix("time:").strip())
         elif found := _PART.findall(text):
@@ -397,7 +365,7 @@ class _State:
         elif not (text.startswith("---") or _ELIDED.fullmatch(text)):
             left_out.add("line", f"line {number}", f"{show_cell(text)} is no line of a memory.log")
 
-    def _take_layer(self, number: int, text: str, left_out: LeftOut) -> None:
+    def _read_layer(self, number: int, text: str, left_out: LeftOut) -> None:
         match = _LAYER.fullmatch(text)
         own, total = (
             (None, None) if match is None else (_read_size(match.group(2)), _read_size(match.group(3)))
@@ -411,9 +379,9 @@ class _State:
             self._totals.setdefault(self._kind, {})[match.group(1)] = total
 
     def complete_layout(self, kind: str) -> tuple[LayoutEntry, ...]:
-        """Return the entries of a kind, with what its layers hold beyond the lines that the file has.
+        """Return the entries of a kind, with what its layers have beyond the lines in the file.
 
-        A log may be an excerpt: every line carries the total of its layer, and the summary that of the kind.
+        A log may be an excerpt: every line has the total of its layer, and the summary that of the kind.
         """
         entries = self.layouts[kind]
         totals = dict(self._totals.get(kind, {}))
@@ -440,7 +408,7 @@ class _State:
 
 
 def _finish(states: list[_State], left_out: LeftOut) -> tuple[MemoryMoment, ...]:
-    """Return the moments, named by the order in which the profiler writes them."""
+    """Name the moments by the order in which the profiler writes them."""
     moments: list[MemoryMoment] = []
     steps = 0
     before = 0
@@ -469,7 +437,7 @@ def _finish(states: list[_State], left_out: LeftOut) -> tuple[MemoryMoment, ...]
 
 
 def _find_nearest(path: str, layers: Collection[str]) -> str | None:
-    """Return the layer above a path that is nearest to it among those that are known."""
+    """Return the nearest known layer above a path."""
     while "." in path:
         path = path.rpartition(".")[0]
         if path in layers:

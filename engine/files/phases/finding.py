@@ -1,4 +1,4 @@
-"""Which file of phases is which; its content says, not its name."""
+"""Readers of runs by phase; the content of a file decides which one reads it."""
 
 import csv
 import math
@@ -16,8 +16,8 @@ from ..base.series_record import MOST_SECONDS, LeftOut, show_cell
 from .log import find_bytes, has_phases, read_log, read_results
 
 _MOST_BYTES = 1 << 30
+# Within these the first mark of a format must come.
 _MOST_LINES = 1 << 16
-"""In which the first mark of a format is looked for."""
 _RESULT_KEYS = (b'"peak_memory', b'"memory_breakdown"', b'"snapshots"')
 _EXPECTED = (
     "expected the captured output of Opacus's phase profiler, memory_profile_results.json or "
@@ -26,20 +26,12 @@ _EXPECTED = (
 
 
 def is_phase_file(path: Path) -> bool:
-    """Tell by its content whether a file is of runs by phase.
-
-    Raises:
-        InputFileError: It cannot be read.
-    """
+    """Tell by its content whether a file is of runs by phase."""
     return _find_reader(path) is not None
 
 
 def read_phase_file(path: Path) -> PhaseFile:
-    """Read a file of runs by phase, whichever it is.
-
-    Raises:
-        InputFileError: It cannot be read or understood.
-    """
+    """Read a file of runs by phase, of any kind."""
     read = _find_reader(path)
     if read is None:
         raise InputFileError(f"{show_path(path)}: no memory by phase; {_EXPECTED}")
@@ -63,7 +55,6 @@ def _find_reader(path: Path) -> Callable[[Path], PhaseFile] | None:
 
 
 SCHEMA = "vramscope.phases/"
-"""How its schema's name begins, whatever the version."""
 _VERSION = "1"
 _LONGEST_LINE = 64 * MIB
 
@@ -74,11 +65,7 @@ class _Report(msgspec.Struct):
 
 
 def read_report(path: Path) -> PhaseFile:
-    """Read reports, one a line; a damaged line is counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, is of a newer version, or has no run in it.
-    """
+    """Read reports, one a line; a damaged line is counted in a note."""
     file = LineFile(path, longest_line=_LONGEST_LINE)
     left_out = LeftOut(show_path(path))
     trainings: list[tuple[PhaseRun, ...]] = []
@@ -110,16 +97,11 @@ _SUFFIX = "_memory_gb"
 
 
 def is_summary_header(line: str) -> bool:
-    """Tell whether a line is the header of such a table."""
     return set(_split(line)) >= _NEEDED
 
 
 def read_summary(path: Path) -> PhaseFile:
-    """Read the rows of a summary; those that cannot be used are counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, or has no row in it that can be used.
-    """
+    """Read the rows of a summary; those that cannot be used are counted in a note."""
     file = LineFile(path)
     left_out = LeftOut(show_path(path))
     records = []
@@ -175,7 +157,7 @@ def _make_record(row: dict[str, str]) -> PhaseRecord | None:
 
 
 def _split(line: str) -> list[str]:
-    """Return the cells of a line; what no quotes can be read of is one cell."""
+    """Return the cells of a line; one cell if its quotes cannot be read."""
     try:
         return [cell.strip() for cell in next(csv.reader([line]), [])]
     except csv.Error:

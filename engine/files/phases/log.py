@@ -1,7 +1,7 @@
 """Reader of the captured output of Opacus's phase profiler, and of `vramscope phases --format original`.
 
-The text has one block a stage, losses, a summary and the final state; other lines (warnings, progress) may
-stand anywhere. Several runs may follow each other in one file. What it calls MB is MiB.
+The text has one block a stage, losses, a summary and the final state, between other lines (warnings,
+progress). Several runs may follow each other in one file. What it calls MB is MiB.
 """
 
 import codecs
@@ -22,16 +22,15 @@ from ..framework.log import COLOUR
 from ..framework.oom_text import MARK, parse_oom_text
 
 NUMBER = r"[-+]?\d{1,12}(?:\.\d{1,9})?"
-"""A figure as the profilers print it."""
 
 
 def read_mebibytes(text: str) -> int | None:
-    """Return bytes, or None where the figure is none of memory."""
+    """Return bytes, or None if no device could have so many."""
     return find_bytes(float(text), MIB)
 
 
 def find_bytes(value: float | None, unit_bytes: int = 1) -> int | None:
-    """Return whole bytes of a figure in a unit, or None where it is absent or none of memory."""
+    """Return whole bytes of a number in a unit; None if it is absent or no device could have so many."""
     if value is None or not -MOST_BYTES < value * unit_bytes < MOST_BYTES:
         return None
     return round(value * unit_bytes)
@@ -42,21 +41,17 @@ _MARK = re.compile(
     r"|MEMORY USAGE SUMMARY|EXECUTION SUMMARY \()",
     re.MULTILINE,
 )
+# Progress bars redraw themselves without a line end.
 _LONGEST_LINE = 1 << 20
-"""Progress bars redraw themselves without a line end."""
 
 
 def has_phases(text: str) -> bool:
-    """Tell whether a text has a block or the summary of such a profiler in it."""
+    """Tell whether a text has a block or the summary of such a profiler."""
     return _MARK.search(COLOUR.sub("", text)) is not None
 
 
 def read_log(path: Path) -> PhaseFile:
-    """Read the runs of a captured output; lines that cannot be used are counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, or has no stage in it.
-    """
+    """Read the runs of a captured output; lines that cannot be used are counted in a note."""
     file = LineFile(path, longest_line=_LONGEST_LINE)
     left_out = LeftOut(show_path(path))
     runs = [LoggedRun(left_out)]
@@ -66,7 +61,7 @@ def read_log(path: Path) -> PhaseFile:
         if text.startswith(BEGIN) and runs[-1].has_begun:
             runs.append(LoggedRun(left_out))
         if text:
-            runs[-1].take(number, text)
+            runs[-1].read_line(number, text)
     records: list[PhaseRecord] = [record for run in runs if (record := run.finish()) is not None]
     if not records:
         reason = left_out.first or 'expected blocks such as "=== Forward Pass Memory Usage ==="'
@@ -75,10 +70,10 @@ def read_log(path: Path) -> PhaseFile:
     return PhaseFile(file=show_name(path), records=tuple(records), notes=(*cut, *left_out.notes()))
 
 
+# The first line of a run: which device it uses.
 BEGIN = "使用设备"
-"""The first line of a run: which device it uses."""
+# Our line before it, if the device is a simulated one.
 SIMULATED = "模拟设备"
-"""Our line before it, where the device is a modelled one."""
 _OUT_OF_MEMORY = "CUDA内存不足"
 _HEADS = {
     "模型大小": "model_size",
@@ -103,6 +98,7 @@ _STEP = re.compile(r"--- 训练步骤 (\d{1,9})/\d{1,9} ---")
 _ENTRY = re.compile(r"\d{1,9}\. (.{1,200})")
 _ENTRY_FIGURE = re.compile(rf"(Peak|Diff): ({NUMBER}) MB", re.ASCII)
 _HEADINGS = ("MEMORY USAGE SUMMARY", "EXECUTION SUMMARY (")
+# A stage is printed when it is over: an error comes from the one after the last.
 _FOLLOWERS = {
     "Model Creation": "DP Setup",
     "DP Setup": "Forward Pass",
@@ -111,15 +107,10 @@ _FOLLOWERS = {
     "Optimizer Step": "Zero Gradients",
     "Zero Gradients": "Forward Pass",
 }
-"""A stage is printed when it is over: an error comes from the one after the last."""
 
 
 class LoggedRun:
-    """What the lines of one run come to.
-
-    Args:
-        left_out: Where damaged lines are counted.
-    """
+    """One run, gathered from its lines."""
 
     def __init__(self, left_out: LeftOut) -> None:
         self._left_out = left_out
@@ -138,11 +129,10 @@ class LoggedRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a line of it came already."""
         return bool(self._heads or self._stages or self._entries)
 
-    def take(self, number: int, text: str) -> None:
-        """Take a line without blanks around it."""
+    def read_line(self, number: int, text: str) -> None:
+        """Read a line that was stripped."""
         if stage := _STAGE.fullmatch(text):
             self._stages.append(_Stage(stage.group(1), self._step))
         elif text.startswith(_HEADINGS):
@@ -150,18 +140,18 @@ class LoggedRun:
         elif self._is_summary and (entry := _ENTRY.fullmatch(text)):
             self._entries.append(_Stage(entry.group(1), None))
         elif text.startswith(_LABELS):
-            self._take_figures(number, text)
+            self._read_figures(number, text)
         elif step := _STEP.fullmatch(text):
             self._step = int(step.group(1))
         elif MARK.search(text) or text.startswith(_OUT_OF_MEMORY):
-            self._take_error(text)
+            self._read_error(text)
         elif text.startswith(SIMULATED):
             self._is_simulated = True
         elif field := _FIELD.fullmatch(text):
-            self._take_field(number, *field.groups())
+            self._read_field(number, *field.groups())
 
     def finish(self) -> PhaseRecord | None:
-        """Return the run; None where it has no stage."""
+        """Return the run; None if it has no stage."""
         phases = tuple(each.finish() for each in self._merge_summary())
         if not phases:
             return None
@@ -187,7 +177,7 @@ class LoggedRun:
         )
 
     def _merge_summary(self) -> list["_Stage"]:
-        """Return the stages by their blocks, and where an excerpt has no block, by the summary's entry."""
+        """Return the stages by their blocks, or by the summary's entry if an excerpt has no block."""
         merged = []
         blocks = list(self._stages)
         for entry in self._entries:
@@ -199,7 +189,7 @@ class LoggedRun:
             self._left_out.add("summary", "at its end", missing)
         return self._stages
 
-    def _take_figures(self, number: int, text: str) -> None:
+    def _read_figures(self, number: int, text: str) -> None:
         stages, pattern = (self._entries, _ENTRY_FIGURE) if self._is_summary else (self._stages, _FIGURES)
         match = pattern.fullmatch(text)
         if match is None or not stages:
@@ -209,7 +199,7 @@ class LoggedRun:
         values = [None if figure is None else read_mebibytes(figure) for figure in (*figures, None)[:2]]
         stages[-1].levels[label] = MemoryLevels(allocated_bytes=values[0], reserved_bytes=values[1])
 
-    def _take_field(self, number: int, label: str, value: str) -> None:
+    def _read_field(self, number: int, label: str, value: str) -> None:
         if label == BEGIN:
             self._heads["device"] = value.strip()
         elif label in _HEADS:
@@ -225,7 +215,7 @@ class LoggedRun:
         elif label == "损失":
             self._losses.append(_read_loss(value))
 
-    def _take_error(self, text: str) -> None:
+    def _read_error(self, text: str) -> None:
         self._is_out_of_memory = True
         said = parse_oom_text(text)
         if said is not None and self._requested_bytes is None:
@@ -238,7 +228,7 @@ class LoggedRun:
 
 
 class _Stage:
-    """The lines of one block, or of one entry of the summary."""
+    """One block, or one entry of the summary."""
 
     def __init__(self, name: str, step: int | None) -> None:
         self.name = name
@@ -246,7 +236,7 @@ class _Stage:
         self.levels: dict[str, MemoryLevels] = {}
 
     def is_same(self, entry: "_Stage") -> bool:
-        """Return whether an entry of the summary can be of this block: it repeats its name and peak."""
+        """Tell whether an entry of the summary can be this block: it repeats its name and peak."""
         peaks = [stage.levels.get("Peak", UNKNOWN).allocated_bytes for stage in (self, entry)]
         return self.name == entry.name and (None in peaks or peaks[0] == peaks[1])
 
@@ -262,7 +252,7 @@ class _Stage:
 
 
 def _find_peak(phases: Sequence[RecordedPhase]) -> MemoryLevels:
-    """Return the most of all phases; of the reserved bytes the levels after each are all that is told."""
+    """Return the most of all phases; reserved bytes are known after each phase only."""
     allocated = [each.peak.allocated_bytes for each in phases if each.peak.allocated_bytes is not None]
     reserved = [each.after.reserved_bytes for each in phases if each.after.reserved_bytes is not None]
     return MemoryLevels(
@@ -275,7 +265,7 @@ def _read_count(text: str | None) -> int | None:
 
 
 def _read_loss(text: str) -> float | None:
-    """Return a loss; None where it was not computed, or is no number."""
+    """None if it was not computed, or is no number."""
     try:
         loss = float(text)
     except ValueError:
@@ -284,9 +274,9 @@ def _read_loss(text: str) -> float | None:
 
 
 # One result a configuration, with snapshots that come in pairs `X_start`, `X_end`, one within another. The
-# FSDP dialect is in GiB (`peak_memory_gb`); the single-GPU dialect is in bytes (`peak_memory`) and tells
-# the highest level so far too. The counter of the highest level is reset once a configuration: within a
-# phase it tells the peak only where it rose.
+# FSDP dialect is in GiB (`peak_memory_gb`); the single-GPU dialect is in bytes (`peak_memory`) and has the
+# highest level so far too. The counter of the highest level is reset once a configuration: it is the peak of
+# a phase only if it rose within that phase.
 
 SIZE_LIMIT_BYTES = 256 * MIB
 _STEP_NAME = re.compile(r"training_step_(\d{1,9})", re.ASCII)
@@ -335,11 +325,7 @@ class _Result(msgspec.Struct):
 
 
 def read_results(path: Path) -> PhaseFile:
-    """Read the results of a file; those, and snapshots, that cannot be used are counted in a note.
-
-    Raises:
-        InputFileError: The file cannot be read, or has no result in it.
-    """
+    """Read the results of a file; those, and snapshots, that cannot be used are counted in a note."""
     left_out = LeftOut(show_path(path))
     records = []
     try:
@@ -440,7 +426,7 @@ def _make_phase(name: str, step: int | None, start: Snapshot, end: Snapshot) -> 
 def _find_phase_peak(
     start: float | None, end: float | None, before: int | None, after: int | None
 ) -> int | None:
-    """Return the peak within a phase out of the highest levels so far, where they tell it."""
+    """Return the peak within a phase from the highest levels so far; None if they do not show it."""
     if start is None or end is None or before is None or after is None:
         return None
     return round(end) if end > start or round(end) == max(before, after) else None

@@ -1,4 +1,4 @@
-"""The formats of series, in one list; which one a file is in, its content says and not its name."""
+"""The one list of formats of series; the content of a file decides which one it is."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,29 +29,29 @@ _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
 _DATABASE = b"SQLite format 3\0"
 _SIZE_LIMIT_BYTES = 64 * TIB
 _PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+# The header of a table must be among the first lines.
 _HEADER_LINES = 32
-"""Lines at the beginning of which one must be the header of a table."""
 _REPORT = re.compile(r'\s*\{\s*"(?:timestamp"|schema"\s*:\s*"vramscope\.(?:profile|oom|leak)/\d)')
+# How JSON of ours begins: an error mentioned in it makes it no log.
 _OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"vramscope\.')
-"""How JSON of ours begins: an error that it tells of makes no log of it."""
 _DEVICES = re.compile(r'"(?:devices|node_details)"\s*:\s*\{')
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _LISTS = re.compile(r"\s*\[\s*\[\s*[-\d\]]")
+# What the first character of a pickle becomes, read as text; and what no text has.
 _BINARY = ("\ufffd", "\0")
-"""What the first character of a pickle becomes, read as text; and what no text has."""
 
 
+# Called with the path, the length of a tick if one was given, and a listener to the share read.
 OpenReader = Callable[[Path, float | None, Callable[[float], None] | None], SeriesReader]
-"""Called with the path, the length of a tick where one was asked for, and a listener to the share read."""
 
 
 class SeriesKind(NamedTuple):
+    # With the article.
     words: str
-    """What a person calls a file of it, with the article."""
+    # None if it has a player of its own: traces, recordings, status lines.
     open: OpenReader | None = None
-    """None for what is played by a player of its own: traces, recordings, status lines."""
+    # Verbs that read it beyond those that play a series.
     more: tuple[str, ...] = ()
-    """Verbs that read it beyond those that play a series."""
 
 
 def _open_snapshot_export(path: Path, *_: object) -> SeriesReader:
@@ -112,11 +112,7 @@ FORMATS: Mapping[SeriesFormat, SeriesKind] = {
 
 
 def recognize_series(path: Path) -> SeriesFormat:
-    """Return the format of an input; a folder can only be a run of memory traces.
-
-    Raises:
-        InputFileError: It cannot be read, or is in no format that can be played as a series.
-    """
+    """Return the format of an input; a folder can only be a run of memory traces."""
     if path.is_dir():
         return "memory trace"
     if is_database(path):
@@ -141,11 +137,7 @@ def recognize_series(path: Path) -> SeriesFormat:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is one of SQLite, of which a recording is the only kind that can be played.
-
-    Raises:
-        InputFileError: It cannot be read.
-    """
+    """Tell whether a file is SQLite; only a recording can be played."""
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         return file.read(len(_DATABASE)) == _DATABASE
 
@@ -185,7 +177,7 @@ def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
 
 
 def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
-    """Tell whether a line is a header of a kind, though perhaps one that its reader refuses."""
+    """Tell whether a line is a header of a kind, perhaps one that its reader refuses."""
     try:
         return parse(line) is not None
     except RecordError:

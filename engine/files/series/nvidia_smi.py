@@ -26,12 +26,12 @@ from .open import CUT_OFF, is_cut_off
 NO_FIGURE = re.compile(r"\[?(?:N/?A|Not Supported|Not Available|Insufficient Permissions)\]?", re.IGNORECASE)
 LOST = re.compile(r"\[?(?:GPU is lost|Unknown Error|GPU requires reset|ERR!?)\]?", re.IGNORECASE)
 _FIGURE = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z%]*)")
+# nvidia-smi wrote MB for MiB before it wrote MiB.
 _BYTES = {"b": 1, "kib": 2**10, "kb": 2**10, "mib": 2**20, "mb": 2**20, "gib": 2**30, "gb": 2**30}
-"""What nvidia-smi called MB before it said MiB was MiB too."""
 
 
 def judge_cell(text: str) -> tuple[DeviceState, str] | None:
-    """Return the state of a device whose memory a cell does not tell, with the reason; None where it does."""
+    """Return the state of a device whose cell has no memory, with the reason; None if the cell has a size."""
     cell = text.strip()
     if NO_FIGURE.fullmatch(cell) or not cell:
         return "unsupported", f"nvidia-smi told no memory: {cell or 'an empty cell'}"
@@ -41,14 +41,13 @@ def judge_cell(text: str) -> tuple[DeviceState, str] | None:
 
 
 def parse_memory(text: str, column: str, unit: str) -> int | None:
-    """Return bytes from a figure of memory, or None where there is none.
+    """Return bytes, or None if the cell has none.
 
     Args:
-        text: The cell; a unit in it counts more than that of the header.
-        column: Its name, for the error.
+        text: The cell; a unit in it has precedence over that of the header.
 
     Raises:
-        RecordError: It is no figure of memory that a device could have.
+        RecordError: It is no size that a device could have.
     """
     cell = text.strip()
     if judge_cell(cell) is not None:
@@ -64,7 +63,7 @@ def parse_memory(text: str, column: str, unit: str) -> int | None:
 
 
 def parse_figure(text: str) -> float | None:
-    """Return a plain figure (percent, °C, W), or None: what decides nothing refuses no record."""
+    """Return a plain number (percent, °C, W), or None: what decides nothing refuses no record."""
     match = _FIGURE.fullmatch(text.strip())
     return None if match is None else float(match[1])
 
@@ -73,17 +72,17 @@ def parse_figure(text: str) -> float | None:
 # an hour comes twice; times are kept from going back: by PEP 495's fold where the zone here knows of it,
 # else by one hour that is added from there on.
 
+# As nvidia-smi writes it (`2025/06/23 10:30:00.123`), and with the dashes of ISO 8601.
 TIMESTAMP = re.compile(r"(\d{4})[/-](\d\d)[/-](\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
-"""As nvidia-smi writes it (`2025/06/23 10:30:00.123`), and with the dashes of ISO 8601."""
 HOUR_S = 3600.0
+# Clocks that are set back by one hour go back by that less the time between two records.
 _BACK_AT_LEAST_S = 1800.0
-"""Clocks that are set back by one hour go back by that less the time between two records."""
+# Clocks are set back in these hours anywhere; a jump at another hour is of joined or disordered logs.
 _HOURS_OF_TURNING = frozenset({23, 0, 1, 2, 3})
-"""In which clocks are set back anywhere; a jump at another hour is of joined or disordered logs."""
 
 
 class LocalTime:
-    """Makes timestamps into seconds since the epoch, in the order of the log."""
+    """Converts timestamps to seconds since the epoch, in the order of the log."""
 
     def __init__(self) -> None:
         self._minute = ""
@@ -91,8 +90,8 @@ class LocalTime:
         self._later_s = 0.0
         self._fold = 0
         self._newest_s: float | None = None
+        # The first timestamp after the clocks were set back by an hour.
         self.turned_back: str | None = None
-        """The first timestamp after the clocks were set back by an hour."""
 
     def parse(self, cell: str) -> float:
         """Return the seconds since the epoch.
@@ -145,6 +144,7 @@ EXPECTATION = (
     "expected what nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
     "--format=csv[,nounits] writes"
 )
+# Columns as nvidia-smi calls them (`nvidia-smi --help-query-gpu`), and our names.
 NAMES = {
     "timestamp": "timestamp",
     "index": "index",
@@ -163,16 +163,15 @@ NAMES = {
     "power.draw.instant": "power",
     "power.draw.average": "power",
 }
-"""What the columns are called by nvidia-smi (`nvidia-smi --help-query-gpu`), and by us."""
 _COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
+# Every header has one of these, and hardly any record; each record that is left out is tested.
 _MAYBE = re.compile("timestamp|memory", re.IGNORECASE)
-"""Every header has one of these, and hardly a record does; each record that is left out is looked at."""
 _MEMORY_FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
 _MOST_BARE_INDEX = 1023
 
 
 class LogHeader(msgspec.Struct, frozen=True):
-    """Where the columns of a log stand, and in what unit its memory is."""
+    """Positions of the columns of a log, and the unit of its memory."""
 
     width: int
     positions: dict[str, int]
@@ -181,10 +180,10 @@ class LogHeader(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # one in every line, as where a thousand short logs were joined
 def parse_log_header(line: str) -> LogHeader | None:
-    """Return the columns that a line names, or None where it is no header of nvidia-smi.
+    """Return the columns that a line names, or None if it is no header of nvidia-smi.
 
     Raises:
-        RecordError: It is one, and a column is absent that nothing can be said without.
+        RecordError: It is one, and an indispensable column is absent.
     """
     if not _MAYBE.search(line):
         return None
@@ -208,7 +207,7 @@ def _check_columns(positions: dict[str, int]) -> None:
 
 
 def guess_log_header(line: str) -> LogHeader | None:
-    """Return the columns of a log that was written without a header, or None where the line is no record.
+    """Return the columns of a log that was written without a header, or None if the line is no record.
 
     Raises:
         RecordError: It begins with a timestamp, and the rest could mean several things.
@@ -231,7 +230,7 @@ def guess_log_header(line: str) -> LogHeader | None:
 
 
 def _are_memory(cells: list[str]) -> bool:
-    """Tell a used and a total: figures with or without MiB, used the lesser; or words for none."""
+    """Recognize used and total: numbers with or without MiB, used the lesser; or words for none."""
     figures = [int(found[1]) for found in map(_MEMORY_FIGURE.fullmatch, cells) if found]
     if len(figures) == 2:
         return figures[0] <= figures[1]
@@ -242,8 +241,6 @@ def _are_memory(cells: list[str]) -> bool:
 
 
 class NvidiaSmiLog(SeriesReader):
-    """Reads the records of one log, once."""
-
     format: SeriesFormat = "nvidia-smi log"
     has_allocator = False
 
@@ -295,21 +292,21 @@ class NvidiaSmiLog(SeriesReader):
         return InputFileError(f"{show_path(self._path)}: line {number}: {detail}")
 
     def _parse(self, number: int, line: str) -> SeriesRecord | None:
-        """Return the record of a line; None where it holds none, which is counted unless it is a header."""
+        """Return the record of a line; None if it has none, which is counted unless it is a header."""
         cells = line.split(",")
         try:
             if len(cells) != self._header.width:
-                if line.strip() and not self._take_header(line):
+                if line.strip() and not self._switch_header(line):
                     self._left_out.add("line", f"line {number}", f"{show_cell(line)} is no record")
                 return None
             return self._convert(number, cells)
         except RecordError as error:
-            if not self._take_header(line):
+            if not self._switch_header(line):
                 self._left_out.add(error.kind, f"line {number}", str(error))
         return None
 
-    def _take_header(self, line: str) -> bool:
-        """Tell whether a line is a header, as where logs were joined; take its columns from there on."""
+    def _switch_header(self, line: str) -> bool:
+        """Tell whether a line is a header, as in joined logs; its columns count from there on."""
         try:
             header = parse_log_header(line)
         except RecordError:

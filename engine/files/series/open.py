@@ -1,8 +1,8 @@
 """Reader of a series CSV: what any tool can write that knows the memory of devices over time.
 
-The header names the columns, in any order: `time_s`, `device`, `allocated_bytes` or `used_bytes`, and where
+The header names the columns, in any order: `time_s`, `device`, `allocated_bytes` or `used_bytes`, and if
 known `reserved_bytes`, `total_bytes`, `step`, `allocated_max_bytes`, `used_max_bytes`. Other columns are
-ignored; lines that are empty or begin with # are too. An empty cell, NaN or N/A is unmeasured.
+ignored, and lines that are empty or begin with #. An empty cell, NaN or N/A is unmeasured.
 """
 
 import csv
@@ -25,11 +25,11 @@ from ..base.series_record import (
     show_cell,
 )
 
+# Cells, in lower case, that mean unmeasured.
 UNMEASURED = frozenset(
     {"", "nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity", "n/a", "[n/a]", "na"}
     | {"none", "null", "-", "[not supported]", "not supported"}
 )
-"""What stands in a cell, in lower case, where nothing was measured."""
 CUT_OFF = "the last line has no end, and its writer may have been cut off within it"
 _MOST_STEPS = 2**53
 
@@ -49,11 +49,7 @@ def split_line(line: str, separator: str) -> list[str]:
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds in a cell.
-
-    Raises:
-        RecordError: It is no time in seconds.
-    """
+    """Parse seconds; raises `RecordError`."""
     try:
         time_s = float(text)
     except ValueError as error:
@@ -66,11 +62,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_size(text: str, column: str = "") -> int | None:
-    """Return the bytes in a cell, or None where it says that nothing was measured.
-
-    Raises:
-        RecordError: It is no number of bytes that a device could have.
-    """
+    """Parse bytes; None is unmeasured; raises `RecordError` if no device could have so many."""
     value = _parse_whole(text, column, "bytes")
     if value is not None and not 0 <= value < MOST_BYTES:
         raise RecordError(
@@ -80,11 +72,7 @@ def parse_size(text: str, column: str = "") -> int | None:
 
 
 def parse_step(text: str, column: str = "step") -> int | None:
-    """Return the step in a cell, or None where there is none.
-
-    Raises:
-        RecordError: It is no whole number from 0 on.
-    """
+    """Parse a step, whole and from 0 on, or None; raises `RecordError`."""
     value = _parse_whole(text, column, "a whole number")
     if value is not None and not 0 <= value < _MOST_STEPS:
         raise RecordError(column, f"{column} is {show_cell(text)}, expected a whole number from 0 on")
@@ -92,7 +80,7 @@ def parse_step(text: str, column: str = "step") -> int | None:
 
 
 def _parse_whole(text: str, column: str, expected: str) -> int | None:
-    """Return a whole number, also where it was written as a decimal one."""
+    """A whole number may be written as a decimal one."""
     if text.strip().lower() in UNMEASURED:
         return None
     try:
@@ -106,7 +94,7 @@ def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
     """Tell whether a last line without a line end may have lost its end: cells, or digits of its last cell.
 
     Args:
-        before: The record before it, or nothing.
+        before: The record before it, or "".
         width: Number of cells of a whole record.
     """
     last = line.rpartition(separator)[2]
@@ -115,14 +103,13 @@ def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
 
 
 def is_skipped(line: str) -> bool:
-    """Tell whether a line is empty or a comment."""
     start = line.lstrip()
     return not start or start.startswith("#")
 
 
 SIZES = ("allocated_bytes", "reserved_bytes", "used_bytes", "total_bytes")
+# Most since the line before, from tools that read more often than they write.
 PEAKS = ("allocated_max_bytes", "used_max_bytes")
-"""Most since the line before: of what was read more often than it was written down."""
 COLUMNS = ("time_s", "device", *SIZES, "step", *PEAKS)
 EXPECTATION = (
     "expected a header such as time_s,device,allocated_bytes[,reserved_bytes,used_bytes,total_bytes,step]"
@@ -131,31 +118,28 @@ SEPARATORS = (",", ";", "\t")
 
 
 class SeriesHeader(msgspec.Struct, frozen=True):
-    """Where the columns of a series CSV stand."""
-
     separator: str
     width: int
+    # Position of each of `COLUMNS`; `width`, at which one empty cell is put, for a column that is absent.
     positions: tuple[int, ...]
-    """Position of each of `COLUMNS`; `width`, where one empty cell is put, for a column that is absent."""
     ignored: tuple[str, ...]
 
     @property
     def has_peaks(self) -> bool:
-        """Whether the file says more of a time than one reading."""
+        """Whether the file has more of a time than one reading."""
         return any(self.has(column) for column in PEAKS)
 
     def has(self, column: str) -> bool:
-        """Tell whether the file has a column."""
         return self.positions[COLUMNS.index(column)] < self.width
 
 
 def choose_separator(line: str) -> str:
-    """Return what separates the cells of a line: comma, semicolon or tab, whichever it has most of."""
+    """Comma, semicolon or tab, whichever the line has most of."""
     return max(SEPARATORS, key=line.count)
 
 
 def parse_series_header(line: str) -> SeriesHeader | None:
-    """Return the columns that a line names, or None where it is no header of a series.
+    """Return the columns that a line names, or None if it is no header of a series.
 
     Raises:
         RecordError: It is one, and a column is absent or there twice.
@@ -182,14 +166,12 @@ def _check_columns(names: list[str]) -> None:
         raise RecordError("header", f"the column {twice} is there twice; expected it once")
 
 
+# A whole number of fewer digits is below a pebibyte and needs no further check.
 _DIGITS = 16
-"""A whole number of fewer digits is below a pebibyte and needs no further look."""
 _MOST_CELLS_KNOWN = 1 << 16
 
 
 class SeriesFile(SeriesReader):
-    """Reads the records of one series CSV, once."""
-
     format: SeriesFormat = "series CSV"
 
     def __init__(self, path: Path) -> None:
@@ -201,7 +183,6 @@ class SeriesFile(SeriesReader):
 
     @property
     def has_allocator(self) -> bool:
-        """Whether the file has figures of the allocator."""
         return self._header.has("allocated_bytes") or self._header.has("reserved_bytes")
 
     @property
@@ -303,11 +284,11 @@ class SeriesFile(SeriesReader):
             )
 
     def _split_again(self, number: int, line: str) -> list[str]:
-        """Return the cells of a line that is not plain, or none where it holds no record."""
+        """Return the cells of a line that is not plain, or [] if it has no record."""
         if is_skipped(line):
             return []
         try:
-            if self._take_header(line):
+            if self._switch_header(line):
                 return []
             cells = split_line(line, self._header.separator)
         except RecordError as error:
@@ -331,7 +312,7 @@ class SeriesFile(SeriesReader):
             return
         at = dict(zip(COLUMNS, self._header.positions, strict=True))
         try:
-            if self._take_header(line):
+            if self._switch_header(line):
                 return
             parse_time(cells[at["time_s"]])
             for column in (*SIZES, *PEAKS):
@@ -341,8 +322,8 @@ class SeriesFile(SeriesReader):
         except RecordError as error:
             self._left_out.add(error.kind, f"line {number}", str(error))
 
-    def _take_header(self, line: str) -> bool:
-        """Tell whether a line is a header, as where several files were joined; take it if it is another."""
+    def _switch_header(self, line: str) -> bool:
+        """Tell whether a line is a header, as in joined files; its columns count from there on."""
         header = parse_series_header(line)
         if header is not None and header != self._header:
             self._header = header
@@ -358,7 +339,7 @@ class SeriesFile(SeriesReader):
 
 
 def _names_columns(line: str) -> bool:
-    """Tell whether a line is a header, be it one that can be read or not."""
+    """Tell whether a line is a header, even one with errors."""
     try:
         return parse_series_header(line) is not None
     except RecordError:

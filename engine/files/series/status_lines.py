@@ -1,4 +1,4 @@
-"""Reader of what `vramscope --json` prints: one status object a line, kept in a file to be read again."""
+"""Reader of saved output of `vramscope --json`: one status object a line."""
 
 import re
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from ..base.packed_file import LineFile
 from ..base.series_record import MOST_BYTES, MOST_SECONDS, FileReader
 from .open import CUT_OFF
 
+# Characters: a node of many devices, each with many processes.
 LONGEST_LINE = 1 << 24
-"""Characters: a node of many devices, each with many processes."""
 _SCHEMA = re.compile(r'\s*\{\s*"schema"\s*:\s*"(vramscope\.status/\d+)"')
 
 
 class KeptStatus(msgspec.Struct, frozen=True):
-    """What of a status object was measured; its findings are left out, to be found again."""
+    """What was measured; findings are left out, since they are found again."""
 
     schema: Literal["vramscope.status/1"]
     time: float
@@ -37,18 +37,12 @@ _DECODER = make_json_decoder(KeptStatus)
 
 
 def find_status_schema(line: str) -> str | None:
-    """Return the schema that a line names, where it is a status object of any version."""
+    """Return the schema that a line names, if it is a status object of any version."""
     match = _SCHEMA.match(line)
     return None if match is None else match[1]
 
 
 class StatusLines(FileReader):
-    """Reads the status objects of one file, once.
-
-    Raises:
-        InputFileError: The file cannot be read.
-    """
-
     def __init__(self, path: Path) -> None:
         self._lines = LineFile(path, longest_line=LONGEST_LINE)
         super().__init__(path, self._lines)
@@ -63,11 +57,6 @@ class StatusLines(FileReader):
         return f"{show_path(self._path)}: no status in it can be used; {first}"
 
     def statuses(self) -> Iterator[KeptStatus]:
-        """Yield the status objects in the order of the file.
-
-        Raises:
-            InputFileError: The file is damaged so that it cannot be read on, or of a newer version.
-        """
         for first, lines in self._lines.blocks():
             self._left_out.seen = first + len(lines)
             for number, line in enumerate(lines, first):
@@ -99,7 +88,7 @@ class StatusLines(FileReader):
 
 
 def _find_absurd_size(status: KeptStatus) -> int | None:
-    """Return a figure of memory that no device could have, or None where there is none."""
+    """Return a size of memory that no device could have, or None."""
     sizes: list[int | None] = []
     for device in status.devices:
         memory = device.memory

@@ -24,13 +24,13 @@ from ..base.series_record import (
 )
 from .open import CUT_OFF
 
+# A longer list is refused; lines may be of any number.
 LIST_LIMIT_BYTES = 512 * MIB
-"""A longer list is refused; lines may be of any number."""
 _LONGEST_LINE = 1 << 20
 _EXPECTATION = 'expected objects with "schema_version": 2, timestamp_ns, device_id and sizes in bytes'
 _HEAD_CHARACTERS = 1 << 14
+# `device_id` of a process without a GPU.
 _HOST = -1
-"""`device_id` of a process without a GPU."""
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=MOST_BYTES)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _MARK = re.compile(r'"schema_version"\s*:\s*2\b')
@@ -65,8 +65,6 @@ def is_stormlog_telemetry(text: str) -> bool:
 
 
 class StormlogTelemetry(SeriesReader):
-    """Reads the records of one file, once."""
-
     format: SeriesFormat = "stormlog telemetry"
 
     def __init__(self, path: Path) -> None:

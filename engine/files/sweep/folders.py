@@ -1,4 +1,4 @@
-"""Finds the sweeps below some folders: those that hold traces, and those that hold the lists of a sweep."""
+"""Finds sweeps below folders: those with traces, and those with the lists of a sweep."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from ..base.input_file import explain_refusal, show_path
 from .logs import FOLDER, LIST_NAMES, SkippedFile, SweepLogs, find_model_in_name, is_same_model, read_logs
 from .traces import Layout, TraceFile, find_majority, take_traces
 
+# A tree of more is not one of sweeps.
 MOST_FOLDERS = 20_000
-"""Folders that are looked into; a tree of more is not one of sweeps."""
 _DEEPEST = 8
 
 
@@ -21,8 +21,8 @@ class TraceFolder(NamedTuple):
     path: Path
     files: list[TraceFile]
     skipped: list[SkippedFile]
+    # The size label that the names of its folders begin with, such as `485B`.
     model: str | None = None
-    """The size label that the names of its folders begin with, such as `485B`."""
 
     def find_number(self, key: str) -> int | None:
         """Return the number that most of its names have under a key (`wd` world size, `l` layers)."""
@@ -30,7 +30,7 @@ class TraceFolder(NamedTuple):
 
 
 class FoundFolders(NamedTuple):
-    """What may be sweeps."""
+    """Candidates."""
 
     traces: list[TraceFolder]
     logs: list[Path]
@@ -40,11 +40,8 @@ class FoundFolders(NamedTuple):
 def find_folders(roots: Sequence[Path]) -> FoundFolders:
     """Return the folders of traces and of logs in some folders and below them.
 
-    Folders side by side that hold one configuration each are one sweep, as far as model, world size and
-    layers are the same.
-
-    Raises:
-        InputFileError: One of `roots` cannot be read.
+    Neighbouring folders with one configuration each are one sweep, if model, world size and layers are the
+    same.
     """
     walk = _Walk()
     for root in roots:
@@ -53,7 +50,7 @@ def find_folders(roots: Sequence[Path]) -> FoundFolders:
 
 
 class _Walk:
-    """Looks into folders, each once."""
+    """Visits folders, each once."""
 
     def __init__(self) -> None:
         self.traces: list[TraceFolder] = []
@@ -62,7 +59,6 @@ class _Walk:
         self._seen: set[tuple[int, int]] = set()
 
     def look_into(self, folder: Path, depth: int) -> None:
-        """Take what is in a folder and go on below it."""
         try:
             status = folder.stat()
             if (status.st_dev, status.st_ino) in self._seen:
@@ -104,7 +100,7 @@ class _Walk:
 
 
 def join_single(folders: Sequence[TraceFolder]) -> list[TraceFolder]:
-    """Return the folders, those of one configuration each joined with their like beside them."""
+    """Join folders of one configuration each with their like next to them."""
     kept: list[TraceFolder] = []
     groups: dict[tuple[object, ...], list[TraceFolder]] = {}
     for folder in folders:
@@ -128,7 +124,6 @@ def _join(group: Sequence[TraceFolder]) -> TraceFolder:
 
 
 def explain_nothing(roots: Sequence[Path]) -> str:
-    """Return what is said where no sweep is found."""
     named = ", ".join(map(show_path, roots))
     return (
         f"{named}: no sweep in it; expected memory traces such as "
@@ -142,18 +137,18 @@ class FolderPair(NamedTuple):
 
     traces: TraceFolder | None
     logs: SweepLogs | None
+    # Why they belong together, or why one of both is missing.
     reason: str
-    """By what they are known to belong together, or why one of both is missing."""
 
 
 class _Match(NamedTuple):
-    """How well traces and logs go together; the greatest is taken first."""
+    """How well traces and logs match; the greatest is chosen first."""
 
     weight: int
+    # Configurations that have a trace and are listed as successful.
     shared: int
-    """Configurations that have a trace and are listed as successful."""
+    # Of the logs: of equals the newest.
     date: str
-    """Of the logs: of equals the newest."""
     trace_at: int
     log_at: int
     reason: str
@@ -162,10 +157,10 @@ class _Match(NamedTuple):
 def pair_folders(traces: Sequence[TraceFolder], logs: Sequence[SweepLogs]) -> list[FolderPair]:
     """Return each folder of traces with the logs that belong to it, and what is left alone.
 
-    In this order of trust: one folder holds the other; model and world size are told by both and the same;
-    the configurations that have a trace are just those listed as successful; or these, and fewer that are
-    listed otherwise; model or world size is the same and the other one is not told by both; there is one
-    folder of each kind, and nothing speaks against it.
+    In this order of trust: one folder is in the other; both have model and world size, and the same; exactly
+    the configurations listed as successful have a trace; or these, and fewer that are listed otherwise; model
+    or world size is the same and the other one is not known of both; there is one folder of each kind, and
+    nothing contradicts.
     """
     is_only = len(traces) == len(logs) == 1
     matches = sorted(
@@ -183,10 +178,10 @@ def pair_folders(traces: Sequence[TraceFolder], logs: Sequence[SweepLogs]) -> li
         if match.trace_at not in chosen and match.log_at not in taken:
             chosen[match.trace_at] = match
             taken.add(match.log_at)
-    return [*_take(traces, logs, chosen), *_leave(logs, taken)]
+    return [*_pair_traces(traces, logs, chosen), *_leave_logs(logs, taken)]
 
 
-def _take(
+def _pair_traces(
     traces: Sequence[TraceFolder], logs: Sequence[SweepLogs], chosen: dict[int, _Match]
 ) -> Iterator[FolderPair]:
     for at, folder in enumerate(traces):
@@ -197,7 +192,7 @@ def _take(
             yield FolderPair(folder, logs[match.log_at], match.reason)
 
 
-def _leave(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
+def _leave_logs(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
     for at, log in enumerate(logs):
         if at not in taken:
             yield FolderPair(None, log, "logs alone: no traces belong to them")
@@ -206,7 +201,7 @@ def _leave(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
 def _judge(
     folder: TraceFolder, log: SweepLogs, trace_at: int, log_at: int, *, is_only: bool
 ) -> _Match | None:
-    """Return how well two folders go together, None where they do not."""
+    """Return how well two folders match, None if they do not."""
     ran = {file.layout for file in folder.files}
     succeeded = log.list_outcome("success")
     shared = _count_shared(ran, succeeded)
@@ -222,8 +217,8 @@ def _judge(
 def _count_more(ran: set[Layout], log: SweepLogs, shared: int, succeeded: int) -> int | None:
     """Return how many traces are of configurations that the log lists, and not as successful.
 
-    What failed may have left the beginning of a trace. None where the traces are not those of the log: one
-    that succeeded has none, one has a trace and is not listed, or there are as many of these.
+    A failed run may have left the beginning of a trace. None if the traces are not those of the log: one that
+    succeeded has no trace, one has a trace and is not listed, or there are as many of these.
     """
     more = len(ran) - shared
     if (
@@ -262,9 +257,9 @@ def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[in
 
 
 def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
-    """Return whether traces can be of logs although the names of their models differ.
+    """Tell whether traces can be of logs although the names of their models differ.
 
-    The world sizes do not differ, and something that is listed as successful has a trace.
+    The world sizes do not differ, and a configuration listed as successful has a trace.
     """
     told = log.name
     world_size = folder.find_number("wd")
@@ -274,7 +269,7 @@ def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
 
 
 def _is_contradicted(folder: TraceFolder, log: SweepLogs) -> bool:
-    """Return whether model or world size are told by both and differ."""
+    """True if model or world size are known of both and differ."""
     name = log.name
     world_size = folder.find_number("wd")
     if name is None:
@@ -288,7 +283,7 @@ def _is_inside(inner: Path, outer: Path) -> bool:
 
 
 def _count_shared(ran: set[Layout], succeeded: set[Layout]) -> int:
-    """Return how many configurations are in both; DP counts where both tell it."""
+    """Count configurations in both; DP counts if both have it."""
     exact = ran & succeeded
     places = {layout[:2] for layout in succeeded if layout[2] is None}
     blind = {layout for layout in ran - exact if layout[:2] in places}
@@ -297,11 +292,7 @@ def _count_shared(ran: set[Layout], succeeded: set[Layout]) -> int:
 
 
 def find_sweeps(roots: Sequence[Path]) -> tuple[list[FolderPair], list[str]]:
-    """Return the sweeps in some folders and below them, and sentences about what could not be looked into.
-
-    Raises:
-        InputFileError: One of the folders cannot be read, or there is no sweep in any.
-    """
+    """Return the sweeps in some folders and below them, and sentences on folders that could not be read."""
     found = find_folders(roots)
     logs: list[SweepLogs] = []
     for folder in found.logs:

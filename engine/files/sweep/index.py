@@ -1,4 +1,4 @@
-"""Puts the traces and the logs of a sweep together: one configuration a parallel layout and kind of run."""
+"""Joins the traces and the logs of a sweep: one configuration a parallel layout and kind of run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -40,18 +40,14 @@ def read_sweep(
     """Return all configurations of a sweep; files that cannot be read are left out and listed.
 
     Of several traces of one layout the newest counts; a real and a simulated run of one layout are two
-    configurations. What ran has a trace, whatever a list of failures says.
+    configurations. A configuration with a trace ran, whatever a list of failures says.
 
     Args:
         memory_dir: Folder of the memory traces.
-        log_dir: Folder of the sweep's logs, or one that holds such folders, of which the one that belongs to
-            the traces is read.
+        log_dir: Folder of the sweep's logs, or one with such folders; the one that belongs to the traces is
+            read.
         iteration: Whose peak is read; None for the highest peak of all iterations.
         on_progress: Called with the number of configurations read, and of all.
-
-    Raises:
-        InputFileError: A folder cannot be read, there is neither a trace nor a list of configurations, the
-            folders in it are of several models, no logs belong to the traces, or no trace has the iteration.
     """
     files, skipped = find_traces(memory_dir)
     _refuse_several(memory_dir, files)
@@ -68,12 +64,9 @@ def read_sweep(
 
 
 def _refuse_several(memory_dir: Path, files: list[TraceFile]) -> None:
-    """Refuse folders side by side whose traces are of different models, world sizes or numbers of layers.
+    """Refuse neighbouring folders whose traces are of different models, world sizes or numbers of layers.
 
-    Their layouts would become cells of one grid, and what is said of that grid would be of no model at all.
-
-    Raises:
-        InputFileError: They differ; the text names each folder and what it is of.
+    Their layouts would become cells of one grid, which would then be of no model at all.
     """
     by_folder: dict[Path, list[TraceFile]] = {}
     for file in files:
@@ -110,13 +103,12 @@ def _describe_folder(folder: TraceFolder) -> str:
 
 
 def has_iteration(sweep: Sweep) -> bool:
-    """Return whether any trace has a peak in the iteration that was read, or there is no trace at all."""
+    """Tell whether any trace has a peak in the iteration that was read, or there is no trace at all."""
     traces = [it.trace for it in sweep.configurations if it.trace is not None]
     return not traces or any(trace.peak_allocated_bytes is not None for trace in traces)
 
 
 def explain_no_iteration(place: str, iteration: int) -> str:
-    """Return the error where no trace has the iteration that was asked for."""
     return (
         f"{place}: no trace has a peak in iteration {iteration:,}; they count from 0, and without "
         "--iteration the highest peak of all is read"
@@ -124,11 +116,7 @@ def explain_no_iteration(place: str, iteration: int) -> str:
 
 
 def _read_logs_of(memory_dir: Path, files: list[TraceFile], log_dir: Path) -> SweepLogs:
-    """Return the logs in a folder, or below it, that belong to some traces.
-
-    Raises:
-        InputFileError: None can be read, or none of them belongs to the traces.
-    """
+    """Return the logs in a folder, or below it, that belong to some traces."""
     notes: list[str] = []
     found: list[SweepLogs] = []
     for folder in find_log_folders(log_dir):
@@ -178,15 +166,11 @@ def read_pair(
     iteration: int | None = None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Sweep:
-    """Return the sweep of folders that were found to belong together.
+    """Read the sweep of folders that belong together.
 
     Args:
-        pair: Its traces, its logs, or both.
         iteration: Whose peak is read; None for the highest peak of all iterations.
         on_progress: Called with the number of configurations read, and of all.
-
-    Raises:
-        InputFileError: The folder of the logs cannot be read.
     """
     traces = pair.traces
     if traces is None:
@@ -207,13 +191,14 @@ def _read_found(
     told = [] if memory_dir is None else _compare(memory_dir, files, logs)
     times_ns = [file.modified_ns for file in files]
     times_ns += [logs.modified_ns] if logs is not None and logs.modified_ns is not None else []
+    logged_world_size = None if logs is None or logs.name is None else logs.name.world_size
     return Sweep(
         memory_dir=memory_dir,
         log_dir=None if logs is None else logs.folder,
         is_simulated=_find_simulated(files),
         modified_ns=max(times_ns, default=None),
         model=_find_model(memory_dir, logs),
-        world_size=_find_most_common("wd", files) or _world_size_of(logs),
+        world_size=_find_most_common("wd", files) or logged_world_size,
         layers=_find_most_common("l", files) or (None if logs is None else logs.layers),
         heads=None if logs is None else logs.heads,
         configurations=configurations,
@@ -266,7 +251,6 @@ class _Reading:
         return tuple(found)
 
     def _describe_iterations(self, traces: list[SweepTrace]) -> Iterable[str]:
-        """Yield which iterations the peaks are of."""
         if self._iteration is not None:
             missing = sum(trace.peak_allocated_bytes is None for trace in traces)
             absent = f"; {missing:,} of {len(traces):,} layouts have none there" if missing else ""
@@ -280,7 +264,7 @@ class _Reading:
             )
 
     def _read_trace(self, runs: list[TraceRun]) -> SweepTrace | None:
-        """Return the figures of the newest run that can be read."""
+        """Return the values of the newest run that can be read."""
         readings = (read_run(run, self._skipped, self._iteration) for run in runs)
         return next((trace for trace in readings if trace is not None), None)
 
@@ -317,7 +301,7 @@ def _build(
 
 
 def _settle(entries: dict[Layout, LogEntry], known: Iterable[Layout]) -> Iterable[tuple[Layout, LogEntry]]:
-    """Yield entries by the layout of the trace that they belong to, where one of both has no DP."""
+    """Yield entries by the layout of the trace that they belong to, if one of both has no DP."""
     by_grid: dict[tuple[int, int], list[Layout]] = {}
     for layout in known:
         by_grid.setdefault(layout[:2], []).append(layout)
@@ -331,18 +315,14 @@ def _find_most_common(key: str, files: list[TraceFile]) -> int | None:
     return find_majority(file.name.number(key) for file in files)
 
 
-def _world_size_of(logs: SweepLogs | None) -> int | None:
-    return None if logs is None or logs.name is None else logs.name.world_size
-
-
 def _find_simulated(files: list[TraceFile]) -> bool | None:
-    """Return whether one GPU played each rank, None where the names do not tell or do not agree."""
+    """Tell whether one GPU played each rank, None if the names do not say or do not agree."""
     told = {file.name.is_simulated for file in files}
     return told.pop() if len(told) == 1 else None
 
 
 def _find_model(memory_dir: Path | None, logs: SweepLogs | None) -> str | None:
-    """Return the model of the logs, None where the folder of the traces is named for another."""
+    """Return the model of the logs, None if the folder of the traces is named for another."""
     if logs is None or logs.name is None:
         return None
     told = None if memory_dir is None else find_model_in_name(memory_dir)

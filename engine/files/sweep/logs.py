@@ -12,47 +12,44 @@ from ...text import make_printable
 from ..base.input_file import explain_refusal, open_input_file, read_input_file, show_name, show_path
 from ..memory_trace.reading import logged_bytes
 
+# From the sweep's own lists, by the exit status alone; `started` is in no other list.
 Outcome = Literal["success", "failed", "started"]
-"""As the sweep's own lists tell it, by the exit status alone; `started` stands in no other list."""
 
 
 class SweepTrace(msgspec.Struct, frozen=True, gc=False):
-    """The rank of a configuration that held most, and the iteration in which it did."""
+    """The rank of a configuration that used most, and the iteration in which it did."""
 
     path: Path
     rank: int
+    # How many ranks of the configuration have a trace.
     ranks: int
-    """How many ranks of the configuration have a trace."""
     modified_ns: int
     peak_allocated_bytes: int | None = None
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
+    # Of the peak.
     iteration: int = 0
-    """Number of the iteration that the peak is of."""
+    # How many iterations of its trace have a peak.
     iterations: int = 1
-    """How many iterations of its trace have a peak."""
 
 
 class ConfigurationLog(msgspec.Struct, frozen=True, gc=False):
-    """What a configuration's own log (`global_rank_0.log`) says; None is not told there."""
+    """A configuration's own log (`global_rank_0.log`); None is not in it."""
 
     path: Path
     is_out_of_memory: bool = False
+    # The line by which it failed.
     cause: str | None = None
-    """The line by which it failed."""
     iteration_s: float | None = None
     tflops_per_gpu: float | None = None
     peak_allocated_bytes: int | None = None
     theoretical_bytes: int | None = None
+    # Weights and optimizer, and activations, by the theory.
     states_bytes: int | None = None
-    """Weights and optimizer, as the theory has them."""
     activations_bytes: int | None = None
-    """As the theory has them."""
 
 
 class SweepConfiguration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One parallel layout that was tried."""
-
     tp: int
     pp: int
     dp: int | None = None
@@ -60,13 +57,11 @@ class SweepConfiguration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exit_status: int | None = None
     trace: SweepTrace | None = None
     log: ConfigurationLog | None = None
+    # One GPU played each rank; None without a trace. A real and a simulated run are two.
     is_simulated: bool | None = None
-    """Whether one GPU played each rank; None without a trace. A real and a simulated run are two."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A file that was left out, and why."""
-
     path: Path
     reason: str
 
@@ -74,21 +69,21 @@ class SkippedFile(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """All configurations of a sweep, in order of TP, PP and DP."""
 
+    # Folder of the traces; None if there are only logs.
     memory_dir: Path | None = None
-    """Folder of the traces; None where there are logs alone."""
     log_dir: Path | None = None
+    # By the names of all traces, one GPU played each rank; None if they do not say.
     is_simulated: bool | None = None
-    """Whether the names of all traces tell that one GPU played each rank; None where they do not tell."""
+    # When the newest trace, or list, was written.
     modified_ns: int | None = None
-    """When the newest trace, or list, was written."""
+    # The size label in the name of the log folder, such as `485`; None if the traces are of another.
     model: str | None = None
-    """The size label in the name of the log folder, such as `485`; None where the traces tell another."""
     world_size: int | None = None
     layers: int | None = None
     heads: int | None = None
     configurations: tuple[SweepConfiguration, ...] = ()
+    # What does not fit together, and which of several files were used.
     notes: tuple[str, ...] = ()
-    """Sentences about what does not fit together, and which of several files were taken."""
     skipped: tuple[SkippedFile, ...] = ()
 
 
@@ -96,31 +91,31 @@ _MODEL = re.compile(r"([0-9]+(?:[.,][0-9]+)?[bt])(?=_|$)", re.IGNORECASE)
 
 
 def find_model_in_name(folder: Path) -> str | None:
-    """Return the size label that the name of a folder begins with, None where there is none."""
+    """Return the size label that the name of a folder begins with."""
     match = _MODEL.match(folder.resolve().name)
     return None if match is None else match[1]
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Return whether two size labels name one model: `485B`, `485b` and `485` do."""
+    """Tell whether two size labels name one model: `485B`, `485b` and `485` do."""
     return normalize_model(one) == normalize_model(other)
 
 
 def normalize_model(model: str) -> str:
-    """Return a size label in the form in which equal ones are equal."""
+    """Return equal labels in an equal form."""
     return model.upper().replace(",", ".").removesuffix("B")
 
 
 FOLDER_NAME = "CONFIG_SWEEP_WS{world size}_{model}_{date}_{time}"
 _FOLDER = re.compile(r"CONFIG_SWEEP_WS([0-9]{1,9})_(.+)_([0-9]{8}_[0-9]{6})")
+# In order of weight: a later list overrules an earlier one.
 _LISTS: tuple[tuple[str, Outcome], ...] = (
     ("config_combinations.log", "started"),
     ("failed_configs.log", "failed"),
     ("successful_configs.log", "success"),
 )
-"""In order of weight: what stands in a later list is so, whatever an earlier one says."""
+# A folder with one of these is that of a sweep's logs.
 LIST_NAMES = frozenset(name for name, _ in _LISTS)
-"""Files by which a folder is known to be that of a sweep's logs."""
 _LIMIT_BYTES = 64 << 20
 _TP, _PP, _DP = (re.compile(rf"\b{key}=([0-9]{{1,9}})\b") for key in ("TP", "PP", "DP"))
 _STATUS = re.compile(r"\(status: (-?[0-9]{1,9})\)")
@@ -136,41 +131,30 @@ class FolderName(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """One configuration in the lists."""
-
     outcome: Outcome
     exit_status: int | None
 
 
 class SweepLogs(NamedTuple):
-    """The lists of one sweep."""
-
     folder: Path
     name: FolderName | None
     entries: dict[tuple[int, int, int | None], LogEntry]
     layers: int | None
     heads: int | None
     notes: list[str]
+    # When the newest list was written.
     modified_ns: int | None = None
-    """When the newest list was written."""
 
     def list_outcome(self, outcome: Outcome) -> set[tuple[int, int, int | None]]:
-        """Return the configurations of one outcome."""
         return {layout for layout, entry in self.entries.items() if entry.outcome == outcome}
 
 
 def parse_folder_name(name: str) -> FolderName | None:
-    """Return what the name of a log folder says, None where it is no such name."""
     match = _FOLDER.fullmatch(name)
     return None if match is None else FolderName(int(match[1]), match[2], match[3])
 
 
 def read_logs(folder: Path) -> SweepLogs:
-    """Read the lists in a log folder.
-
-    Raises:
-        InputFileError: The folder cannot be read, or there are no lists.
-    """
     notes: list[str] = []
     entries: dict[tuple[int, int, int | None], LogEntry] = {}
     written_ns: list[int] = []
@@ -195,11 +179,7 @@ def _find_modified(path: Path) -> list[int]:
 
 
 def find_log_folders(folder: Path) -> list[Path]:
-    """Return a folder of logs itself, or the folders of logs right below it, by name.
-
-    Raises:
-        InputFileError: The folder cannot be read, or there are none.
-    """
+    """Return a folder of logs itself, or the folders of logs right below it, by name."""
     try:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
@@ -251,7 +231,6 @@ def _read_list(
 
 
 def _read_settings(path: Path, notes: list[str]) -> tuple[int | None, int | None]:
-    """Return the layers and the attention heads that a summary tells."""
     if not path.exists():
         return None, None
     try:
@@ -276,8 +255,8 @@ _OUT_OF_MEMORY = re.compile(rb"out of memory|OutOfMemoryError")
 _ERROR = re.compile(rb"^.*?\b([A-Za-z_][\w.]{0,100}(?:Error|Exception)): *(\S[^\r\n]*)", re.MULTILINE)
 _ABOUT_OTHERS = b"ChildFailedError"
 _SIGNAL = re.compile(rb"exitcode *: *-([0-9]+)")
+# What torchrun puts before each line of a rank.
 _LAUNCHER = re.compile(r"^\[[\w ]+\]: ?")
-"""What torchrun puts before each line of a rank."""
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?)"
 _ITERATION = re.compile(rb"elapsed time per iteration \(ms\): *" + _NUMBER)
@@ -287,13 +266,10 @@ _PARTS = re.compile(rb"weight and optimizer=" + _NUMBER + rb" MB, activation=" +
 
 
 def read_configuration_log(path: Path, *, has_failed: bool) -> ConfigurationLog:
-    """Return what the log of one configuration says.
+    """Read the log of one configuration.
 
     Args:
-        has_failed: Look for the cause in all of it, up to its last 16 MiB.
-
-    Raises:
-        InputFileError: It cannot be read.
+        has_failed: Search all of it for the cause, up to its last 16 MiB.
     """
     data = _COLOUR.sub(b"", _read(path, is_whole=has_failed))
     is_out_of_memory, cause = _find_cause(data) if has_failed else (False, None)
@@ -352,7 +328,7 @@ def _find_last(pattern: re.Pattern[bytes], data: bytes) -> float | None:
 
 
 def _find_pair(pattern: re.Pattern[bytes], data: bytes) -> tuple[int | None, int | None]:
-    """Return two figures in bytes; None where they are not told, or are -1."""
+    """Return two sizes in bytes; None if they are absent, or -1."""
     found = pattern.findall(data)
     if not found:
         return None, None
@@ -364,11 +340,7 @@ def _find_pair(pattern: re.Pattern[bytes], data: bytes) -> tuple[int | None, int
 
 
 def find_configuration_logs(folder: Path) -> dict[tuple[int, int, int], Path]:
-    """Return the logs below a log folder by TP, PP and DP.
-
-    Raises:
-        InputFileError: The folder cannot be read.
-    """
+    """Return the logs below a log folder by TP, PP and DP."""
     found: dict[tuple[int, int, int], Path] = {}
     try:
         with os.scandir(folder) as entries:

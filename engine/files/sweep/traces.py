@@ -14,21 +14,21 @@ from ..memory_trace.reading import LoggedRecord, TraceName, logged_bytes, parse_
 from ..memory_trace.stream import stream_trace
 from .logs import SkippedFile, SweepTrace
 
+# Larger files are read piece by piece.
 MOST_WHOLE_BYTES = 8 << 20
-"""Larger files are read piece by piece."""
 _PREFIX = "memory_trace_rank"
 _SUFFIX = ".json"
 
 
 class _Iteration(LoggedRecord, kw_only=True):
-    """One iteration as the file has it; its samples are passed over."""
+    """Its samples are not decoded."""
 
     samples: msgspec.Raw
 
 
 _DECODER = msgspec.json.Decoder(dict[str, _Iteration])
+# TP, PP and DP; None if neither the name nor the world size says.
 Layout = tuple[int, int, int | None]
-"""TP, PP and DP; None where neither the name nor the world size tells it."""
 
 
 class TraceFile(NamedTuple):
@@ -39,16 +39,14 @@ class TraceFile(NamedTuple):
     modified_ns: int
     size_bytes: int
     layout: Layout
-    """TP, PP and DP."""
 
     @property
     def is_simulated(self) -> bool:
-        """Whether one GPU played the rank, by the name of the file."""
         return self.name.is_simulated is True
 
 
+# A layout, and whether it was simulated.
 RunKey = tuple[Layout, bool]
-"""A layout, and whether it was simulated."""
 
 
 class TraceRun(NamedTuple):
@@ -59,12 +57,11 @@ class TraceRun(NamedTuple):
 
     @property
     def modified_ns(self) -> int:
-        """When the newest of them was written."""
         return max(file.modified_ns for files in self.by_rank.values() for file in files)
 
 
 def find_layout(name: TraceName) -> Layout | None:
-    """Return TP, PP and DP by a name, None where it does not tell them."""
+    """Return TP, PP and DP by a name, None if it does not have them."""
     tp, pp, dp, world_size = (name.number(key) for key in ("tp", "pp", "dp", "wd"))
     if not tp or not pp or dp == 0:
         return None
@@ -74,18 +71,14 @@ def find_layout(name: TraceName) -> Layout | None:
 
 
 def find_majority(numbers: Iterable[int | None]) -> int | None:
-    """Return the number that more than half of those that are told have, None where there is none such."""
+    """Return the number that more than half of the known ones have."""
     counted = Counter(number for number in numbers if number is not None)
     most = counted.most_common(1)
     return most[0][0] if most and 2 * most[0][1] > counted.total() else None
 
 
 def find_traces(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
-    """Return the traces in a folder, or in the folders right below where it has none itself.
-
-    Raises:
-        InputFileError: The folder cannot be read.
-    """
+    """Return the traces in a folder, or in the folders right below if it has none itself."""
     try:
         found, skipped = _scan(folder)
         if not found:
@@ -153,12 +146,12 @@ def group_runs(files: list[TraceFile]) -> dict[RunKey, list[TraceRun]]:
 
 
 def read_run(run: TraceRun, skipped: list[SkippedFile], iteration: int | None = None) -> SweepTrace | None:
-    """Return the figures of the rank that held most, None where no file of the run can be read.
+    """Return the values of the rank that used most, None if no file of the run can be read.
 
     Of several files of one rank the newest that can be read counts.
 
     Args:
-        skipped: Takes what cannot be read.
+        skipped: Files that cannot be read are added here.
         iteration: Whose peak is read; None for the highest peak of all iterations.
     """
     traces = [trace for files in run.by_rank.values() for trace in _read_newest(files, skipped, iteration)]
@@ -194,7 +187,7 @@ def _read_newest(
 
 
 class _Logged(NamedTuple):
-    """What one iteration logged, in bytes; None was never logged."""
+    """Logged by one iteration, in bytes; None was never logged."""
 
     number: int
     peak_bytes: int | None
@@ -210,7 +203,7 @@ def _read_logged(file: TraceFile) -> dict[int, _Logged]:
 
     Raises:
         InputFileError: The file cannot be read or understood.
-        ValueError: It has no iteration, or one logged what cannot be.
+        ValueError: It has no iteration, or one logged a value that cannot be.
     """
     if file.size_bytes > MOST_WHOLE_BYTES:
         batches = stream_trace(file.path)
@@ -246,7 +239,7 @@ def _choose_iteration(logged: Mapping[int, _Logged], iteration: int | None) -> _
 
 
 def _place(data: bytes, message: str) -> str:
-    """Return what a decoder says, with the line and column in place of its byte."""
+    """Replace the byte in a decoder's message by line and column."""
     before, _, byte = message.rpartition("(byte ")
     number = byte.removesuffix(")")
     return (
@@ -255,5 +248,5 @@ def _place(data: bytes, message: str) -> str:
 
 
 def _shorten(path: Path, text: str) -> str:
-    """Return a sentence about a file without the path at its beginning."""
+    """Drop the path at the beginning of a sentence about a file."""
     return text.removeprefix(f"{path}: ").removeprefix(f"{show_name(path)}: ")
