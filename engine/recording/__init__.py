@@ -1,4 +1,4 @@
-"""Recordings: everything that was measured and concluded on a node, in one file (`*.vscope`)."""
+"""Recordings: samples, findings and events of a node in one file (`*.vscope`)."""
 
 from .connection import RecordingStoppedError
 from .contents import (

@@ -1,4 +1,6 @@
-"""A block: rows of some minutes as compressed columns; samples in one body, what was said in another."""
+"""A block: rows of some minutes as compressed columns, samples in one body, what analyzers reported in
+another.
+"""
 
 import math
 import struct
@@ -21,8 +23,8 @@ from ..text import clean_texts
 from .contents import Told
 
 # Rows of nested tuples (devices of a sample, processes of a device) are laid out slot by slot: the first
-# device of every tick, then the second of every tick. A device keeps its place, so that its figures stand
-# in a row. A field that the file does not have gets its default; one that only the file has is passed over.
+# device of every tick, then the second of every tick. A device keeps its place, so its values are next to
+# each other. A field that the file does not have gets its default; one that only the file has is ignored.
 _INT = msgspec.msgpack.Decoder(list[int])
 
 
@@ -30,15 +32,13 @@ class Plan(Protocol):
     """Writes and reads the values of one field."""
 
     def names(self) -> Iterator[str]:
-        """Yield the names of its columns in the order in which they are written."""
+        """The names of its columns in the order of writing."""
         ...
 
-    def write(self, values: Sequence[Any], out: list[bytes]) -> None:
-        """Append its columns."""
-        ...
+    def write(self, values: Sequence[Any], out: list[bytes]) -> None: ...
 
     def read(self, columns: Mapping[str, bytes], count: int) -> Iterable[Any]:
-        """Return `count` values; a KeyError says that the file has no such field."""
+        """Return `count` values; a KeyError means that the file has no such field."""
         ...
 
 
@@ -61,11 +61,9 @@ class LeafPlan:
         yield self._name
 
     def write(self, values: Sequence[Any], out: list[bytes]) -> None:
-        """Append the column."""
         out.append(pack_values(values, self._kind))
 
     def read(self, columns: Mapping[str, bytes], count: int) -> Iterable[Any]:
-        """Return the values."""
         data = columns[self._name]
         return unpack_values(data, self._kind, count, self._choices, is_optional=self._is_optional)
 
@@ -86,11 +84,9 @@ class StructPlan:
         ]
 
     def names(self) -> Iterator[str]:
-        """Yield the names of its fields' columns."""
         return chain.from_iterable(plan.names() for _, _, plan in self._fields)
 
     def write(self, values: Sequence[Any], out: list[bytes]) -> None:
-        """Append the columns of all fields."""
         for _, get, plan in self._fields:
             plan.write(list(map(get, values)), out)
 
@@ -107,44 +103,39 @@ class StructPlan:
 
 
 class OptionalPlan:
-    """What may be None as a whole: a column that says where it is, and the columns of those that are."""
+    """A value that may be None as a whole: a mask, and the columns of the values that are there."""
 
     def __init__(self, name: str, inner: Plan) -> None:
         self._mask = LeafPlan(f"{name}?", int)
         self._inner = inner
 
     def names(self) -> Iterator[str]:
-        """Yield the name of the mask and of what it masks."""
         yield from self._mask.names()
         yield from self._inner.names()
 
     def write(self, values: Sequence[Any], out: list[bytes]) -> None:
-        """Append the mask and the columns of what is there."""
         there = [value is not None for value in values]
         out.append(pack_mask(there))
         self._inner.write(list(compress(values, there)), out)
 
     def read(self, columns: Mapping[str, bytes], count: int) -> Iterable[Any]:
-        """Return the values, None where nothing was."""
         there = list(self._mask.read(columns, count))
         dense = iter(self._inner.read(columns, sum(1 for each in there if each)))
         return [next(dense) if each else None for each in there]
 
 
 class TuplePlan:
-    """Tuples of structs: how long each is, and all their rows, slot by slot."""
+    """Tuples of structs: the length of each, and all their rows, slot by slot."""
 
     def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
         self._lengths = LeafPlan(f"{name}#", int)
         self._rows = StructPlan(name, struct)
 
     def names(self) -> Iterator[str]:
-        """Yield the name of the lengths and of the rows' columns."""
         yield from self._lengths.names()
         yield from self._rows.names()
 
     def write(self, values: Sequence[Any], out: list[bytes]) -> None:
-        """Append the lengths and the rows."""
         self._lengths.write(list(map(len, values)), out)
         rows: list[Any] = []
         slot = 0
@@ -180,7 +171,7 @@ def plan_of(name: str, hint: Any) -> Plan:  # noqa: ANN401 - as a field is annot
     """Return the plan of a field.
 
     Args:
-        name: Name of the field, with those that it stands in.
+        name: Name of the field, after those of the structs around it.
         hint: Its type: a leaf, a struct, a tuple of structs, or one of these or None.
     """
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
@@ -201,16 +192,15 @@ def _is_struct(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
+# No body is written that unpacks to more.
 MOST_RAW_BYTES = 32 << 20
-"""No body that is written unpacks to more."""
 MOST_BODY_ROWS = 1 << 16
 _LEVEL = 6
+# What decoding of damaged bytes may raise: wrong types, text that is not UTF-8, too deep a nesting.
 DAMAGES = (ValueError, LookupError, TypeError, OverflowError, RuntimeError, struct.error)
-"""What decoding of damaged bytes may raise: wrong types, text that is no UTF-8, too deep a nesting."""
 
 Part = Literal["samples", "told"]
 Names = dict[Part, tuple[str, ...]]
-"""Names of the columns of each body, in order."""
 
 
 class TickedSample(msgspec.Struct, frozen=True):
@@ -221,7 +211,7 @@ class TickedSample(msgspec.Struct, frozen=True):
 
 
 class _ToldRow(msgspec.Struct, frozen=True):
-    """As `Told`, with findings as MessagePack: their evidence is of any type."""
+    """`Told`, with findings as MessagePack, since their evidence is of any type."""
 
     tick: int
     time_s: float
@@ -233,13 +223,13 @@ class Body(NamedTuple):
     """Compressed columns."""
 
     data: bytes
+    # Uncompressed.
     raw_bytes: int
-    """How many bytes they are uncompressed."""
     rows: int
 
 
 class BlockError(ValueError):
-    """A body that cannot be read; caught where damage is counted, never shown by itself."""
+    """A body that cannot be read; caught where damage is counted, never shown."""
 
 
 _FINDING = make_msgpack_decoder(Finding)
@@ -252,17 +242,16 @@ def _plan_of(part: Part) -> StructPlan:
 
 @cache
 def list_columns() -> Names:
-    """Return the names of the columns as this version writes them."""
+    """The names of the columns as this version writes them."""
     return {"samples": tuple(_plan_of("samples").names()), "told": tuple(_plan_of("told").names())}
 
 
 def pack_samples(rows: Sequence[TickedSample]) -> Body:
-    """Return samples as compressed columns."""
     return _pack("samples", rows)
 
 
 def unpack_samples(body: Body, names: Names) -> list[TickedSample]:
-    """Return the samples of a body, with the names of its columns as the file lists them.
+    """Unpack a body; `names` are its columns as the file lists them.
 
     Raises:
         BlockError: It is damaged, or would unpack to more than any that is written.
@@ -271,7 +260,6 @@ def unpack_samples(body: Body, names: Names) -> list[TickedSample]:
 
 
 def pack_told(rows: Sequence[Told]) -> Body:
-    """Return what analyzers said as compressed columns."""
     encode = msgspec.msgpack.encode
     return _pack(
         "told",
@@ -280,11 +268,7 @@ def pack_told(rows: Sequence[Told]) -> Body:
 
 
 def unpack_told(body: Body, names: Names) -> list[Told]:
-    """Return what analyzers said.
-
-    Raises:
-        BlockError: As `unpack_samples`.
-    """
+    """As `unpack_samples`."""
     rows: list[_ToldRow] = _unpack("told", body, names)
     try:
         return [
@@ -317,7 +301,7 @@ def _unpack(part: Part, body: Body, names: Names) -> list[Any]:
 
 
 def _inflate(body: Body) -> bytes:
-    """Return what was compressed, never more than was announced."""
+    """Decompress, but never more than was announced."""
     if not 0 <= body.raw_bytes <= MOST_RAW_BYTES:
         raise BlockError(f"{body.raw_bytes} bytes")
     inflater = zlib.decompressobj()
@@ -345,42 +329,41 @@ def _split(raw: bytes, names: Sequence[str]) -> dict[str, bytes]:
     return columns
 
 
-# The first byte of a column is its kind. Bytes of numbers are laid out in planes (all lowest bytes, then
-# all second ones, …), so that the general compression that follows finds those that never change side by
-# side.
+# The first byte of a column is its kind. Bytes of numbers are laid out in planes (all lowest bytes, then all
+# second ones, …), so that zlib finds bytes that never change next to each other.
+# Of one column: devices, processes or ranks of all ticks of a block.
 MOST_ROWS = 1 << 18
-"""Rows of one column: devices, processes or ranks of all ticks of a block."""
 _ABSENT, _CONSTANT, _INTS, _DECIMALS, _DOUBLES, _CHOICES, _SPARSE, _LIST = range(8)
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ITEM_BYTES = {code: array(code).itemsize for _, code in _WIDTHS} | {"d": 8}
 _ARRAY_16 = 0xDC
+# First bytes of longer lists in MessagePack; of up to 15 values it is 0x90 and their number.
 _ARRAY_32 = 0xDD
-"""First bytes of longer lists in MessagePack; of up to 15 values it is 0x90 and their number."""
 _LEAST_INT = -(1 << 63)
+# Integers that MessagePack can hold.
 _MOST_INT = (1 << 64) - 1
-"""Integers that MessagePack can hold."""
+# Floats that are whole multiples of 1 / one of these are stored as integers; a file has the index here. The
+# last is for times since 1970: between 2004 and 2038 every double is a whole number of 2^-22 s.
 _POWERS = (1, 10, 100, 1000, 1_000_000, 1 << 22)
-"""Floats that are whole numbers of one over one of these are kept as integers; a file has its place here. The
-last is for times since 1970: between 2004 and 2038 every double is a whole number of 2^-22 s."""
 _EXACT = 1 << 53
 _FEW_SHARE = 8
 _CODES = {code for _, code in _WIDTHS}
 _IS_SWAPPED = sys.byteorder == "big"
 _HEADER = msgspec.msgpack.Decoder(tuple[bool, int, int, int, str])
+# So many values decide whether a column is worth trying as decimals.
 _HEAD = 4
-"""Values from which it is told whether a column is worth trying as decimals."""
 
 
 class ColumnError(ValueError):
-    """A column that no writer makes; caught where damaged blocks are counted, never shown by itself."""
+    """A column that no writer makes; caught where damaged blocks are counted, never shown."""
 
 
 def pack_values(values: Sequence[Any], kind: str) -> bytes:
-    """Return a column of values, of which some may be None.
+    """Pack a column of values; some may be None.
 
     Args:
         values: Integers, floats, or hashable values that MessagePack can hold.
-        kind: `int`, `float` or `choice`; with the count it must be given again to read the column.
+        kind: `int`, `float` or `choice`; reading the column needs it again, with the count.
     """
     if None not in values:
         return _pack_dense(values, kind) if values else b""
@@ -403,10 +386,10 @@ def unpack_values(
 
     Args:
         choices: Decodes a list of values of the column's type and refuses others.
-        is_optional: Whether any may be None.
+        is_optional: Any may be None.
 
     Raises:
-        ColumnError: It is no such column; other ValueErrors and LookupErrors where it is damaged.
+        ColumnError: It is no such column; other ValueErrors and LookupErrors if it is damaged.
     """
     if not 0 <= count <= MOST_ROWS:
         raise ColumnError(f"{count} rows")
@@ -427,7 +410,7 @@ def unpack_values(
 
 
 def pack_mask(mask: Sequence[bool]) -> bytes:
-    """Return a column of whether something is there."""
+    """Pack a column of whether a value is there."""
     return pack_values(list(map(int, mask)), "int")
 
 
@@ -465,7 +448,7 @@ def _unpack_dense(
 
 
 def _decode_list(choices: "msgspec.msgpack.Decoder[list[Any]]", data: bytes, most: int) -> list[Any]:
-    """Return a list of at most so many values, as its head must say before it is decoded."""
+    """Decode a list of at most `most` values; its head must say so before it is decoded."""
     if data[0] >> 4 == 9:
         length = data[0] & 15
     elif data[0] in (_ARRAY_16, _ARRAY_32):
@@ -498,7 +481,7 @@ def _pack_choices(values: Sequence[Any]) -> bytes:
 
 
 def _pack_ints(values: Sequence[int]) -> bytes:
-    """Return integers as differences from one to the next, or from the least, whichever is shorter."""
+    """Pack integers as differences from one to the next, or from the least, whichever is shorter."""
     scale = math.gcd(*values) or 1
     dense = [value // scale for value in values] if scale > 1 else values
     low = min(dense)
@@ -543,14 +526,14 @@ def _pack_floats(values: list[float]) -> bytes:
 
 
 def _is_exactly_constant(values: list[float]) -> bool:
-    """Tell whether all are one value, which 0.0 and -0.0 are not, though they are equal."""
+    """0.0 and -0.0 are equal, but not one value."""
     if values.count(values[0]) != len(values):
         return False
     return values[0] != 0.0 or len(set(map(math.copysign, repeat(1.0), values))) == 1
 
 
 def _scale(values: list[float], power: int) -> list[int] | None:
-    """Return the values as integers of a power of ten, or None where that would change any."""
+    """Return the values as integers of a power of ten, or None if that would change any."""
     for sample in (values[:_HEAD], values):
         if not all(map(math.isfinite, sample)) or max(map(abs, sample)) * power >= _EXACT:
             return None

@@ -14,22 +14,22 @@ from ..files.base.input_file import lower_first, show_path
 from ..text import make_printable
 from .schema import MOST_VALUE_BYTES, check_schema, create_schema
 
-# It is an open-file-description lock on one byte of the recording itself, far behind its end and outside of
-# what SQLite locks: readers are not disturbed, and nothing lies beside the file that somebody could remove.
+# The writer's lock is an open-file-description lock on one byte of the recording itself, far behind its end
+# and outside of what SQLite locks: readers are not disturbed, and there is no lock file to remove.
 
+# `struct flock` of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-"""`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
 _PLACE = 1 << 62
 
 
 class FileLock:
-    """Holds a recording open for one writer.
+    """Locks a recording for one writer.
 
     Args:
-        path: The recording; it is made where it is absent, for its owner alone: command lines are in it.
+        path: The recording; made if absent, for its owner alone: command lines are in it.
 
     Raises:
-        OutputFileError: It is a link, no regular file, cannot be opened, or is being written by another.
+        OutputFileError: It is a link, no regular file, cannot be opened, or has a writer already.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,14 +41,13 @@ class FileLock:
         except OSError as error:
             raise OutputFileError(_explain(path, error)) from error
         try:
-            self._take()
+            self._lock_file()
         except BaseException:
             os.close(self._fd)
             raise
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in the file."""
         return os.fstat(self._fd).st_size == 0
 
     @property
@@ -57,7 +56,7 @@ class FileLock:
 
     @property
     def has_its_name(self) -> bool:
-        """Whether the file is still found under its name; not where it was renamed, removed or replaced."""
+        """False if the file was renamed, removed or replaced."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -66,7 +65,7 @@ class FileLock:
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def find_new_name(self) -> Path | None:
-        """Return where a file is that was renamed; None where it was removed."""
+        """Return the path of a renamed file; None if it was removed."""
         if os.fstat(self._fd).st_nlink == 0:
             return None
         try:
@@ -75,9 +74,9 @@ class FileLock:
             return None
 
     def is_opened_elsewhere(self) -> bool:
-        """Return whether this process has the very file open once more, as it must after SQLite opened it.
+        """Tell whether this process has this very file open a second time, as after SQLite opened it.
 
-        The name could have been given to another file meanwhile.
+        Meanwhile another file could have got the name.
         """
         ours = os.fstat(self._fd)
         count = 0
@@ -90,12 +89,12 @@ class FileLock:
         return count > 1
 
     def release(self) -> None:
-        """Give the lock back, after SQLite has closed the file: its own locks go with this descriptor."""
+        """Unlock, after SQLite has closed the file: its own locks go with this descriptor."""
         if not self.is_released:
             os.close(self._fd)
             self.is_released = True
 
-    def _take(self) -> None:
+    def _lock_file(self) -> None:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             raise OutputFileError(f"{show_path(self.path)}: not a regular file; name another with -o")
         try:
@@ -109,8 +108,6 @@ class FileLock:
 
 
 class RecordingTakenError(OutputFileError):
-    """Another process writes this recording."""
-
     def __init__(self, path: Path, pid: int | None = None) -> None:
         who = "another process" if pid is None else f"process {pid}"
         super().__init__(f"{show_path(path)}: {who} is recording into it; name another file with -o")
@@ -123,18 +120,18 @@ def _explain(path: Path, error: OSError) -> str:
     return f"{show_path(path)}: cannot be written: {reason}; name another file with -o"
 
 
+# How long a reader or the writer waits for the other if there is no write-ahead log.
 BUSY_S = 5.0
-"""How long a reader or the writer waits while the other has the file, where there is no write-ahead log."""
 _WAL_KEPT_BYTES = 4 << 20
 WRITTEN_PAGE_BYTES = 4096
+# A file is written in pages of 4 KiB, which cost a third of the CPU; a small file that has ended gets pages
+# of 1 KiB, since each table takes a page at least (56 KiB of the larger ones in all).
 KEPT_PAGE_BYTES = 1024
-"""While it is written, and in a small file that has ended: each of the tables takes a page at least, of the
-former 56 KiB in all; but small pages cost three times the CPU of writing."""
+# The last bytes of a rollback journal that names another file, which SQLite would remove.
 _SUPER_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")
-"""The last bytes of a rollback journal that names another file, which SQLite would remove."""
 _NEEDS_RECOVERY = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
+# What a query may raise; the second if SQLite quotes a damaged file in its message.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What a query may raise; the second where SQLite quotes a damaged file in its message."""
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR")
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES),
@@ -146,19 +143,15 @@ _LIMITS = (
 
 
 class RecordingStoppedError(OutputFileError):
-    """A recording that cannot go on: the disk is full, or the file has gone; what is in it stays readable."""
+    """A recording cannot continue: the disk is full, or the file is gone. What is in it stays readable."""
 
 
 def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sqlite3.Connection:
-    """Return a connection to a recording that this process has locked; an empty file becomes one.
+    """Connect to a recording that this process has locked; an empty file becomes a recording.
 
     Args:
-        identity: Of what a file is that is to be made, as it stands in `meta`.
-        is_shared: Whether it lies on a network file system, where there can be no write-ahead log.
-
-    Raises:
-        OutputFileError: It cannot be written.
-        InputFileError: It is there and is no recording that could be continued.
+        identity: Value of `identity` in `meta`, for a new file.
+        is_shared: On a network file system, where there can be no write-ahead log.
     """
     path = lock.path
     is_empty = lock.is_empty
@@ -185,7 +178,7 @@ def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sql
 
 
 def resize_pages(connection: sqlite3.Connection, page_bytes: int) -> None:
-    """Write a recording anew in pages of another size, where that can be done; not while it has a log."""
+    """Rewrite a recording in pages of another size, if possible; not while it has a log."""
     (present_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     if present_bytes == page_bytes:
         return
@@ -199,13 +192,10 @@ def resize_pages(connection: sqlite3.Connection, page_bytes: int) -> None:
 
 
 def open_for_reading(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """Return a connection that can only read, and whether the newest seconds cannot be had.
+    """Connect read-only; also return whether the newest seconds cannot be read.
 
-    A recording whose writer was killed has its newest seconds in a file beside it; SQLite joins them where
-    the folder may be written to.
-
-    Raises:
-        InputFileError: It is absent, no regular file, no recording, or damaged beyond reading.
+    A recording whose writer was killed has its newest seconds in a second file; SQLite joins them if the
+    folder is writable.
     """
     _check_regular(path)
     try:
@@ -223,7 +213,7 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def explain_read_error(path: Path, error: Exception) -> InputFileError:
-    """Return one line about a recording that SQLite cannot read."""
+    """One line about a recording that SQLite cannot read."""
     name = show_path(path)
     code = getattr(error, "sqlite_errorname", "")
     if code == "SQLITE_NOTADB":
@@ -236,7 +226,7 @@ def explain_read_error(path: Path, error: Exception) -> InputFileError:
 
 
 def explain_write_error(path: Path, error: Exception) -> OutputFileError:
-    """Return one line about a recording that SQLite cannot write."""
+    """One line about a recording that SQLite cannot write."""
     code = getattr(error, "sqlite_errorname", "")
     name = show_path(path)
     if code == "SQLITE_NOTADB" or code.startswith("SQLITE_CORRUPT"):
@@ -252,7 +242,7 @@ def explain_write_error(path: Path, error: Exception) -> OutputFileError:
 
 
 def _show(error: Exception) -> str:
-    """Return what SQLite says, as it may be printed: it quotes what is in the file."""
+    """SQLite quotes the file in its messages, so they are made printable."""
     if isinstance(error, UnicodeDecodeError):
         return "its tables are not those of a recording"
     return make_printable(lower_first(str(error)))
@@ -265,7 +255,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _harden(connection: sqlite3.Connection) -> None:
-    """Trust nothing that stands in the file: no functions, views or triggers of its own, bounded values."""
+    """Trust nothing in the file: no functions, views or triggers of its own, bounded values."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
@@ -286,7 +276,7 @@ def _open_checked(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _recover(path: Path) -> None:
-    """Let SQLite take back what a killed writer had half written, as the next writer would."""
+    """Make SQLite roll back what a killed writer had half written, as the next writer would."""
     journal = path.with_name(f"{path.name}-journal")
     if journal.exists() and journal.read_bytes()[-8:] == _SUPER_JOURNAL_MARK:
         raise sqlite3.OperationalError("a journal that names another file")

@@ -1,4 +1,4 @@
-"""What a recording holds besides samples, in frozen structs."""
+"""What a recording holds except samples, in frozen structs."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ import msgspec
 
 from ..model import Assessment, DeviceKind, DeviceSample, Finding, RankSample, Sample
 
+# `step` and `phase` are found in the samples when they are asked for; all others are stored as events.
 EventKind = Literal[
     "recording_started",
     "recording_stopped",
@@ -21,59 +22,55 @@ EventKind = Literal[
     "step",
     "phase",
 ]
-"""`step` and `phase` are read from the samples when they are asked for; all others are kept as events."""
 
 
 class ImportedFile(msgspec.Struct, frozen=True):
-    """A file of another tool that a recording was made of."""
+    """A file of another tool from which a recording was made."""
 
+    # As given.
     path: str
-    """As it was given."""
+    # Recognized by its content, as `series CSV`.
     format: str
-    """What its content says that it is, as `series CSV`."""
+    # `wall`: seconds since the epoch; `trace`: seconds since a start of its own.
     clock: Literal["wall", "trace"]
-    """`wall`: seconds since the epoch; `trace`: seconds since a start of its own."""
+    # Values of a simulation; None if the format does not say.
     is_simulated: bool | None = None
-    """Whether its figures are of a simulation; None where the format does not tell."""
+    # What was left out or reinterpreted and why, in sentences.
     notes: tuple[str, ...] = ()
-    """What was left out or reinterpreted and why, in sentences."""
 
 
 class RecordingIdentity(msgspec.Struct, frozen=True):
+    # Of the first sample; more may follow.
     node: str
-    """Node of the first sample; more may follow."""
+    # Wall clock, seconds since the epoch.
     created_s: float
-    """Wall clock in seconds since the epoch."""
+    # Of the vramscope that made the file.
     version: str
-    """Version of vramscope that made the file."""
+    # From one sample to the next, as in the settings; None if the agent decided.
     interval_s: float | None = None
-    """From one sample to the next, as the settings said; None where the agent decided."""
     memory_interval_s: float | None = None
+    # Jobs of `vramscope run` that were seen, at most the first 64.
     jobs: tuple[str, ...] = ()
-    """Jobs of `vramscope run` that were seen, at most the first 64."""
+    # Random; the same in all files of one `--rotate`.
     series: str = ""
-    """Random; the files of one `--rotate` have it in common."""
+    # Position of the file in its series.
     number: int = 0
-    """Place of the file in its series."""
+    # Empty if it was measured.
     imported: tuple[ImportedFile, ...] = ()
-    """Files that it was made of; empty where it was measured."""
 
 
 class RecordingEvent(msgspec.Struct, frozen=True):
-    """Something that happened at one moment."""
-
     kind: EventKind
+    # Time of the sample that shows it, in the samples' own clock.
     time_s: float
-    """Time of the sample that told it, in the samples' own clock."""
     node: str
     text: str
-    """What happened, in a few words."""
     device_uuid: str | None = None
     pid: int | None = None
     rank: int | None = None
     step: int | None = None
+    # Only of events that are counted, as dropped samples.
     count: int | None = None
-    """How many, where something was counted."""
 
 
 class RecordedDevice(msgspec.Struct, frozen=True):
@@ -100,32 +97,31 @@ class OverviewMinute(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What analyzers said between one sample and the next."""
+    """Findings and assessments between one sample and the next."""
 
+    # Number of the newest sample then; `time_s` is its time.
     tick: int
-    """Number of the newest sample then."""
     time_s: float
-    """Its time."""
+    # Those that opened, changed or closed.
     findings: tuple[Finding, ...] = ()
-    """Those that opened, changed or closed."""
+    # All that are open; None if none has changed.
     assessments: tuple[Assessment, ...] | None = None
-    """All that stood; None where none had changed."""
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """What of a recording could not be read and was left out."""
+    """Parts of a recording that could not be read and were left out."""
 
     blocks: int = 0
+    # Of those blocks, as the index counts them.
     samples: int = 0
-    """Samples of those blocks, as the index counts them."""
+    # Newest samples, findings, events, minutes of the overview.
     rows: int = 0
-    """Other rows: newest samples, findings, events, minutes of the overview."""
+    # The newest seconds, in a second file, could not be opened.
     tail_lost: bool = False
-    """Whether the newest seconds, which stand in a file beside it, could not be opened."""
 
     @property
     def sentence(self) -> str | None:
-        """What is missing, in one sentence; None where nothing is."""
+        """What is missing; None if nothing is."""
         blocks = _count(self.blocks, "damaged block")
         rows = _count(self.rows, "damaged row")
         parts = [f"{blocks} with {_count(self.samples, 'sample')}"] if self.blocks else []
@@ -135,7 +131,6 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 def describe_device(number: int, node: str, device: DeviceSample) -> RecordedDevice:
-    """Return a device as it is kept beside the samples."""
     return RecordedDevice(
         number,
         node,
@@ -152,10 +147,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+# In every sample of a job that trains; found again when they are asked for.
 FREQUENT: frozenset[EventKind] = frozenset({"step", "phase"})
-"""Kinds that are in every sample of a job that trains; they are found again when they are asked for."""
 _MOST_COUNT = (1 << 63) - 1
-"""The largest integer that a file can hold."""
 _RankKey = tuple[int, float | None]
 
 
@@ -237,7 +231,7 @@ class EventFinder:
 
 
 def _count_ooms(device: DeviceSample) -> int:
-    """Return the errors that an imported file tells of a device; processes that report tell their own."""
+    """Errors of a device in an imported file; processes that report count their own."""
     return 0 if device.allocator is None else device.allocator.ooms or 0
 
 
@@ -255,10 +249,10 @@ def _of_rank(
 
 
 MINUTE_S = 60.0
+# Samples, least and most device used, and most allocated, in bytes.
 Figures = tuple[int, int | None, int | None, int | None]
-"""Samples, least and most device used, and most allocated, in bytes."""
+# By number of the device.
 Minute = dict[int, Figures]
-"""Figures by number of the device."""
 _DECODER = msgspec.msgpack.Decoder(dict[int, Figures])
 MOST_DEVICES = 1 << 16
 
@@ -270,7 +264,7 @@ class OverviewBuilder:
         self._minutes: dict[int, Minute] = {}
 
     def add(self, sample: Sample, device_ids: Iterable[int]) -> bool:
-        """Take a sample with the numbers of its devices; return whether it began another minute."""
+        """Fold a sample, with the numbers of its devices; return whether it began another minute."""
         minute = minute_of(sample.time_s)
         is_other = bool(self._minutes) and minute not in self._minutes
         figures = self._minutes.setdefault(minute, {})
@@ -279,19 +273,18 @@ class OverviewBuilder:
         return is_other
 
     def take(self) -> dict[int, Minute]:
-        """Return what was folded since this was last asked, by minute."""
+        """Return and forget what was folded so far, by minute."""
         minutes = self._minutes
         self._minutes = {}
         return minutes
 
 
 def minute_of(time_s: float) -> int:
-    """Return the number of the minute that holds a time, kept within what a file can hold."""
+    """Number of the minute, kept within what a file can hold."""
     return math.floor(max(-1e15, min(1e15, time_s)) / MINUTE_S)
 
 
 def merge_minutes(old: Minute, new: Minute) -> Minute:
-    """Return the figures of both."""
     return old | {number: merge_figures(old.get(number), figures) for number, figures in new.items()}
 
 
@@ -310,16 +303,11 @@ def merge_figures(old: Figures | None, new: Figures) -> Figures:
 
 
 def pack_minute(minute: Minute) -> bytes:
-    """Return figures as they are kept."""
     return msgspec.msgpack.encode(minute)
 
 
 def unpack_minute(data: bytes) -> Minute:
-    """Return the figures of a minute.
-
-    Raises:
-        ValueError: They are damaged.
-    """
+    """Raises `ValueError` if damaged."""
     minute = _DECODER.decode(data)
     if len(minute) > MOST_DEVICES:
         raise ValueError(f"{len(minute)} devices in a minute")

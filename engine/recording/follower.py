@@ -1,4 +1,4 @@
-"""What a recording is told, by the agent of this node or by this process, and for which job."""
+"""What is recorded: samples from the agent of this node or from this process, and of which job."""
 
 import math
 import os
@@ -25,25 +25,21 @@ _MOST_BYTES = 16_384
 
 
 class RecorderNote(msgspec.Struct, frozen=True):
-    """A recording that goes on, and the process that writes it."""
+    """A running recording, and the process that writes it."""
 
     pid: int
+    # When the process started; a later process may get the same pid.
     start_ticks: int
-    """When the process started, so that another of its number is not taken for it."""
+    # Absolute.
     path: str
-    """File that it is written into, absolute."""
+    # Start, in seconds since the epoch.
     since_s: float
-    """When it began, in seconds since the epoch."""
+    # What somebody else did to its file, and where it continues; None if nothing.
     moved: str | None = None
-    """What somebody else did to its file, and where it goes on; None where nothing."""
 
 
 def refuse_second(folder: Path) -> None:
-    """Return where nothing is recorded for the viewers of a runtime folder.
-
-    Raises:
-        OutputFileError: Another process does so already.
-    """
+    """Raise `OutputFileError` if another process records already for the viewers of this runtime folder."""
     other = read_announced(folder)
     if other is not None:
         raise OutputFileError(
@@ -52,10 +48,10 @@ def refuse_second(folder: Path) -> None:
 
 
 def announce(folder: Path, path: Path, since_s: float, moved: str | None = None) -> None:
-    """Tell the viewers of a runtime folder that this process records for them.
+    """Publish to the viewers of a runtime folder that this process records for them.
 
     Args:
-        since_s: When it began, in seconds since the epoch.
+        since_s: Start, in seconds since the epoch.
         moved: What somebody else did to its file.
     """
     ticks = read_start_ticks(os.getpid()) or 0
@@ -65,7 +61,7 @@ def announce(folder: Path, path: Path, since_s: float, moved: str | None = None)
 
 
 def withdraw(folder: Path) -> None:
-    """Take the note of this process away."""
+    """Remove the note of this process."""
     note = _read(folder)
     if note is not None and note.pid == os.getpid():
         with suppress(OSError):
@@ -73,13 +69,13 @@ def withdraw(folder: Path) -> None:
 
 
 def read_announced(folder: Path) -> RecorderNote | None:
-    """Return what is recorded for the viewers of a runtime folder; None where nothing is."""
+    """Return what is recorded for the viewers of a runtime folder, or None."""
     note = _read(folder)
     return note if note is not None and is_running(note.pid, note.start_ticks) else None
 
 
 def is_running(pid: int, start_ticks: int | None) -> bool:
-    """Return whether a process of this number and start runs; one that waits for its parent does not."""
+    """Tell whether a process of this number and start runs; a zombie does not."""
     if start_ticks is None or read_start_ticks(pid) != start_ticks:
         return False
     try:
@@ -101,13 +97,13 @@ Heard = Sample | Words
 
 
 class NodeFollower:
-    """Follows the agent of this node where one runs, else samples in this process until one does.
+    """Follows the agent of this node if one runs, else samples in this process until one does.
 
     Args:
-        interval_s: Seconds from one sample to the next, where this process samples.
-        memory_interval_s: Seconds between two readings of device memory, where this process samples.
+        interval_s: Seconds from one sample to the next, if this process samples.
+        memory_interval_s: Seconds between two readings of device memory, if this process samples.
         folder: Runtime folder of the agent; this user's own by default.
-        since_s: Where an agent runs from the start, what it remembers from after this time is told first.
+        since_s: If an agent runs from the start, its history after this time comes first.
     """
 
     def __init__(
@@ -138,17 +134,21 @@ class NodeFollower:
 
     @property
     def is_of_agent(self) -> bool:
-        """Whether samples come from an agent."""
+        """Samples come from an agent, not from this process."""
         return self._source.agent is not None
 
     def hear(self, timeout_s: float) -> list[Heard]:
-        """Return what came since, waiting at most so long for it."""
+        """Return what arrived, waiting at most `timeout_s` for it."""
         hub = self._source.agent
         local = self._source.local
         heard: list[Heard] = []
         if hub is not None:
             heard = hub.hear(timeout_s)
-            self._count(hub)
+            self.remembered += hub.remembered
+            self.missed += hub.missed
+            self._source.sentences += hub.sentences
+            hub.remembered = hub.missed = 0
+            hub.sentences.clear()
             lost = None if heard else hub.lost
             if lost is not None:
                 self._source.leave_agent(f"{lost}; sampling in this process until one answers")
@@ -179,14 +179,6 @@ class NodeFollower:
         self._source.sentences += local.notes
         return local
 
-    def _count(self, hub: "HubFollower") -> None:
-        """Take over what the follower of the agent counts and says."""
-        self.remembered += hub.remembered
-        self.missed += hub.missed
-        self._source.sentences += hub.sentences
-        hub.remembered = hub.missed = 0
-        hub.sentences.clear()
-
     def _note_devices(self, heard: list[Heard]) -> None:
         if self.has_devices:
             return
@@ -202,10 +194,8 @@ class NodeFollower:
 class JobView:
     """Leaves out the processes of other jobs, and simulated cards that only these use.
 
-    Real devices stay, with all that is used on them: what others hold there is missing to the job.
-
-    Args:
-        job: Name of the job. Processes of no job, that were attached to, stay too.
+    Real devices stay, with all that is used on them: memory of others is missing to the job. Processes of no
+    job, that were attached to, stay too.
     """
 
     def __init__(self, job: str) -> None:
@@ -214,7 +204,7 @@ class JobView:
         self._cards: set[str] = set()
 
     def narrow(self, heard: Heard) -> Heard:
-        """Return what was heard without what is of other jobs alone."""
+        """Drop what is of other jobs alone."""
         return self._narrow_sample(heard) if isinstance(heard, Sample) else self._narrow_words(heard)
 
     def _narrow_sample(self, sample: Sample) -> Sample:
@@ -242,12 +232,12 @@ class JobView:
         return Words(findings, assessments)
 
 
+# The last measurements and findings arrive that much later.
 LINGER_S = 2.5
-"""What is measured and found in the last moments arrives that much later."""
 
 
 class JobEnd:
-    """Says when a recording of one job is over.
+    """Decides when a recording of one job is over.
 
     Args:
         job: Its name; processes that report under it belong to it too. None for the first one alone.
@@ -267,14 +257,13 @@ class JobEnd:
         self._ended_s: float | None = None
 
     def observe(self, sample: Sample) -> None:
-        """Look for processes of the job."""
         self._has_ranks = self.job is not None and any(
             rank.job == self.job and rank.state != "ended" for rank in sample.ranks
         )
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the job runs any more, for long enough that its last words are here."""
+        """Nothing of the job runs, for long enough that its last samples have arrived."""
         now_s = self._clock.monotonic_s()
         if self._has_ranks or is_running(self.pid, self._start_ticks):
             self._ended_s = None

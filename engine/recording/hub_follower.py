@@ -1,4 +1,4 @@
-"""Follows an agent: its samples in full, and where some never arrived, as the agent remembers them."""
+"""Follows an agent: its samples in full, and those that never arrived from the agent's history."""
 
 import heapq
 import math
@@ -18,18 +18,18 @@ from ..viewer.node_source import Words
 from ..wire.endpoints import is_hub_alive
 from .follower import Heard
 
+# After so long without a message the follower checks whether the agent still runs.
 SILENT_S = 2.0
-"""An agent that has not spoken for so long is looked for."""
+# Returned at once: an hour of many devices need not be in memory whole.
 MOST_AT_ONCE = 256
-"""Of what is told at once: an hour of many devices need not be in memory whole."""
 REMEMBERED_NOTE = "as the agent remembers it: without processes, temperature and power"
 
 
 class HubFollower:
-    """Follows the agent that serves a runtime folder; it stays as long as it is followed.
+    """Follows the agent that serves a runtime folder, and keeps it running meanwhile.
 
     Args:
-        since_s: What the agent remembers from after this time is told first; infinity for nothing of it.
+        since_s: The agent's history after this time comes first; infinity for none.
     """
 
     def __init__(self, folder: Path, *, since_s: float = math.inf, clock: Clock | None = None) -> None:
@@ -59,30 +59,29 @@ class HubFollower:
         return None if self.has_answered else self._stream.refused or "the agent does not answer"
 
     def hear(self, timeout_s: float) -> list[Heard]:
-        """Return what came since, waiting at most so long for it; a long past comes in several parts."""
+        """Return what arrived, waiting at most `timeout_s` for it; a long history comes in several parts."""
         heard = list(islice(self._due, MOST_AT_ONCE))
         if not heard:
             events = self._stream.events(timeout_s)
-            self._due = chain.from_iterable(map(self._tell, events))
+            self._due = chain.from_iterable(map(self._convert, events))
             heard = list(islice(self._due, MOST_AT_ONCE))
         return heard
 
     def close(self) -> None:
-        """Disconnect."""
         self._stream.close()
 
-    def _tell(self, event: Event) -> Iterator[Heard]:
+    def _convert(self, event: Event) -> Iterator[Heard]:
         if isinstance(event, Joined):
             yield from self._join(event)
         elif isinstance(event, Sample):
-            yield from self._take(event)
+            yield from self._pass_new(event)
         elif isinstance(event, Finding):
             yield Words((event,))
         elif isinstance(event, Assessed):
             yield Words((), event.assessments)
 
     def _join(self, joined: Joined) -> Iterator[Heard]:
-        """Yield what was missed, in full where it came meanwhile, and the agent's newest sample."""
+        """Yield what was missed, in full if it came meanwhile, and the agent's newest sample."""
         welcome = joined.welcome
         newest = () if welcome.sample is None else (welcome.sample,)
         full = {sample.seq: sample for sample in (*joined.held, *newest)}
@@ -96,23 +95,23 @@ class HubFollower:
         count = 0
         for sample in heapq.merge(remembered, full.values(), key=attrgetter("seq")):
             count += sample.seq not in full
-            yield from self._take(sample, is_remembered=sample.seq not in full)
+            yield from self._pass_new(sample, is_remembered=sample.seq not in full)
         self._since_s = -math.inf  # all of an agent that follows this one is news
-        self._say_remembered(count, is_first=is_first)
+        self._note_remembered(count, is_first=is_first)
         yield Words(welcome.findings, welcome.assessments)
 
     def _is_known(self, row: Row, first: float) -> bool:
-        """Return whether a tick that an agent remembers was told before, or is not asked for.
+        """Tell whether a tick of the agent's history was recorded before, or is not asked for.
 
-        What lies between two samples that are told in full is always asked for: it may still be on its way
-        when the newest is there.
+        What is between two samples in full is always asked for: it may still be on its way when the newest is
+        there.
         """
         if self._newest_seq is not None:
             return row.seq <= self._newest_seq
         return row.time_s <= self._since_s and row.seq < first
 
-    def _take(self, sample: Sample, *, is_remembered: bool = False) -> Iterator[Heard]:
-        """Yield a sample, unless it came before: an agent that is asked twice tells its newest again."""
+    def _pass_new(self, sample: Sample, *, is_remembered: bool = False) -> Iterator[Heard]:
+        """Yield a sample, unless it came before: an agent that is asked twice sends its newest again."""
         newest = self._newest_seq
         if newest is not None and sample.seq <= newest:
             return
@@ -128,7 +127,7 @@ class HubFollower:
         else:
             yield sample
 
-    def _say_remembered(self, count: int, *, is_first: bool) -> None:
+    def _note_remembered(self, count: int, *, is_first: bool) -> None:
         if count and is_first:
             self.sentences.append(f"samples from before, as the agent remembers them: {count:,}")
         elif count:

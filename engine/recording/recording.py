@@ -1,7 +1,8 @@
-"""Reads a recording: its span, its samples by time, the figures of whole minutes, findings and events.
+"""Reads a recording: its span, its samples by time, the values of whole minutes, findings and events.
 
-Samples are in the order in which they were recorded; their times are as they were told, so that a clock that
-was set leaves a jump in them. Nothing in a file is trusted: what cannot be read is left out and counted.
+Samples are in the order in which they were recorded, with their own times, so a clock that was set leaves a
+jump. Nothing in a file is trusted: what cannot be read is left out and counted. A file so damaged that the
+rest cannot be found, or that is closed, raises `InputFileError`.
 """
 
 import heapq
@@ -59,12 +60,11 @@ class DamageCount:
 
     @property
     def total(self) -> Damage:
-        """What was left out so far."""
         blocks = {number for _, number in self._blocks}
         return Damage(len(blocks), sum(self._blocks.values()), len(self._rows), self._is_tail_lost)
 
     def add_block(self, part: str, number: int, samples: int) -> None:
-        """Count a block of which a part cannot be read, with the samples that are missing."""
+        """Count a block with an unreadable part, and the samples that are missing."""
         if len(self._blocks) < _MOST_COUNTED:
             self._blocks[part, number] = samples
 
@@ -74,7 +74,7 @@ class DamageCount:
 
 
 class BlockReader:
-    """Reads blocks by number; the newest few stay decoded, for whoever goes back and forth."""
+    """Reads blocks by number; the newest few stay decoded, for going back and forth."""
 
     def __init__(self, connection: sqlite3.Connection, damage: DamageCount) -> None:
         self._run = connection.execute
@@ -83,7 +83,7 @@ class BlockReader:
         self._kept: OrderedDict[int, list[TickedSample]] = OrderedDict()
 
     def samples(self, number: int) -> list[TickedSample]:
-        """Return the samples of a block, in order; none of one that is damaged."""
+        """In order; none if the block is damaged."""
         if number in self._kept:
             self._kept.move_to_end(number)
             return self._kept[number]
@@ -98,7 +98,7 @@ class BlockReader:
         return rows
 
     def told(self, number: int) -> list[Told]:
-        """Return what was said while a block was filled; nothing of one that is damaged."""
+        """What analyzers reported during a block; nothing if it is damaged."""
         try:
             return unpack_told(*self._fetch(_TOLD, number))
         except (BlockError, *SQLITE_ERRORS):
@@ -129,7 +129,7 @@ class BlockReader:
         return known
 
     def _count_samples(self, number: int) -> int:
-        """Return how many samples the index says a block has."""
+        """Return how many samples a block has by the index."""
         query = "SELECT samples FROM blocks INDEXED BY blocks_by_time WHERE id = ?"
         try:
             row = self._run(query, (number,)).fetchone()
@@ -138,23 +138,19 @@ class BlockReader:
         return row[0] if row is not None and isinstance(row[0], int) and 0 < row[0] < 1 << 20 else 0
 
 
+# Rows in memory at once.
 PAGE = 256
-"""Rows that are held at once."""
+# Bytes of rows in memory at once, except the last.
 PAGE_BYTES = 32 << 20
-"""Bytes of rows that are held at once, but for the last."""
+# No finding, event, device or minute is longer.
 MOST_ROW_BYTES = 1 << 20
-"""No finding, event, device or minute is longer."""
+# All of what is read as a whole, such as the findings of a recording.
 MOST_HELD_BYTES = 256 << 20
-"""All of what is read as a whole, such as the findings of a recording."""
 _T = TypeVar("_T")
 
 
 class RowReader:
-    """Runs queries on one connection.
-
-    Args:
-        damage: Counts what is left out.
-    """
+    """Runs queries on one connection, and counts what is left out."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, damage: DamageCount) -> None:
         self._connection = connection
@@ -163,11 +159,7 @@ class RowReader:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """See one state of the file within the block, whatever its writer does meanwhile.
-
-        Raises:
-            InputFileError: The file is damaged there, or its writer holds it for too long.
-        """
+        """See one state of the file within the block, whatever its writer does meanwhile."""
         with self._explaining():
             self._connection.execute("BEGIN")
             try:
@@ -176,29 +168,19 @@ class RowReader:
                 self._connection.execute("COMMIT")
 
     def one(self, query: str, *values: object) -> tuple[Any, ...]:
-        """Return the row of a query that has exactly one.
-
-        Raises:
-            InputFileError: The file is damaged there.
-        """
+        """Return the row of a query that has exactly one."""
         with self._explaining():
             row: tuple[Any, ...] = self._connection.execute(query, values).fetchone()
         return row
 
     def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return all rows of a query that limits them.
-
-        Raises:
-            InputFileError: The file is damaged there.
-        """
+        """Return all rows of a query that limits them."""
         with self._explaining():
             return self._connection.execute(query, values).fetchall()
 
     def page(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the first rows of a query whose last column is a blob, as many as may be held at once.
-
-        Raises:
-            InputFileError: The file is damaged there.
+        """Return the first rows of a query whose last column is a blob, as many as fit `PAGE` and
+        `PAGE_BYTES`.
         """
         rows: list[tuple[Any, ...]] = []
         held_bytes = 0
@@ -213,13 +195,10 @@ class RowReader:
     def structs(
         self, table: str, kind: type[_T], query: str, *values: object, is_held: bool = True
     ) -> Iterator[_T]:
-        """Yield what the second columns of a query hold; the first ones are keys, by which damage is counted.
+        """Yield the decoded second column of a query; the first one is a key, by which damage is counted.
 
         Args:
-            is_held: Whether they are held all at once, and therefore bounded.
-
-        Raises:
-            InputFileError: The file is damaged so that what follows cannot be found, or holds too much.
+            is_held: All are in memory at once, and therefore bounded.
         """
         decoder = make_msgpack_decoder(kind)
         for key, data in self.blobs(query, *values, is_held=is_held):
@@ -231,13 +210,10 @@ class RowReader:
                 self._damage.add_row(table, key)
 
     def blobs(self, query: str, *values: object, is_held: bool = True) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, of which the last column is a blob.
+        """Yield the rows of a query whose last column is a blob.
 
         Args:
-            is_held: Whether they are held all at once, and therefore bounded.
-
-        Raises:
-            InputFileError: The file is damaged there, or holds too much.
+            is_held: All are in memory at once, and therefore bounded.
         """
         with self._explaining():
             cursor = self._connection.execute(query, values)
@@ -268,17 +244,16 @@ class RowReader:
 MOST_NODES = 4096
 MOST_DEVICES = 1 << 16
 MOST_FINDINGS = 1 << 17
+# Minutes times devices in memory at once: six weeks of 64 devices.
 MOST_FIGURES = 1 << 22
-"""Minutes times devices that are held at once: six weeks of 64 devices."""
 _LEAST_S = -sys.float_info.max
+# Any time; a damaged file may have values beyond.
 _MOST_S = sys.float_info.max
-"""Any time; what a damaged file may have beyond is none."""
 _MinuteKey = tuple[int, int]
-"""Minute and node."""
 
 
 class Recording:
-    """One file, open for reading; it may be written to meanwhile. Use from one thread at a time.
+    """One file, open for reading; it may be written meanwhile. Use from one thread at a time.
 
     Raises:
         InputFileError: It is absent, no recording, of a newer version, or damaged beyond reading.
@@ -311,18 +286,17 @@ class Recording:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes, in order of their first samples."""
         return tuple(self._node_ids)
 
     @property
     def devices(self) -> tuple[RecordedDevice, ...]:
-        """All devices that were ever recorded, as they were at first."""
+        """All devices that were ever recorded, as they were first."""
         query = "SELECT id, device FROM devices ORDER BY id LIMIT ?"
         return tuple(self._rows.structs("devices", RecordedDevice, query, MOST_DEVICES))
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Least and greatest time in seconds of the samples' own clock; None where there is no sample."""
+        """Least and greatest time in seconds of the samples' own clock; None without samples."""
         with self._rows.reading():
             found = [
                 self._rows.one(
@@ -339,7 +313,7 @@ class Recording:
 
     @property
     def sample_count(self) -> int:
-        """Samples of all nodes, as the index counts them."""
+        """Of all nodes, by the index."""
         with self._rows.reading():
             (blocks,) = self._rows.one("SELECT total(samples) FROM blocks INDEXED BY blocks_by_time")
             (rows,) = self._rows.one("SELECT count(*) FROM ticks")
@@ -348,28 +322,20 @@ class Recording:
     def samples(
         self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
     ) -> Iterator[Sample]:
-        """Yield samples as they were recorded, all by default; of a live recording up to its present end.
+        """Yield samples from `start_s` to `end_s`, both included, in the order of recording.
 
-        Args:
-            start_s: Only those at this time or later.
-            end_s: Only those at this time or earlier.
-
-        Raises:
-            InputFileError: The file is damaged so that what follows cannot be found.
+        Of a live recording up to its present end.
         """
         span_s = _span_of(start_s, end_s)
         walks = [self._samples.walk(number, *span_s) for number in self._choose_nodes(node)]
         return (it.sample for it in heapq.merge(*walks, key=attrgetter("tick")))
 
     def sample_at(self, time_s: float, *, node: str | None = None) -> Sample | None:
-        """Return the newest sample that is not after a time, or None where all are; of equal times the later.
+        """Return the newest sample that is not after a time; of equal times the later.
 
         Args:
             time_s: Seconds of the samples' own clock.
-            node: Whose; of the recording's first node by default.
-
-        Raises:
-            InputFileError: The file is damaged so that its index cannot be read.
+            node: By default the recording's first node.
         """
         ids = self._node_ids
         name = next(iter(ids), None) if node is None else node
@@ -381,11 +347,8 @@ class Recording:
         """Return least and most of every device in every minute, in order of time; no block is read.
 
         Args:
-            start_s: Only minutes that hold this time, or later ones.
-            end_s: Only minutes that hold this time, or earlier ones.
-
-        Raises:
-            InputFileError: The file is damaged so that they cannot be found.
+            start_s: From the minute of this time on.
+            end_s: Up to the minute of this time.
         """
         low, high = map(minute_of, _span_of(start_s, end_s))
         devices = {device.id: device for device in self.devices}
@@ -402,26 +365,14 @@ class Recording:
         ]
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the newest word on every finding, in the order in which they opened.
-
-        Raises:
-            InputFileError: The file is damaged so that they cannot be found.
-        """
+        """Return the newest state of every finding, in the order in which they opened."""
         query = "SELECT id, finding FROM findings ORDER BY opened_s LIMIT ?"
         return tuple(self._rows.structs("findings", Finding, query, MOST_FINDINGS))
 
     def told(
         self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
     ) -> Iterator[Told]:
-        """Yield what analyzers said, as they said it, node by node.
-
-        Args:
-            start_s: Only what was said at this time or later.
-            end_s: Only what was said at this time or earlier.
-
-        Raises:
-            InputFileError: The file is damaged so that what follows cannot be found.
-        """
+        """Yield what analyzers reported from `start_s` to `end_s`, node by node."""
         low, high = _span_of(start_s, end_s)
         for number in self._choose_nodes(node):
             for told in self._walk_told(number):
@@ -435,18 +386,11 @@ class Recording:
         *,
         kinds: Collection[EventKind] | None = None,
     ) -> Iterator[RecordingEvent]:
-        """Yield what happened, in the order of recording.
-
-        Steps and phases are in the samples themselves: they are yielded only where `kinds` names them, and
-        then all samples of the span are read.
+        """Yield what happened from `start_s` to `end_s`, in the order of recording.
 
         Args:
-            start_s: Only what happened at this time or later.
-            end_s: Only what happened at this time or earlier.
-            kinds: Only these; by default all but steps and phases.
-
-        Raises:
-            InputFileError: The file is damaged so that what follows cannot be found.
+            kinds: Only these; by default all but steps and phases. Those are in the samples: asking for them
+                reads all samples of the span.
         """
         query = "SELECT id, event FROM events WHERE time_s BETWEEN ? AND ? ORDER BY id"
         span_s = _span_of(start_s, end_s)
@@ -460,7 +404,6 @@ class Recording:
         return heapq.merge(chosen, found, key=attrgetter("time_s"))
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> "Recording":
@@ -518,7 +461,7 @@ class Recording:
     def _fold_rows(
         self, devices: dict[int, RecordedDevice], nodes: Collection[str]
     ) -> dict[_MinuteKey, Minute]:
-        """Return the minutes of the newest samples, which may not stand in the overview yet."""
+        """Return the minutes of the newest samples, which may not be in the overview yet."""
         ids = {(device.node, device.uuid): device.id for device in devices.values()}
         minutes: dict[_MinuteKey, Minute] = {}
         for name, node in self._node_ids.items():
@@ -556,8 +499,8 @@ def _span_of(start_s: float | None, end_s: float | None) -> tuple[float, float]:
     return _LEAST_S if start_s is None else start_s, _MOST_S if end_s is None else end_s
 
 
+# Blocks that may contain one time, if the clock was set back again and again.
 _OVERLAPS = 4
-"""Blocks that may hold one time, where the clock was set back again and again."""
 _SPAN = "FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s >= ? AND start_s <= ?"
 _AROUND = f"SELECT id {_SPAN} ORDER BY first_tick DESC"
 _BEFORE = "SELECT id FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s < ? ORDER BY end_s DESC"
@@ -574,11 +517,7 @@ class SampleReader:
         self._damage = damage
 
     def walk(self, node: int, start_s: float, end_s: float) -> Iterator[TickedSample]:
-        """Yield the samples of a node whose time is within a span, in the order of recording.
-
-        Raises:
-            InputFileError: The file is damaged so that what follows cannot be found.
-        """
+        """Yield the samples of a node whose time is within a span, in the order of recording."""
         block = 0
         tick = 0
         while True:
@@ -601,11 +540,7 @@ class SampleReader:
                     yield TickedSample(number, sample)
 
     def find(self, node: int, time_s: float) -> Sample | None:
-        """Return the newest sample of a node that is not after a time; of equal times the later.
-
-        Raises:
-            InputFileError: The file is damaged so that its index cannot be read.
-        """
+        """Return the newest sample of a node that is not after a time; of equal times the later."""
         with self._rows.reading():
             around = self._rows.all(f"{_AROUND} LIMIT ?", node, time_s, time_s, _OVERLAPS)
             before = self._rows.all(f"{_BEFORE} LIMIT 1", node, time_s)
@@ -618,11 +553,10 @@ class SampleReader:
         return None if best is None else best.sample
 
     def _list_past(self, blocks: list[tuple[int]], time_s: float) -> list[TickedSample]:
-        """Return the samples of blocks that are not after a time."""
         return [it for (block,) in blocks for it in self._blocks.samples(block) if it.sample.time_s <= time_s]
 
     def walk_rows(self, node: int) -> Iterator[Sample]:
-        """Yield the samples of a node that stand as rows, in no block yet."""
+        """Yield the samples of a node that are rows, in no block yet."""
         tick = 0
         while rows := self.list_rows(node, after=tick):
             for tick, data in rows:
@@ -631,12 +565,12 @@ class SampleReader:
                     yield sample
 
     def list_blocks(self, node: int, start_s: float, end_s: float, *, after: int) -> list[int]:
-        """Return the numbers of the next blocks that hold a time of a span."""
+        """Return the numbers of the next blocks that overlap a span."""
         query = f"SELECT id {_SPAN} AND id > ? ORDER BY id LIMIT ?"
         return [number for (number,) in self._rows.all(query, node, start_s, end_s, after, PAGE)]
 
     def list_rows(self, node: int, *, after: int) -> list[tuple[int, bytes]]:
-        """Return the next ticks that stand as rows, with their samples."""
+        """Return the next ticks that are rows, with their samples."""
         query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick"
         return [(tick, data) for tick, data in self._rows.page(query, node, after)]
 

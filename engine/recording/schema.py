@@ -1,4 +1,4 @@
-"""The tables of a recording, and the check that a file holds these and nothing else."""
+"""The tables of a recording, and the check that a file has these and no others."""
 
 import sqlite3
 from pathlib import Path
@@ -8,15 +8,15 @@ from ..errors import InputFileError
 from ..files.base.input_file import show_path
 
 SUFFIX: Final = ".vscope"
+# `VSCP`; at byte 68 of the file, as the file format of SQLite says.
 APPLICATION_ID: Final = 0x56534350
-"""`VSCP`; at byte 68 of the file, as the file format of SQLite says."""
 SCHEMA_MAJOR = 1
+# Files of a newer major version are refused; a newer minor one has more, which is ignored.
 SCHEMA_MINOR = 0
-"""Files of a newer major version are refused; a newer minor one has more that can be passed over."""
 _MINORS = 1000
 
+# No text or blob is longer; SQLite refuses what is.
 MOST_VALUE_BYTES = 33 << 20
-"""No text or blob is longer; SQLite refuses what is."""
 
 TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
@@ -53,11 +53,7 @@ TABLES: Final = {
 
 
 def create_schema(connection: sqlite3.Connection, identity: bytes) -> None:
-    """Make the tables of an empty file at once, so that no reader finds a part of them.
-
-    Args:
-        identity: Of what it is, as it stands in `meta`.
-    """
+    """Create all tables at once, so that no reader finds a part of them."""
     connection.execute("BEGIN")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes a page by itself, were it outside
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -69,12 +65,7 @@ def create_schema(connection: sqlite3.Connection, identity: bytes) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is no recording, is of a newer version, or holds more than a recording may.
-
-    Raises:
-        InputFileError: It is refused; the text says why in one line.
-        sqlite3.Error: It is damaged.
-    """
+    """Refuse what is no recording, is of a newer version, or has more than a recording may."""
     name = show_path(path)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
@@ -89,7 +80,9 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     known = {(key, statement) for key, statement in TABLES.items()}
     found = set(connection.execute("SELECT name, sql FROM sqlite_master LIMIT 100"))
     strange = sorted(str(key) for key, _ in found - known)
-    is_newer_with_tables = minor > SCHEMA_MINOR and all(_is_plain_table(sql) for _, sql in found - known)
+    is_newer_with_tables = minor > SCHEMA_MINOR and all(
+        isinstance(sql, str) and sql.startswith("CREATE TABLE ") for _, sql in found - known
+    )
     if strange and not is_newer_with_tables:
         raise InputFileError(
             f"{name}: holds {strange[0]!a}, which no recording has; expected its tables alone"
@@ -97,7 +90,3 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     missing = sorted(key for key, _ in known - found)
     if missing:
         raise InputFileError(f"{name}: has no {missing[0]}; expected the tables of a recording")
-
-
-def _is_plain_table(sql: object) -> bool:
-    return isinstance(sql, str) and sql.startswith("CREATE TABLE ")

@@ -1,4 +1,4 @@
-"""A recording in several files, so that none grows without bound and old ones can go."""
+"""A recording in several files, so that none grows without bound and old ones can be deleted."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,27 +16,27 @@ from .contents import EventKind, RecordingIdentity
 from .recording import Recording
 from .writer import RecordingWriter
 
+# Between two checks for old files.
 KEEP_LOOK_S = 600.0
-"""How often old files are looked for."""
+# Between two checks that the file still has its name.
 PLACE_LOOK_S = 1.0
-"""How often it is looked whether the file is still there."""
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
 class RecordingSeries:
-    """Writes `run.vscope`, then `run.0001.vscope`, and so on; one file where it is not to rotate.
+    """Writes `run.vscope`, then `run.0001.vscope`, and so on; one file without rotation.
 
-    What is there already is continued: its newest file where it rotates, else the file itself. Each file but
-    the first begins with the findings that were open, so that it can be read alone.
+    An existing recording is continued: its newest file with rotation, else the file itself. Each file but the
+    first begins with the findings that were open, so that it can be read alone.
 
     Args:
-        identity: Of what it is; `series` names the files that belong together.
+        identity: `series` names the files that belong together.
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age of the newest sample at which a file of this series is deleted; None for never.
 
     Raises:
-        OutputFileError: A file cannot be written, or another process does.
-        InputFileError: A file is there and is no recording.
+        OutputFileError: A file cannot be written, or another process writes it.
+        InputFileError: A file exists and is no recording.
     """
 
     def __init__(
@@ -71,22 +71,19 @@ class RecordingSeries:
 
     @property
     def path(self) -> Path:
-        """The file that is being written."""
         return self._writer.path
 
     @property
     def identity(self) -> RecordingIdentity:
-        """Of what the present file is."""
         return self._writer.identity
 
     @property
     def continued_s(self) -> float | None:
-        """Time of the newest sample that the present file had when it was opened; None where it had none."""
+        """Time of the newest sample that the present file had when it was opened, or None."""
         return self._writer.continued_s
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file that is being written."""
         return self._writer.size_bytes
 
     @property
@@ -95,10 +92,8 @@ class RecordingSeries:
         return self._closed_bytes + max(0, self._writer.size_bytes - self._present_bytes)
 
     def append(self, sample: Sample) -> None:
-        """Add a sample.
-
-        Raises:
-            OutputFileError: The disk is full or the file has gone; nothing more can be written.
+        """Add a sample; raises `OutputFileError` if the disk is full or the file is gone: nothing more can be
+        written.
         """
         left_out = self._writer.left_out
         self._do(lambda: self._writer.append(sample))
@@ -111,11 +106,7 @@ class RecordingSeries:
     def tell(
         self, node: str, findings: Sequence[Finding], assessments: Sequence[Assessment] | None = None
     ) -> None:
-        """Add what analyzers said after the newest sample of a node.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Add what analyzers reported after the newest sample of a node; raises as `append`."""
         self._do(lambda: self._writer.tell(node, findings, assessments))
         for finding in findings:
             if finding.is_open:
@@ -126,19 +117,11 @@ class RecordingSeries:
             self._assessments = tuple(assessments)
 
     def add_event(self, kind: EventKind, text: str) -> None:
-        """Add what happened beside the samples.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Add an event that is not in the samples; raises as `append`."""
         self._do(lambda: self._writer.add_event(kind, text))
 
     def flush(self) -> None:
-        """Commit what was added, and go on to the next file where this one is large enough, or has gone.
-
-        Raises:
-            OutputFileError: As `append`; or the file has gone and there can be no new one.
-        """
+        """Commit, and start the next file if this one is large enough, or gone; raises as `append`."""
         self._do(lambda: self._writer.flush())  # noqa: PLW0108 - the second try is with a new writer
         if self._clock.monotonic_s() >= self._place_due_s:
             self._place_due_s = self._clock.monotonic_s() + PLACE_LOOK_S
@@ -150,11 +133,6 @@ class RecordingSeries:
             self._delete_old(self._keep_s)
 
     def close(self, reason: str) -> None:
-        """End the present file.
-
-        Raises:
-            OutputFileError: The disk is full; the file is closed and can be read nevertheless.
-        """
         self._writer.close(reason)
 
     def _open(self, identity: RecordingIdentity) -> RecordingWriter:
@@ -172,11 +150,7 @@ class RecordingSeries:
         self.notes.append(f"{show_name(before.path)} is full; recording into {show_name(after)}")
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Do something with the present file, or with a new one where SQLite notices that it has gone.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Write to the present file, or to a new one if SQLite notices that it is gone."""
         try:
             action()
         except RecordingStoppedError:
@@ -185,13 +159,9 @@ class RecordingSeries:
             action()
 
     def _follow_place(self) -> bool:
-        """Begin a new file under the name of one that was removed or renamed: into that, all would be lost.
+        """Begin a new file if the present one was removed or renamed, and return True then.
 
-        Returns:
-            Whether there is a new one.
-
-        Raises:
-            OutputFileError: There can be no new one.
+        What is written into a removed file is lost.
         """
         path = self._writer.path
         change = self._writer.check_place()
@@ -213,7 +183,7 @@ class RecordingSeries:
         return True
 
     def _go_on(self, number: int) -> None:
-        """End the present file and begin that of a number, with the findings that are open."""
+        """End the present file and begin the next, with the findings that are open."""
         identity = self._writer.identity
         created_s = max(self._newest.values(), default=0.0)
         after = msgspec.structs.replace(identity, number=number, created_s=created_s)
@@ -226,7 +196,7 @@ class RecordingSeries:
         self._look_due_s = 0.0
 
     def _delete_old(self, keep_s: float) -> None:
-        """Delete files of this series whose newest sample is too old; never one of another."""
+        """Delete files whose newest sample is too old; never one of another series."""
         oldest_s = max(self._newest.values(), default=float("-inf")) - keep_s
         for _, path in sorted(self._find_files()):
             if path != self._writer.path and self._is_over(path, oldest_s):

@@ -47,7 +47,7 @@ _pack = msgspec.msgpack.encode
 
 
 class _Node:
-    """What is known of one node while its samples are written."""
+    """State of one node while its samples are written."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -58,15 +58,15 @@ class _Node:
 
 
 class ContentWriter:
-    """Fills the tables of one connection; whoever calls it begins and commits transactions.
+    """Fills the tables of one connection; the caller begins and commits transactions.
 
     Args:
         connection: To a recording, empty or not, within a transaction.
-        created_s: Time of what is told before the first sample.
-        path: Of the recording, for what is said.
+        created_s: Time of what comes before the first sample.
+        path: For errors.
 
     Raises:
-        InputFileError: What is there is damaged.
+        InputFileError: The existing content is damaged.
         sqlite3.Error: It cannot be written.
     """
 
@@ -90,7 +90,7 @@ class ContentWriter:
             ) from error
 
     def append(self, sample: Sample, data: bytes) -> None:
-        """Add a sample as a row, with the events that it tells; rows that are enough become a block."""
+        """Add a sample as a row, with its events; enough rows become a block."""
         node = self._node_of(sample.node)
         self._tick += 1
         self._run(
@@ -109,7 +109,7 @@ class ContentWriter:
             self._keep_overview(node)
 
     def tell(self, name: str, told: Told) -> None:
-        """Add what was said after the newest sample, whose number and time are filled in."""
+        """Add what analyzers reported after the newest sample, and fill in its number and time."""
         node = self._node_of(name)
         told = msgspec.structs.replace(told, tick=self._tick, time_s=self.newest_s)
         for finding in told.findings:
@@ -123,16 +123,15 @@ class ContentWriter:
         node.pending.add_told(told)
 
     def keep_event(self, event: RecordingEvent) -> None:
-        """Add an event."""
         self._run("INSERT INTO events (time_s, event) VALUES (?, ?)", (event.time_s, _pack(event)))
 
     def note_imported(self, files: Sequence[ImportedFile]) -> None:
-        """Say in the identity of what files the recording was made."""
+        """Store in the identity from which files the recording was made."""
         self.identity = msgspec.structs.replace(self.identity, imported=tuple(files))
         self._put("identity", self.identity)
 
     def finish(self) -> None:
-        """Make blocks of all rows, and say that nobody writes any more."""
+        """Make blocks of all rows, and remove the mark of a writer."""
         for node in self._nodes.values():
             self._compact(node)
         self._run("DELETE FROM meta WHERE key = 'writer'")
@@ -156,7 +155,7 @@ class ContentWriter:
         return max(known, default=None)
 
     def _resume(self) -> None:
-        """Take over the rows that a killed writer left."""
+        """Load the rows that a killed writer left."""
         names = dict(self._run("SELECT id, name FROM nodes").fetchall())
         for (data,) in self._run("SELECT device FROM devices").fetchall():
             device = msgspec.msgpack.decode(data, type=RecordedDevice)
@@ -171,12 +170,11 @@ class ContentWriter:
             self._compact(node)
 
     def _take_over(self, node: _Node, tick: int, sample: Sample) -> bool:
-        """Hold a sample for its block and its minute; return whether another minute began."""
+        """Add a sample to its block and its minute; return whether another minute began."""
         node.pending.add(tick, sample)
         return node.overview.add(sample, self._device_ids(node, sample))
 
     def _compact(self, node: _Node) -> None:
-        """Put the rows of a node into blocks."""
         self._keep_overview(node)
         pending = node.pending
         if not pending.samples:
@@ -189,7 +187,7 @@ class ContentWriter:
         self._run("DELETE FROM told WHERE node = ?", (node.number,))
 
     def _keep_blocks(self, node: _Node, rows: Sequence[TickedSample], said: Sequence[Told]) -> None:
-        """Add a block, or two halves where it would be larger than any reader takes."""
+        """Add a block, or two halves if it would be larger than any reader accepts."""
         samples = pack_samples(rows)
         told = pack_told(said)
         if samples.raw_bytes > MOST_RAW_BYTES and len(rows) > 1:
@@ -248,28 +246,27 @@ class ContentWriter:
         self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _pack(value)))
 
 
+# Of a block: more do not compress better, and make a seek slower, which unpacks one.
 TARGET_DEVICE_SAMPLES = 2048
-"""Of a block: more do not compress better, and make a seek slower, which unpacks one."""
+# Names and commands of many devices are stored once a block.
 LEAST_BLOCK_TICKS = 8
-"""Names and commands of many devices are kept once a block."""
 MOST_BLOCK_TICKS = 600
+# Devices, processes, ranks and assessments of all ticks of a block, unless a single tick has more.
 MOST_BLOCK_ROWS = 1 << 15
-"""Devices, processes, ranks and assessments of all ticks of a block, unless a single tick has more."""
 
 
 class PendingRows:
-    """Samples of one node in order, what was said of them, and whether they are enough for a block."""
+    """Samples of one node in order, what analyzers reported, and whether that is enough for a block."""
 
     def __init__(self) -> None:
         self.samples: list[TickedSample] = []
         self.told: list[Told] = []
+        # Devices of all samples.
         self.device_samples = 0
-        """Devices of all samples."""
         self._rows = 0
 
     @property
     def is_enough(self) -> bool:
-        """Whether a block should be made of them."""
         ticks = len(self.samples)
         is_large = self.device_samples >= TARGET_DEVICE_SAMPLES and ticks >= LEAST_BLOCK_TICKS
         return ticks > 0 and (is_large or ticks >= MOST_BLOCK_TICKS or self._rows >= MOST_BLOCK_ROWS)
@@ -297,11 +294,11 @@ _LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the type of the file system that holds a path (`ext4`, `nfs4`), or None where it is not known.
+    """Return the type of the file system of a path (`ext4`, `nfs4`), or None if it is not known.
 
     Args:
         path: A file or folder; it need not exist.
-        mounts: What /proc/self/mountinfo says (proc(5)); read by default.
+        mounts: Content of /proc/self/mountinfo (proc(5)); read by default.
     """
     if mounts is None:
         try:
@@ -326,40 +323,40 @@ def find_file_system(path: Path, mounts: str | None = None) -> str | None:
 
 
 def is_network(kind: str | None) -> bool:
-    """Return whether write-ahead logging must not be used there: its index is memory that processes share."""
+    """Tell whether write-ahead logging must not be used: its index is memory that processes share."""
     if kind is None:
         return False
     return kind in _NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
 
 
 def _unescape(text: str) -> str:
-    """Return a path of mountinfo, in which space, tab, newline and backslash are octal."""
+    """In mountinfo, space, tab, newline and backslash are octal."""
     for code in ("040", "011", "012", "134"):
         text = text.replace(f"\\{code}", chr(int(code, 8)))
     return text
 
 
+# As between an agent and its viewers: ten thousand devices.
 MOST_SAMPLE_BYTES = 16 << 20
-"""As between an agent and its viewers: ten thousand devices."""
+# Up to this size a file is rewritten at its end, in smaller pages.
 SMALL_BYTES = 1 << 20
-"""Up to this size a file is written anew at its end, in smaller pages."""
+# How long a sample may wait to be committed while others arrive.
 UNCOMMITTED_S = 0.5
-"""How long a sample may wait to be committed while others arrive."""
 
 
 class RecordingWriter:
     """Writes samples into one file; use from one thread.
 
-    A recording that is already there is continued. `kill -9` costs what was not committed: `append` commits
-    what is older than half a second, `flush` everything.
+    An existing recording is continued. `kill -9` costs what was not committed: `append` commits what is older
+    than half a second, `flush` everything.
 
     Args:
-        identity: Of what it is; of a recording that is continued, its own stays.
-        find_type: Tells the type of a file system; injected in tests.
+        identity: Of a new file; a recording that is continued keeps its own.
+        find_type: Returns the type of a file system; injected in tests.
 
     Raises:
-        OutputFileError: It cannot be written, or another process does.
-        InputFileError: It is there and is no recording.
+        OutputFileError: It cannot be written, or another process writes it.
+        InputFileError: It exists and is no recording.
     """
 
     def __init__(
@@ -402,21 +399,19 @@ class RecordingWriter:
 
     @property
     def continued_s(self) -> float | None:
-        """Time of the newest sample of a recording that is continued; None where there was none."""
+        """Time of the newest sample of a recording that is continued, or None."""
         return self._content.continued_s
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file, without what is not yet part of it (`-wal`)."""
+        """Without what is not yet part of the file (`-wal`)."""
         return self._closed_bytes if self._lock.is_released else self._lock.size_bytes
 
     def check_place(self) -> str | None:
-        """Return what somebody did to the file while it is written, in a few words; None where nothing.
+        """Return what somebody did to the file meanwhile, in a few words; None if nothing.
 
-        What is written into a file that was removed is lost, and nothing else says so: SQLite goes on.
-
-        Raises:
-            OutputFileError: The file was emptied; nothing more can be written.
+        What is written into a removed file is lost, and nothing else says so: SQLite continues. An emptied
+        file raises `OutputFileError`.
         """
         if self._lock.is_released:
             return None
@@ -437,15 +432,15 @@ class RecordingWriter:
         findings: Sequence[Finding] = (),
         assessments: Sequence[Assessment] | None = None,
     ) -> None:
-        """Add a sample with what analyzers said of it.
+        """Add a sample with what analyzers reported of it.
 
         Args:
-            sample: It is kept as it is; one that no file can hold is counted in `left_out`.
+            sample: Stored as it is; one that no file can hold is counted in `left_out`.
             findings: Those that opened, changed or closed.
-            assessments: All that stand, where any has changed.
+            assessments: All that are open, if any has changed.
 
         Raises:
-            OutputFileError: The disk is full or the file has gone; nothing more can be written.
+            OutputFileError: The disk is full or the file is gone; nothing more can be written.
         """
         data = _encode(sample)
         if data is None:
@@ -463,43 +458,24 @@ class RecordingWriter:
     def tell(
         self, node: str, findings: Sequence[Finding], assessments: Sequence[Assessment] | None = None
     ) -> None:
-        """Add what analyzers said after the newest sample of a node.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Add what analyzers reported after the newest sample of a node; raises as `append`."""
         told = Told(0, 0.0, tuple(findings), None if assessments is None else tuple(assessments))
         self._write(lambda: self._content.tell(node, told))
 
     def add_event(self, kind: EventKind, text: str) -> None:
-        """Add what happened beside the samples, at the time of the newest one.
-
-        Args:
-            text: What happened, in a few words.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Add an event that is not in the samples, at the time of the newest one; raises as `append`."""
         self._write(lambda: self._keep_event(kind, text))
 
     def note_imported(self, files: Sequence[ImportedFile]) -> None:
-        """Say of what files the recording was made; in place of what was said before.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Store from which files the recording was made, in place of what was stored before."""
         self._write(lambda: self._content.note_imported(files))
 
     def flush(self) -> None:
-        """Commit what was added; it outlives this process from then on.
-
-        Raises:
-            OutputFileError: As `append`.
-        """
+        """Commit: what was added outlives this process from then on; raises as `append`."""
         self._guard(self._commit)
 
     def close(self, reason: str = "ended") -> None:
-        """Compact what is left and close the file, which is then a single one; does nothing a second time.
+        """Compact what is left and close the file, which is then a single one; a second call does nothing.
 
         Args:
             reason: Why the recording ends, for its last event.
@@ -542,7 +518,9 @@ class RecordingWriter:
         self._keep_event("recording_stopped", reason)
 
     def _tidy(self) -> None:
-        """Give back free pages and join the log; a reader that holds the file now, or no room, is no harm."""
+        """Free pages and join the log; not possible while a reader has the file or the disk is full, which
+        does no harm.
+        """
         with suppress(*SQLITE_ERRORS):
             self._sqlite.execute("PRAGMA busy_timeout = 200").fetchall()
             self._sqlite.executescript("PRAGMA incremental_vacuum")  # a cursor would free a single page
@@ -557,7 +535,7 @@ class RecordingWriter:
         return self._connection
 
     def _write(self, action: Callable[[], None]) -> None:
-        """Do something within a transaction."""
+        """Run `action` within a transaction."""
         self._guard(self._begin)
         self._guard(action)
 
@@ -572,7 +550,7 @@ class RecordingWriter:
         self._uncommitted_since_s = None
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Do something with the file; what SQLite refuses ends the recording in one sentence."""
+        """Run `action`; what SQLite refuses ends the recording in one sentence."""
         if self.stopped is not None:
             raise RecordingStoppedError(self.stopped)
         try:
@@ -593,7 +571,7 @@ class RecordingWriter:
 
 
 def _encode(sample: Sample) -> bytes | None:
-    """Return a sample as MessagePack, or None where it cannot be kept."""
+    """None if it cannot be stored."""
     try:
         data = msgspec.msgpack.encode(sample)
     except (UnicodeEncodeError, OverflowError):
@@ -602,11 +580,7 @@ def _encode(sample: Sample) -> bytes | None:
 
 
 def _lock(path: Path) -> FileLock:
-    """Return the lock of a recording.
-
-    Raises:
-        OutputFileError: As `FileLock`; the text names the process that has it.
-    """
+    """Lock a recording; the error names the process that has it."""
     try:
         return FileLock(path)
     except RecordingTakenError as error:
@@ -615,7 +589,7 @@ def _lock(path: Path) -> FileLock:
 
 
 def find_writer(path: Path) -> int | None:
-    """Return the pid that the newest writer of a recording wrote into it, or None where there is none."""
+    """Return the pid that the newest writer of a recording wrote into it, or None."""
     try:
         connection, _ = open_for_reading(path)
     except InputFileError:

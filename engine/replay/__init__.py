@@ -1,1 +1,1 @@
-"""Playing what was recorded in the screens of the present: to any moment, at any speed, with its verdicts."""
+"""Playing recordings in the live screens: from any moment, at any speed, with verdicts."""

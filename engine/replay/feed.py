@@ -1,4 +1,4 @@
-"""What feeds the screens of a replay: of one run, or of several that play one after the other."""
+"""Feeds the screens of a replay: of one run, or of several that play one after the other."""
 
 import math
 import threading
@@ -21,15 +21,15 @@ from .player import ReplayCommand, ReplayOptions, ReplayPlayer
 from .tapes import Tape
 
 MOST_COMMANDS = 256
+# A moment that takes longer to work out is shown without its verdicts meanwhile.
 PATIENCE_S = 0.2
-"""A moment that takes longer to work out is shown without its verdicts meanwhile."""
 
 
 class ReplayFeed(BaseFeed):
-    """Plays tapes on a thread of its own; reading never holds up a screen.
+    """Plays tapes on a thread of its own; reading never blocks a screen.
 
     Args:
-        open_tapes: Opens what is played, on that thread: one tape a node.
+        open_tapes: Opens one tape a node, on that thread.
     """
 
     def __init__(
@@ -57,38 +57,38 @@ class ReplayFeed(BaseFeed):
             self._called.notify()
 
     def command(self, command: ReplayCommand) -> None:
-        """Ask something of the replay, from any thread; returns at once."""
+        """Queue a command, from any thread; returns at once."""
         with self._called:
             self._commands.append(command)
             self._called.notify()
 
     def history_of(self, node: str) -> History:
-        """Return what was played so far of a node; safe from any thread."""
+        """The history of a node as far as it was played; safe from any thread."""
         with self._called:
             return self._histories.setdefault(node, History() if self._histories else self.history)
 
     def look_at(self, node: str) -> None:
-        """Say which node is looked at: it is worked out first, and stepped through by its own samples."""
+        """Focus a node: it is worked out first, and steps follow its own samples."""
         self.command(ReplayCommand("node", text=node))
 
     def ask_segments(self, pid: int) -> None:
-        """Ask for a segment map, of which a recording has none; a later snapshot says so."""
+        """A recording has no segment maps; a later snapshot says so."""
         self.command(ReplayCommand("segments", pid))
 
     def ask_modules(self, pid: int) -> None:
-        """Ask nobody: no process runs that could be followed."""
+        """Do nothing: no process runs that could be followed."""
 
     def decide(self, decision: FindingDecision) -> None:
-        """Keep nothing, and say so: there is no agent that could keep what is decided."""
+        """Store nothing, and say so: there is no agent that could store a decision."""
         self.command(ReplayCommand("decide"))
 
     @property
     def _is_left(self) -> bool:
-        """Whether what plays is to be played no further."""
+        """Nothing more of the present run is to be played."""
         return self._stopped.is_set()
 
     def _wait_s(self, player: ReplayPlayer) -> float:
-        """Return the seconds until something is to be done; 0 when something is."""
+        """Seconds until something is due; 0 if something is."""
         return player.wait_s
 
     def _advance(self, player: ReplayPlayer) -> bool:
@@ -106,7 +106,6 @@ class ReplayFeed(BaseFeed):
             self._on_snapshot(Snapshot("lost", reason=str(error)))
 
     def _play_all(self) -> None:
-        """Play everything, until the feed is stopped."""
         self._play(self._open_tapes(), self._options)
 
     def _play(self, tapes: Sequence[Tape], options: ReplayOptions | None) -> None:
@@ -130,13 +129,13 @@ class ReplayFeed(BaseFeed):
         while not self._is_left:
             is_news = self._catch_up(player) or is_news
             if is_news:
-                self._tell(player)
+                self._emit(player)
             is_news = self._work_or_wait(player)
             is_news = self._obey(player) or is_news
             is_news = self._advance(player) or is_news
 
-    def _tell(self, player: ReplayPlayer) -> None:
-        """Hand on what changed; where the replay is, with the node that is looked at alone."""
+    def _emit(self, player: ReplayPlayer) -> None:
+        """Emit snapshots of what changed; the position alone changes only that of the focused node."""
         for at, snapshot in enumerate(player.snapshots):
             is_catching_up = snapshot.replay is not None and snapshot.replay.is_catching_up
             beside = msgspec.structs.replace(snapshot, replay=None), is_catching_up
@@ -146,7 +145,7 @@ class ReplayFeed(BaseFeed):
                 self._on_snapshot(snapshot)
 
     def _work_or_wait(self, player: ReplayPlayer) -> bool:
-        """Work out nodes that are not looked at while nothing is due; return whether one is done."""
+        """Work out nodes that are not focused while nothing is due; return whether one is done."""
         if player.has_more_to_work_out and not player.is_catching_up:
             return player.catch_up_others(lambda: self._is_called or player.wait_s <= 0)
         with self._called:
@@ -156,7 +155,7 @@ class ReplayFeed(BaseFeed):
         return False
 
     def _catch_up(self, player: ReplayPlayer) -> bool:
-        """Work out the moment that was jumped to; show it alone where that takes long."""
+        """Work out the moment that was jumped to; if that takes long, show it without verdicts first."""
         begun_s = self._clock.monotonic_s()
         is_shown = False
 
@@ -170,7 +169,7 @@ class ReplayFeed(BaseFeed):
         return player.is_catching_up and player.catch_up(is_called)
 
     def _obey(self, player: ReplayPlayer) -> bool:
-        """Do all that was asked; return whether there was anything."""
+        """Run all commands; return whether there were any."""
         is_news = False
         while self._commands:
             player.apply(self._commands.popleft())
@@ -183,34 +182,32 @@ _MOST_REASON = 160
 
 
 class PlaylistEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of several."""
-
+    # Such as `TP 8 PP 64`.
     name: str
-    """Such as `TP 8 PP 64`."""
+    # Its outcome, in a word or two.
     state: str
-    """What became of it, in a word or two."""
+    # One of its traces; None if it has none.
     path: Path | None = None
-    """One of its traces; None where it has none."""
+    # Its outcome if it has none, such as `ran out of memory`: follows one name or several.
     absence: str = ""
-    """What became of it where it has none, such as `ran out of memory`: it follows one name or several."""
     peak_bytes: int | None = None
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
 
 
 class ReadingLeft(Exception):  # noqa: N818  # no error: something newer was asked for
-    """Raised by whoever follows the reading of a run that is not wanted any more."""
+    """Raised by `on_read` when the run that is being read is not wanted any more."""
 
 
+# Opens the tapes of an entry that has a path; the second argument is called with the share read.
 OpenEntry = Callable[[PlaylistEntry, Callable[[float], None]], Sequence[Tape]]
-"""Opens the tapes of an entry that has a path; its second argument is told the share that was read."""
 
 
 class OpenedEntry(NamedTuple):
     """A run that is ready to be played."""
 
+    # Among all entries.
     place: int
-    """Its place among all entries."""
     tapes: Sequence[Tape]
 
 
@@ -228,11 +225,10 @@ class Playlist:
         return len(self._entries)
 
     def name(self, index: int) -> str:
-        """Return how an entry is called."""
         return self._entries[index].name
 
     def part(self, index: int) -> ReplayPart:
-        """Return what screens say of an entry that has traces."""
+        """What screens show of an entry that has traces."""
         entry = self._entries[index]
         return ReplayPart(
             number=self._number_of[index],
@@ -245,20 +241,20 @@ class Playlist:
         )
 
     def find(self, index: int, direction: int) -> int | None:
-        """Return the first entry from a place on that can be played; None where there is none.
+        """Return the first entry from `index` on that can be played, or None.
 
         Args:
-            index: The place, which counts too.
+            index: Counts too.
             direction: 1 for onwards, -1 for back.
         """
         able = [at for at in self._playable if at not in self._refused and (at - index) * direction >= 0]
         return min(able, key=lambda at: abs(at - index), default=None)
 
     def step(self, index: int, places: int) -> int | None:
-        """Return the entry that many further that can be played; the last one where there are fewer.
+        """Return the entry `places` playable entries further; the last one if there are fewer.
 
         Args:
-            places: Entries that can be played; negative for back.
+            places: Negative for back.
         """
         direction = 1 if places > 0 else -1
         at = index
@@ -273,18 +269,18 @@ class Playlist:
     def open(
         self, index: int, direction: int, on_read: Callable[[float], None] = lambda _: None
     ) -> OpenedEntry | None:
-        """Open the first entry from a place on that can be read; None where there is none.
+        """Open the first entry from `index` on that can be read, or None.
 
-        What cannot be read is told by `describe_passed` from then on.
+        `describe_passed` names the entries that cannot be read from then on.
 
         Args:
-            index: The place, which counts too.
+            index: Counts too.
             direction: 1 for onwards, -1 for back.
-            on_read: Called with the share of an entry that was read; may raise `ReadingLeft`.
+            on_read: Called with the share read of an entry; may raise `ReadingLeft`.
 
         Raises:
-            ReadingLeft: Something newer was asked for.
-            OutputFileError: There is no room for what has to be kept beside memory.
+            ReadingLeft: A newer command came.
+            OutputFileError: No room for temporary files.
         """
         at: int | None = index
         while at is not None and (at := self.find(at, direction)) is not None:
@@ -295,7 +291,7 @@ class Playlist:
         return None
 
     def describe_passed(self, passed: range) -> str:
-        """Return in sentences why entries are not played; empty where all of them can be."""
+        """Say why entries are not played; empty if all of them can be."""
         absent = [at for at in passed if 0 <= at < len(self) and self._entries[at].path is None]
         counted = Counter(self._entries[at].absence for at in absent)
         sentences = []
@@ -314,16 +310,16 @@ def _shorten(reason: str) -> str:
     return reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON - 1]}…"
 
 
+# How long the last picture of a run stays before the next one begins.
 HOLD_S = 3.0
-"""How long the last picture of a run stays before the next one begins."""
 
 
 class PlaylistFeed(ReplayFeed):
-    """Plays the runs of a playlist; all of them fill the same history, one after the other.
+    """Plays the runs of a playlist; all fill the same history, one after the other.
 
     Args:
         first: Where it begins, open already.
-        options: How it begins; its word is said of the first run.
+        options: How it begins; the word is for the first run.
     """
 
     def __init__(
@@ -341,7 +337,7 @@ class PlaylistFeed(ReplayFeed):
         self._next: OpenedEntry | None = None
         self._next_options = options or ReplayOptions()
         self._ended_s: float | None = None
-        self._has_told_rest = False
+        self._has_explained_rest = False
 
     @property
     def index(self) -> int:
@@ -369,10 +365,10 @@ class PlaylistFeed(ReplayFeed):
         if self._hold_s(player) <= 0:
             self._turn(player, 1)
             return True
-        return self._tell_rest(player) or player.advance()
+        return self._explain_rest(player) or player.advance()
 
     def _hold_s(self, player: ReplayPlayer) -> float:
-        """Return the seconds until the next run begins by itself; infinity where it does not."""
+        """Seconds until the next run begins by itself; infinity if it does not."""
         if not player.is_at_end or (state := player.state).is_paused or state.is_looping:
             self._ended_s = None
             return math.inf
@@ -381,11 +377,15 @@ class PlaylistFeed(ReplayFeed):
         has_more = self._playlist.find(self.index + 1, 1) is not None
         return self._ended_s + HOLD_S - now_s if has_more else math.inf
 
-    def _tell_rest(self, player: ReplayPlayer) -> bool:
-        """At the end of the last run say once what became of those after it."""
-        if self._has_told_rest or not player.is_at_end or self._playlist.find(self.index + 1, 1) is not None:
+    def _explain_rest(self, player: ReplayPlayer) -> bool:
+        """At the end of the last run say once why those after it are not played."""
+        if (
+            self._has_explained_rest
+            or not player.is_at_end
+            or self._playlist.find(self.index + 1, 1) is not None
+        ):
             return False
-        self._has_told_rest = True
+        self._has_explained_rest = True
         rest = self._playlist.describe_passed(range(self.index + 1, len(self._playlist)))
         if rest:
             player.say(rest)
@@ -403,7 +403,7 @@ class PlaylistFeed(ReplayFeed):
         return is_news
 
     def _turn(self, player: ReplayPlayer, places: int) -> None:
-        """Go to another run; the one that plays stays where there is none that can be read."""
+        """Go to another run; the present one continues if none can be read."""
         at = self.index
         while True:
             further = self._playlist.step(at, places)
@@ -427,14 +427,14 @@ class PlaylistFeed(ReplayFeed):
             self._refuse_turn(player, places)
 
     def _refuse_turn(self, player: ReplayPlayer, places: int) -> None:
-        """Say that there is nothing to go to, and what became of those that there would be."""
+        """Say that there is nothing to go to, and why the entries in that direction are not played."""
         onwards = range(self.index + 1, len(self._playlist))
         passed = onwards if places > 0 else range(self.index)
         where = "after" if places > 0 else "before"
         player.say(f"Nothing to play {where} this one. {self._playlist.describe_passed(passed)}".rstrip())
 
     def _leave(self, player: ReplayPlayer, opened: OpenedEntry) -> None:
-        """Have another run played next, at the pace of this one."""
+        """Play another run next, at the pace of this one."""
         state = player.state
         between = range(min(self.index, opened.place) + 1, max(self.index, opened.place))
         passed = self._playlist.describe_passed(between)
@@ -447,7 +447,7 @@ class PlaylistFeed(ReplayFeed):
         self._next = opened
 
     def _follow_reading(self, player: ReplayPlayer, aim: int) -> Callable[[float], None]:
-        """Return what follows the reading of a run: says that it takes long, leaves it for another one."""
+        """Return an `on_read` that says when reading takes long, and leaves the run for a newer command."""
         begun_s = self._clock.monotonic_s()
         is_told = False
 
@@ -460,12 +460,12 @@ class PlaylistFeed(ReplayFeed):
             if not is_told and self._clock.monotonic_s() - begun_s >= PATIENCE_S:
                 is_told = True
                 player.say(f"Reading {self._playlist.name(aim)}…")
-                self._tell(player)
+                self._emit(player)
 
         return follow
 
     def _take_turn(self) -> int:
-        """Take the oldest command to go to another run off the others; return how many places."""
+        """Take the oldest command to go to another run out of the queue; return how many places."""
         with self._called:
             command = next(it for it in self._commands if it.verb == "turn")
             self._commands.remove(command)

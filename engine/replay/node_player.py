@@ -1,4 +1,4 @@
-"""One node of a replay: any moment of its tape with graphs and verdicts; knows no pace and no other node."""
+"""One node of a replay: any moment of its tape with graphs and verdicts; no pace, no other nodes."""
 
 import copy
 import math
@@ -19,24 +19,24 @@ from ..viewer.snapshot import ReplayMark, ReplayOverview, ReplayState, SegmentsR
 from ..wire.stores import AssessmentStore, FindingStore
 from .tapes import Tape, find_newest
 
+# Samples searched for a step.
 MOST_SOUGHT = 3600
-"""Samples that are looked through for a step."""
 LOOK_BACK_TICKS = 64
 MOST_FOUND = 10_000
 
 
 class Marks:
-    """The marks of recordings; of nodes that have none, the findings that were found so far."""
+    """The marks of recordings; for nodes without any, the findings that were found so far."""
 
     def __init__(self, recorded: Iterable[ReplayMark]) -> None:
         self._recorded = tuple(recorded)
         self._has_recorded = {mark.node for mark in self._recorded}
+        # By time, then by node.
         self.all = tuple(sorted(self._recorded, key=_place_of))
-        """In order of time, and of nodes at one time."""
         self._found: dict[tuple[str, str], ReplayMark] = {}
 
     def note(self, node: str, findings: Iterable[Finding]) -> None:
-        """Take note of findings of a node that opened or changed; each is one mark, as it was then."""
+        """Mark findings that opened or changed; each is one mark, as it was then."""
         if node in self._has_recorded:
             return
         before = len(self._found)
@@ -52,7 +52,7 @@ class Marks:
 
         Args:
             direction: 1 or -1.
-            node: The node that is looked at: marks of that moment at nodes that come after it are next.
+            node: The focused node: marks of this moment at nodes after it come next.
         """
         place = time_s, node
         if direction > 0:
@@ -68,7 +68,7 @@ def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
     """Return where the next step ended after a moment, or the last one before it.
 
     Args:
-        tape: Whose samples are looked through, some thousand at most.
+        tape: Some thousand of its samples are searched at most.
         direction: 1 or -1.
     """
     if direction > 0:
@@ -83,7 +83,7 @@ def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
 
 
 def _find_first(tape: Tape, time_s: float) -> ReplayMark | None:
-    """Return where the first iteration of a trace begins: before it there is none that could have ended."""
+    """Return where the first iteration of a trace begins: none before it could have ended."""
     first = next(tape.samples(tape.start_s, tape.start_s), None) if tape.clock == "trace" else None
     steps = {} if first is None else _read_steps(first)
     if first is None or not steps or first.time_s >= time_s:
@@ -92,7 +92,7 @@ def _find_first(tape: Tape, time_s: float) -> ReplayMark | None:
 
 
 def _walk_steps(samples: Iterable[Sample]) -> Iterator[ReplayMark]:
-    """Yield where a step was reached that no process or device was at before: the others follow it."""
+    """Yield where a step was reached that no process or device had reached: the others follow it."""
     before: dict[object, int] | None = None
     for sample in samples:
         steps = _read_steps(sample)
@@ -115,27 +115,27 @@ class Verdicts(Protocol):
     """Follows samples in order of time."""
 
     def observe(self, sample: Sample) -> list[Finding]:
-        """Take the next sample and return the findings that are new or changed."""
+        """Return the findings that are new or changed."""
         ...
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings as of the newest sample: open ones, and some that closed."""
+        """As of the newest sample: open ones, and some that closed."""
         ...
 
     def assessments(self) -> tuple[Assessment, ...]:
-        """Return how near each process is to running out of memory."""
+        """How near each process is to running out of memory."""
         ...
 
     def copy(self) -> "Verdicts | None":
-        """Return others that go on from here by themselves; None where that cannot be."""
+        """Return an independent copy; None if an analyzer cannot be copied."""
         ...
 
 
 class FoundVerdicts:
-    """Verdicts of fresh analyzers, as a worker would tell them.
+    """Verdicts of fresh analyzers, as a worker would find them.
 
     Args:
-        before: Findings that were open before the first sample, handed on as by a worker to its successor.
+        before: Findings that were open before the first sample, passed on as from a worker to its successor.
     """
 
     def __init__(self, analyzers: Sequence[Analyzer], before: Sequence[Finding] = ()) -> None:
@@ -152,22 +152,18 @@ class FoundVerdicts:
         return self._host.reason
 
     def observe(self, sample: Sample) -> list[Finding]:
-        """Take the next sample and return the findings that are new or changed."""
         changed = self._findings.merge(self._host.observe(sample))
         self._assessments.merge(self._host.assess())
         self._assessments.observe(sample)
         return changed
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings as of the newest sample: open ones, and some that closed."""
         return self._findings.all()
 
     def assessments(self) -> tuple[Assessment, ...]:
-        """Return how near each process is to running out of memory."""
         return self._assessments.all()
 
     def copy(self) -> "FoundVerdicts | None":
-        """Return others that go on from here by themselves; None where an analyzer cannot be copied."""
         try:
             return copy.deepcopy(self)
         except Exception:  # noqa: BLE001 - an analyzer of somebody else: the window before a moment is fed anew
@@ -175,11 +171,7 @@ class FoundVerdicts:
 
 
 class RecordedVerdicts:
-    """Verdicts as they were said when the samples were recorded.
-
-    Args:
-        told: What was said, in order of time.
-    """
+    """Verdicts as they were when the samples were recorded."""
 
     def __init__(self, told: Sequence[Told]) -> None:
         self._told = told
@@ -189,7 +181,7 @@ class RecordedVerdicts:
         self._assessments: tuple[Assessment, ...] = ()
 
     def observe(self, sample: Sample) -> list[Finding]:
-        """Take the next sample: what was said up to its time counts; return what is new or changed."""
+        """Everything recorded up to the sample's time counts."""
         changed: list[Finding] = []
         until = bisect_right(self._times_s, sample.time_s)
         for told in self._told[self._heard : until]:
@@ -200,34 +192,31 @@ class RecordedVerdicts:
         return changed
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings as of the newest sample: open ones, and some that closed."""
         return self._findings.all()
 
     def assessments(self) -> tuple[Assessment, ...]:
-        """Return how near each process is to running out of memory."""
         return self._assessments
 
     def copy(self) -> "RecordedVerdicts":
-        """Return others that go on from here by themselves."""
         other = copy.copy(self)
         other._findings = copy.deepcopy(self._findings)
         return other
 
 
+# Samples between two checks for a newer command.
 ASK_EVERY = 32
-"""Samples between two looks at whether something newer was asked for."""
+# How long before a moment states are kept: for going back in tens of seconds or sample by sample, and for
+# coming back to it.
 KEPT_BEFORE_TICKS = (120, 12, 0)
-"""How long before a moment states are kept, for whoever goes back from it in tens of seconds or sample by
-sample, or comes back to it."""
 
 
 class Checkpoint(NamedTuple):
-    """What is known of a node at one of its samples."""
+    """State of a node at one of its samples."""
 
+    # Where the window begins.
     start_s: float
-    """Where the window begins."""
+    # Of the newest sample; None before the first.
     time_s: float | None
-    """Time of the newest sample that was taken; None where there was none."""
     seq: int
     history: History
     verdicts: Verdicts
@@ -238,13 +227,13 @@ class Checkpoint(NamedTuple):
         return self.start_s, -math.inf if self.time_s is None else self.time_s
 
     def copy(self) -> "Checkpoint | None":
-        """Return another one that goes on from here by itself; None where an analyzer cannot be copied."""
+        """Return an independent copy; None if an analyzer cannot be copied."""
         verdicts = self.verdicts.copy()
         return None if verdicts is None else self._replace(history=self.history.copy(), verdicts=verdicts)
 
 
 class CatchUp:
-    """Goes from a checkpoint to a moment, with pauses.
+    """Works from a checkpoint to a moment, with pauses.
 
     Args:
         target_s: Time of the sample that is to be reached.
@@ -270,8 +259,8 @@ class CatchUp:
         """Go on; return whether the moment is reached.
 
         Args:
-            marks: Told of what is found.
-            is_called: Whether something else is to be done.
+            marks: Gets what is found.
+            is_called: Whether to pause.
         """
         while not is_called():
             for _ in range(ASK_EVERY):
@@ -297,25 +286,25 @@ class CatchUp:
             self.checkpoints.append(kept)
 
 
+# After so many ticks without a sample a node is shown as silent, if others go on.
 SILENT_TICKS = 3.5
-"""Ticks without a sample after which a node is said to be silent, where others go on."""
+# Windows begin at every sixth of one, so that moments near each other have the same.
 STARTS_IN_WINDOW = 6
-"""Windows begin at every sixth of one, so that moments near each other have the same."""
 
 
 class NodePlayer:
     """Plays a tape; use from one thread.
 
-    After a jump graphs and verdicts are made of a window of ticks before the moment, fed to fresh analyzers
-    as to a worker that was started again, with the recorded findings that were open before it. Where the
-    window begins depends on the moment alone, so what is found does not depend on how it was jumped to; what
-    was worked out for a moment before, with the same window, is gone on from.
+    After a jump, graphs and verdicts are made of a window of ticks before the moment, fed to fresh analyzers
+    as to a restarted worker, with the recorded findings that were open before it. The begin of the window
+    depends on the moment alone, so what is found does not depend on how it was jumped to; a state worked out
+    earlier for the same window is continued.
 
     Args:
         history: What screens draw from; filled here.
-        marks: Told of what is found.
-        is_as_recorded: Show the findings that are recorded, and find none again.
-        checkpoints: Moments whose state is kept.
+        marks: Gets what is found.
+        is_as_recorded: Show the recorded findings, and find none.
+        checkpoints: How many states are kept.
     """
 
     def __init__(
@@ -352,16 +341,14 @@ class NodePlayer:
 
     @property
     def node(self) -> str:
-        """Name of the node."""
         return self.tape.node
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether graphs and verdicts of the moment are still to be worked out."""
+        """Graphs and verdicts of the moment are not worked out yet."""
         return self.is_waiting or self._target is not None
 
-    def tell(self, replay: ReplayState) -> Snapshot:
-        """Return what screens draw."""
+    def draw(self, replay: ReplayState) -> Snapshot:
         state = msgspec.structs.replace(
             replay,
             is_catching_up=self.is_catching_up,
@@ -388,20 +375,20 @@ class NodePlayer:
         )
 
     def refuse_segments(self, pid: int, reason: str) -> None:
-        """Say that there is no segment map of a process."""
+        """Make the next snapshots say that there is no segment map of a process."""
         self._refused = {pid: SegmentsRefused(pid, reason)}
 
     def wait(self) -> None:
-        """Play nothing until `jump` tells which moment to show."""
+        """Play nothing until `jump` sets the moment to show."""
         self.is_waiting = True
         self.next = None
 
     def jump(self, time_s: float) -> None:
-        """Show the newest sample that is not after a moment; what is found there is left to `catch_up`."""
+        """Show the newest sample that is not after a moment; `catch_up` works out what is found there."""
         self.is_waiting = False
         found = find_newest(self.tape, time_s, 1)
         if not found:
-            self._begin_anew()
+            self._show_nothing()
         elif self.shown is None or self._target is not None or found[0].time_s != self.shown.time_s:
             self.shown = self._target = found[0]
             self._work = None
@@ -414,7 +401,7 @@ class NodePlayer:
         """Play what is due up to a moment; return whether there was anything."""
         is_news = False
         while self.next is not None and self.next.time_s <= time_s:
-            self._show(self.next)
+            self._play_next(self.next)
             is_news = True
         return is_news
 
@@ -422,7 +409,7 @@ class NodePlayer:
         """Work out graphs and verdicts of the moment that was jumped to; return whether that is done.
 
         Args:
-            is_called: Whether something else is to be done; what was begun is gone on with the next time.
+            is_called: Whether to pause; the next call continues what was begun.
         """
         target = self._target
         if target is None:
@@ -446,15 +433,15 @@ class NodePlayer:
             self._has_overview = True
         return True
 
-    def _begin_anew(self) -> None:
-        """Show nothing: the moment is before the first sample."""
+    def _show_nothing(self) -> None:
+        """The moment is before the first sample."""
         self.shown = self._target = self._work = None
         self._history.take_over(History(keeps_ranks=False))
         self._verdicts = self._make_verdicts(-math.inf)
         self._look_ahead(self.tape.start_s)
 
     def _begin(self, target: Sample) -> CatchUp:
-        """Return what works a moment out, from the newest state before it that was kept."""
+        """Start from the newest kept state of this window that is not after the moment."""
         start_s = self._find_start(target.time_s)
         kept = [key for key in self._kept if key[0] == start_s and key[1] <= target.time_s]
         if kept:
@@ -490,8 +477,8 @@ class NodePlayer:
         self._upcoming = self.tape.samples(start_s)
         self.next = next(self._upcoming, None)
 
-    def _show(self, sample: Sample) -> None:
-        """Play one sample further."""
+    def _play_next(self, sample: Sample) -> None:
+
         seq = -1 if self.shown is None else self.shown.seq
         played = msgspec.structs.replace(sample, seq=seq + 1)
         self._history.add(played)
@@ -501,7 +488,7 @@ class NodePlayer:
 
 
 def list_open(told: Sequence[Told], until_s: float) -> tuple[Finding, ...]:
-    """Return the findings that were open at a moment, as they were told then."""
+    """Return the findings that were open at a moment, as they were recorded then."""
     store = FindingStore()
     for it in told:
         if it.time_s >= until_s:

@@ -28,16 +28,14 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 
 def parse_moment(text: str, replay: ReplayState) -> float:
-    """Return the moment that a person named, in seconds of the samples' own clock, within the recording.
+    """Parse the moment that a person typed, in seconds of the samples' own clock, within the recording.
 
     `35%` is a share of the recording, `1h20m` or `90` a place from its start, `+10m` and `-30s` count from
-    where it is. A time of day is the first such moment of the recording, in the time zone of this machine.
-
-    Args:
-        replay: The recording's span, and where it is.
+    the present one. A time of day is the first such moment of the recording, in the time zone of this
+    machine.
 
     Raises:
-        UsageError: It is no moment, or lies outside of the recording.
+        UsageError: It is no moment, or is outside of the recording.
     """
     written = text.strip()
     moment_s = _read_place(written, replay)
@@ -80,54 +78,52 @@ def _read_wall(written: str, replay: ReplayState) -> float | None:
         return None
 
 
+# A moment that is no further ahead is played up to; a further one is jumped to.
 NEAR_TICKS = 300
-"""A moment that is no further ahead is played up to, without a new beginning."""
+# Most samples that are played between two pictures.
 TAKE_LIMIT = 64
-"""Most samples that are played between two pictures."""
 MOST_CHECKPOINTS = 8
+# Kept states of a node, and devices of all of them together: about 0.2 MiB each.
 CHECKPOINT_DEVICES = 256
-"""Moments of a node whose state is kept, and devices of all of them together: about 0.2 MiB each."""
 NO_MAP = "a recording holds no segment maps"
 NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
 
+# `turn` goes to another of several runs: it is for `PlaylistFeed`, a player has one run.
 Verb = Literal[
     "pause", "step", "speed", "skip", "seek", "go", "mark", "loop", "segments", "decide", "node", "turn"
 ]
-"""`turn` goes to another of several runs: it is for `PlaylistFeed`, a player has one run."""
 
 
 class ReplayCommand(msgspec.Struct, frozen=True):
-    """What a person asks of a replay."""
-
     verb: Verb
+    # Frames, doublings of the speed, seconds, a time in seconds, marks, runs, or a process id.
     count: float = 0
-    """Frames, doublings of the speed, seconds, a time in seconds, marks, runs, or a process id."""
+    # A moment, for `go`; the focused node, for `node`.
     text: str = ""
-    """A moment, for `go`; the node that is looked at, for `node`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     speed: float = 1.0
+    # Show the recorded findings, and find none.
     is_as_recorded: bool = False
-    """Show the findings that are recorded, and find none again."""
     is_paused: bool = False
     is_looping: bool = False
+    # Which of several runs it is.
     part: ReplayPart | None = None
-    """Which of several runs it is."""
+    # Shown first, once.
     word: ReplayWord | None = None
-    """What is to be said first; one that was said already is not said again."""
 
 
 class ReplayPlayer:
     """Plays tapes of several nodes with one playhead; use from one thread.
 
-    The node that is looked at is worked out first after a jump, and steps by its own samples.
+    The focused node is worked out first after a jump, and steps follow its own samples.
 
     Args:
-        tapes: What is played: one a node, all of one clock.
+        tapes: One a node, all of one clock.
         histories: What screens draw from, by node; filled here.
-        clock: Whose monotonic seconds drive the playing.
+        clock: Its monotonic seconds drive the playing.
     """
 
     def __init__(
@@ -166,7 +162,7 @@ class ReplayPlayer:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until something is to be done; 0 when something is."""
+        """Seconds until something is due; 0 if something is."""
         if self._seen.is_catching_up:
             return 0.0
         next_s = self._next_s
@@ -177,17 +173,17 @@ class ReplayPlayer:
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether graphs and verdicts of the node that is looked at are still to be worked out."""
+        """Graphs and verdicts of the focused node are not worked out yet."""
         return self._seen.is_catching_up
 
     @property
     def has_more_to_work_out(self) -> bool:
-        """Whether those of any node are."""
+        """Those of some node are not."""
         return any(node.is_catching_up for node in self._nodes)
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing follows the moment that is shown, and all of it is worked out."""
+        """Nothing follows the moment that is shown, and all of it is worked out."""
         return self._next_s is None and not self.has_more_to_work_out
 
     @property
@@ -209,17 +205,17 @@ class ReplayPlayer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What screens draw of the node that is looked at."""
-        return self._seen.tell(self.state)
+        """Of the focused node."""
+        return self._seen.draw(self.state)
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """What screens draw of each node, that which is looked at first."""
+        """Of each node, the focused one first."""
         state = self.state
-        return [self._seen.tell(state), *(it.tell(state) for it in self._nodes if it is not self._seen)]
+        return [self._seen.draw(state), *(it.draw(state) for it in self._nodes if it is not self._seen)]
 
     def apply(self, command: ReplayCommand) -> None:
-        """Do what was asked; what takes long is left to `catch_up`."""
+        """Run a command; what takes long is left to `catch_up`."""
         now_s = self._clock.monotonic_s()
         match command.verb:
             case "pause":
@@ -274,37 +270,32 @@ class ReplayPlayer:
         """Work out graphs and verdicts of the moment that was jumped to; return whether that is done.
 
         Args:
-            is_called: Whether something newer was asked for; what was begun is then left.
+            is_called: Whether a newer command came; what was begun is then left.
         """
         return self._seen.catch_up(is_called) and self._follow(self._seen)
 
     def catch_up_others(self, is_called: Callable[[], bool]) -> bool:
-        """Do so for another node; return whether it is done.
-
-        Args:
-            is_called: Whether something else is to be done meanwhile.
-        """
+        """The same for another node."""
         node = next((it for it in self._nodes if it.is_catching_up), self._seen)
         if node.is_waiting:
             node.jump(self._at_s)
         return node.catch_up(is_called) and self._follow(node)
 
     def say(self, text: str, *, node: str | None = None) -> None:
-        """Say something once.
+        """Show a message once.
 
         Args:
-            node: The node that is to be shown with it; None leaves the one that is shown.
+            node: The node to show with it; None leaves the one that is shown.
         """
         self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)
 
     def close(self) -> None:
-        """Close the files."""
         for node in self._nodes:
             node.tape.close()
 
     @property
     def _next_s(self) -> float | None:
-        """Time of the next sample of any node; None where there is none, or none is known."""
+        """Time of the next sample of any node, or None."""
         return min((it.next.time_s for it in self._nodes if it.next is not None), default=None)
 
     def _play_to(self, time_s: float) -> None:
@@ -318,7 +309,7 @@ class ReplayPlayer:
         return True
 
     def _jump(self, time_s: float) -> None:
-        """Show a moment; of a single node the newest sample before it tells the moment."""
+        """Show a moment; a single node moves to the time of its newest sample before it."""
         self._seen.jump(time_s)
         others = [node for node in self._nodes if node is not self._seen]
         for node in others:
@@ -328,7 +319,7 @@ class ReplayPlayer:
         self._head.note_shown(self._clock.monotonic_s(), is_jump=True)
 
     def _step(self, frames: int) -> None:
-        """Go samples of the node that is looked at on or back, and stop there."""
+        """Go some samples of the focused node on or back, and pause there."""
         self._head.is_paused = True
         tape = self._seen.tape
         if frames < 0:
@@ -341,7 +332,7 @@ class ReplayPlayer:
             self.seek(found[-1])
 
     def _toggle_pause(self, now_s: float) -> None:
-        """Stop or go on; at the end, play from the start."""
+        """Pause or go on; at the end, play from the start."""
         if self.is_at_end:
             self._head.is_paused = True
             self.seek(self._start_s)
@@ -388,16 +379,16 @@ def _share_checkpoints(tapes: Sequence[Tape]) -> int:
     return min(MOST_CHECKPOINTS, CHECKPOINT_DEVICES // max(1, devices))
 
 
+# Steps of `+` and `-`: 0.25 to 64 times as fast as recorded.
 SPEEDS = tuple(2.0**power for power in range(-2, 7))
-"""What `+` and `-` go through: 0.25 to 64 times as fast as recorded."""
+# A stretch without samples takes no longer than this, whatever the speed.
 LONGEST_WAIT_S = 2.0
-"""A stretch without samples takes no longer than this, whatever the speed."""
+# A replay that is further behind goes on from where it is.
 MOST_LATE_S = 1.0
-"""A replay that cannot keep up by more than this goes on from where it is."""
 
 
 class Playhead:
-    """Keeps the pace.
+    """Sets the pace.
 
     Args:
         speed: Seconds of the recording per second of the clock.
@@ -409,11 +400,11 @@ class Playhead:
         self._shown_s: float | None = None
 
     def note_shown(self, now_s: float, *, is_jump: bool = False) -> None:
-        """Take note that a sample is shown; one that was due a moment ago keeps the next one punctual.
+        """Note that a sample is shown; one that was due a moment ago keeps the next one punctual.
 
         Args:
             now_s: Monotonic seconds.
-            is_jump: Whether it was jumped to, so that it was never due.
+            is_jump: It was never due.
         """
         due_s = self._due_s
         is_punctual = due_s is not None and not is_jump and now_s - due_s < MOST_LATE_S
@@ -421,19 +412,18 @@ class Playhead:
         self._due_s = None
 
     def wait_s(self, now_s: float, gap_s: float) -> float:
-        """Return the seconds until the sample is due that comes `gap_s` after the one that is shown."""
+        """Seconds until the sample is due that comes `gap_s` after the one that is shown."""
         if self.is_paused or self._shown_s is None:
             return IDLE_S
         self._due_s = self._shown_s + min(gap_s / self.speed, LONGEST_WAIT_S)
         return max(0.0, self._due_s - now_s)
 
     def toggle_pause(self, now_s: float) -> None:
-        """Stop, or go on from here."""
         self.is_paused = not self.is_paused
         self.note_shown(now_s, is_jump=True)
 
     def shift_speed(self, places: int, now_s: float) -> None:
-        """Take the speed that many places further in `SPEEDS`; from any other, the next one on that side."""
+        """Move `places` further in `SPEEDS`; from any other speed, to the next one on that side first."""
         beyond = [it for it in SPEEDS if (it > self.speed if places > 0 else it < self.speed)]
         if beyond:
             ordered = beyond if places > 0 else beyond[::-1]

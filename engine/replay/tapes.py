@@ -1,10 +1,10 @@
-"""What can be replayed: recordings, traces, sweeps, as tapes."""
+"""What can be replayed, as tapes: recordings, traces, sweeps."""
 
 import copy
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -25,27 +25,26 @@ if TYPE_CHECKING:
     from .trace_comparison import TraceComparison
 
 
+# First reach of the search for the sample before a moment; then eight times as far, and so on.
 LOOK_BACK_TICKS = 8
-"""How far back the sample before a moment is looked for at first; then eight times as far, and so on."""
 
 
 class Tape(Protocol):
     """Samples that can be read from any moment on, the same whichever way it was reached."""
 
     node: str
-    """Name of the node that the samples are of."""
     clock: Literal["wall", "trace"]
+    # Time of the first sample, in the samples' own clock.
     start_s: float
-    """Time of the first sample, in the samples' own clock."""
     end_s: float
+    # Nominal seconds from one sample to the next.
     interval_s: float
-    """Nominal seconds from one sample to the next."""
+    # How much before a moment is fed to graphs and analyzers after a jump.
     window_s: float
-    """How much before a moment graphs and analyzers are fed after a jump."""
 
     @property
     def comparison(self) -> "TraceComparison | None":
-        """The simulated run that stands beside a real one."""
+        """The simulated run to compare a real one with."""
         ...
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
@@ -53,38 +52,32 @@ class Tape(Protocol):
         ...
 
     def marks(self) -> list[ReplayMark]:
-        """Return the findings and out-of-memory errors that are recorded, in order of time."""
+        """Return the recorded findings and out-of-memory errors, in order of time."""
         ...
 
     def told(self) -> list[Told]:
-        """Return what analyzers said, in order of time; a bounded number of words."""
+        """Return what analyzers reported, in order of time; bounded."""
         ...
 
     def overview(self) -> ReplayOverview | None:
-        """Return memory over the whole of it; None where that is not known without reading all samples."""
+        """Memory over the whole tape; None if that needs reading all samples."""
         ...
 
-    def close(self) -> None:
-        """Close the file."""
-        ...
+    def close(self) -> None: ...
 
 
 def find_newest(tape: Tape, time_s: float, count: int) -> list[Sample]:
-    """Return the newest samples that are not after a moment, oldest first; fewer where there are no more.
+    """Return the newest samples that are not after a moment, oldest first; fewer if there are no more.
 
     Args:
         time_s: The moment, in the samples' own clock.
     """
     reach_s = (LOOK_BACK_TICKS + count) * tape.interval_s
     while True:
-        found = _keep_last(tape.samples(time_s - reach_s, time_s), count)
+        found = list(deque(tape.samples(time_s - reach_s, time_s), maxlen=count))
         if len(found) == count or time_s - reach_s <= tape.start_s:
             return found
         reach_s *= 8
-
-
-def _keep_last(samples: Iterable[Sample], count: int) -> list[Sample]:
-    return list(deque(samples, maxlen=count))
 
 
 MINUTE_S = 60.0
@@ -94,7 +87,7 @@ MOST_SPANS = 2000
 def fold_minutes(
     minutes: Sequence[OverviewMinute], totals: Mapping[str, int | None]
 ) -> ReplayOverview | None:
-    """Return an overview of one node; None where no memory was measured.
+    """Return an overview of one node; None if no memory was measured.
 
     Args:
         minutes: Least and most of each device in each minute.
@@ -121,26 +114,26 @@ def _most_of(minute: OverviewMinute) -> int | None:
     return minute.allocated_max_bytes if minute.used_max_bytes is None else minute.used_max_bytes
 
 
+# Of a run that is no longer, all before a moment is fed to graphs and analyzers.
 MOST_WHOLE_TICKS = 9000
-"""Of a run that is no longer all that is before a moment is fed to graphs and analyzers."""
+# Of a longer one, as of a recording, so many ticks.
 WINDOW_TICKS = 3600
-"""How many ticks are fed of a longer one, as of a recording."""
 
 
 class TraceTape:
-    """Plays a run tick by tick, from any tick on; what is found in it is not recorded.
+    """Plays a run tick by tick, from any tick on; a trace has no recorded findings.
 
     Args:
         path: Folder of the run, the file of one rank, or the files of one run.
         interval_s: Length of one tick in seconds of the trace.
-        capacity_bytes: Capacity of every device, which a trace does not record.
-        simulated: The run that simulates this one, to be shown beside it.
+        capacity_bytes: Of every device, since a trace does not record it.
+        simulated: The run that simulates this one, to be compared with it.
         node: Name of the node that the run plays as; None for that of its folder or file.
-        notes: Sentences that are told with those of the files.
-        on_read: Called while the files are read with the share that was; what it raises ends the reading.
+        notes: Shown with those of the files.
+        on_read: Called with the share read; what it raises ends the reading.
 
     Raises:
-        InputFileError: There is no trace, it is malformed, or it holds no samples.
+        InputFileError: There is no trace, it is malformed, or has no samples.
         UsageError: Interval or capacity make no sense.
     """
 
@@ -174,7 +167,6 @@ class TraceTape:
             self._player.add_note(f"simulated figures are of {self.comparison.simulated_name}")
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
-        """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
         player = copy.copy(self._player)  # a cursor of its own on the same run
         player.seek(start_s)
         for sample in player.play_at_once():
@@ -184,22 +176,20 @@ class TraceTape:
                 yield sample
 
     def marks(self) -> list[ReplayMark]:
-        """Return none: a trace tells no findings."""
         return []
 
     def told(self) -> list[Told]:
-        """Return nothing: a trace tells no findings."""
         return []
 
     def overview(self) -> None:
-        """Return None: a run is short enough for the graphs themselves."""
+        """None: a run is short enough for the graphs themselves."""
 
     def close(self) -> None:
-        """Do nothing: no file is held open by its name."""
+        """Do nothing: no file stays open under its name."""
 
 
+# Of analyzers, in memory for `--recorded-findings`.
 MOST_WORDS = 20_000
-"""Words of analyzers that are held for `--recorded-findings`."""
 MOST_MARKS = 10_000
 LONE_INTERVAL_S = 1.0
 MOST_INTERVAL_S = 3600.0
@@ -209,20 +199,19 @@ class RecordingTape:
     """One node of a recording, and of those that continue it.
 
     A sample that is not newer than all before it, because a clock was set back, is left out. Whether one is
-    does not depend on where reading begins: what stands in its way is at least as new, so it is read too.
+    does not depend on where reading begins: the sample in its way is at least as new, so it is read too.
 
     Args:
-        later: Files that hold what came after it, in order.
-        node: Whose samples; of the first node of the file by default.
+        later: Files that continue it, in order.
+        node: By default the first node of the file.
         name: What the node is called; as in the file by default.
-        capacity_bytes: Capacity of devices of which none was recorded.
+        capacity_bytes: Of devices whose own was not recorded.
 
     Raises:
         InputFileError: A file is no recording, damaged beyond reading, or there are no samples.
     """
 
     comparison = None
-    """A recording is not compared with a simulation."""
 
     def __init__(
         self,
@@ -265,7 +254,6 @@ class RecordingTape:
         self.end_s = newest[0].time_s if newest else self.start_s
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
-        """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
         start_s = max(start_s, self.start_s)
         newest_s = -math.inf
         end_s = min(end_s, self.end_s)
@@ -276,7 +264,7 @@ class RecordingTape:
                     yield self._complete(sample)
 
     def marks(self) -> list[ReplayMark]:
-        """Return the findings, at their gravest, and out-of-memory errors, in order of time."""
+        """Findings count with their highest severity."""
         gravest: dict[str, Finding] = {}
         kept = chain.from_iterable(it.findings() for it in self._recordings)
         for finding in chain(*(told.findings for told in self.told()), kept):
@@ -295,7 +283,6 @@ class RecordingTape:
         return sorted(found, key=lambda mark: mark.time_s)
 
     def told(self) -> list[Told]:
-        """Return what analyzers said, in order of time; a bounded number of words."""
         if self._told is not None:
             return self._told
         kept: list[Told] = []
@@ -309,14 +296,12 @@ class RecordingTape:
         return self._told
 
     def overview(self) -> ReplayOverview | None:
-        """Return memory over the whole of it, out of the minutes that are kept."""
         node = self._recorded_node
         minutes = [it for each in self._recordings for it in each.overview(node=node)]
         devices = [it for each in self._recordings for it in each.devices if it.node == node]
         return fold_minutes(minutes, {it.uuid: it.total_bytes or self._capacity_bytes for it in devices})
 
     def close(self) -> None:
-        """Close the files."""
         for recording in self._recordings:
             recording.close()
 
@@ -334,7 +319,7 @@ class RecordingTape:
 
 
 def list_import_notes(files: Sequence[ImportedFile]) -> tuple[str, ...]:
-    """Return what recordings say of the files that they were made of, each sentence once."""
+    """Return the notes of imported files, each sentence once."""
     notes = [note for file in files for note in file.notes]
     if any(file.is_simulated for file in files):
         notes.insert(0, "these figures are of a simulation, not measured")
@@ -345,12 +330,12 @@ MOST_NODES = 512
 
 
 class _Part(NamedTuple):
-    """What one file holds of one node."""
+    """One node in one file."""
 
     start_s: float
     end_s: float
+    # Of the file in its series.
     number: int
-    """Place of the file in its series."""
     series: str
     path: Path
 
@@ -358,11 +343,11 @@ class _Part(NamedTuple):
 def open_tapes(paths: Sequence[Path], *, capacity_bytes: int | None = None) -> list[RecordingTape]:
     """Return a tape for each node, in the order in which the files name them.
 
-    The files of one `--rotate`, and recordings of one node that do not overlap in time, follow one another
-    on its tape. Recordings of one node that do overlap are tapes of their own, called by their files as well.
+    The files of one `--rotate`, and recordings of one node that do not overlap in time, follow one another on
+    its tape. Recordings of one node that do overlap are separate tapes, whose names include their files.
 
     Args:
-        capacity_bytes: Capacity of devices of which none was recorded.
+        capacity_bytes: Of devices whose own was not recorded.
 
     Raises:
         InputFileError: A file is no recording, damaged beyond reading or without samples; some count from
@@ -390,11 +375,7 @@ def open_tapes(paths: Sequence[Path], *, capacity_bytes: int | None = None) -> l
 
 
 def _list_parts(path: Path) -> list[tuple[str, _Part]]:
-    """Return what a file holds of each node that it has samples of.
-
-    Raises:
-        InputFileError: It holds none.
-    """
+    """Return the part of a file that is of each node with samples."""
     found = []
     with Recording(path) as recording:
         identity = recording.identity
@@ -411,7 +392,7 @@ def _list_parts(path: Path) -> list[tuple[str, _Part]]:
 
 
 def _chain(parts: Sequence[_Part]) -> list[list[Path]]:
-    """Return files in runs of those that follow one another."""
+    """Group files that follow one another."""
     runs: list[list[_Part]] = []
     for part in sorted(parts):
         run = next((run for run in runs if _follows(part, run[-1])), None)

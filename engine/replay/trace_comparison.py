@@ -1,4 +1,4 @@
-"""A real run beside its simulation: peaks, their error, and the allocations of one iteration of each."""
+"""A real run and its simulation: peaks, their error, and the allocations of one iteration of each."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,76 +13,74 @@ from ..sampling.trace_player import TracePlayer
 from ..sampling.trace_ticks import RankTicks, TraceRows, tick_of
 from ..units import MIB
 
+# If the files of a real run are larger together, the curve of an iteration is by ticks, not by samples.
 MOST_WHOLE_BYTES = 64 * MIB
-"""Files of a real run that are larger together give the curve of an iteration by ticks, not by samples."""
 MOST_CURVE_POINTS = 100_000
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """What a rank had allocated during one iteration."""
+    """Allocated memory of a rank during one iteration."""
 
+    # Since the first sample of the iteration.
     offsets_s: Sequence[float]
-    """Seconds since the first sample of the iteration."""
     allocated_bytes: Sequence[int]
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
-    """What the simulation says of one rank, in its only iteration."""
+    """One simulated rank, in its only iteration."""
 
     peak_bytes: int | None
+    # By a formula, if it was logged.
     theoretical_bytes: int | None
-    """What a formula said, where it was logged."""
+    # Parameters, gradients and optimizer states, if they were logged.
     static_bytes: int | None
-    """Parameters, gradients and optimizer states, where they were logged."""
     curve: Curve
 
 
 class IterationComparison(msgspec.Struct, frozen=True):
-    """One real iteration of a rank beside the simulated one."""
+    """One real iteration of a rank and the simulated one."""
 
     index: int
     real_peak_bytes: int | None
+    # How much higher the simulated peak is, as a share of the real one.
     error: float | None
-    """How much higher the simulated peak is, as a share of the real one."""
     real: Curve
+    # The curve is of ticks, because the files are too large to be in memory whole.
     is_ticks: bool
-    """Whether the curve is of ticks, because the files are too large to be held whole."""
 
 
 class ErrorRange(msgspec.Struct, frozen=True):
-    """The errors of single iterations."""
-
     least: float
     most: float
+    # Whose peak was logged.
     iterations: int
-    """Whose peak was logged."""
 
 
 class RankComparison(msgspec.Struct, frozen=True, eq=False):
-    """One rank of the real run beside the same of the simulation."""
+    """One rank of the real run and the same of the simulation."""
 
     rank: int
+    # The device that the real rank plays as.
     uuid: str
-    """The device that the real rank plays as."""
+    # Highest of all iterations.
     real_peak_bytes: int | None
-    """Highest of all iterations."""
+    # None if the simulation has no trace of this rank.
     simulated: SimulatedRank | None
-    """None where the simulation has no trace of this rank."""
     ticks: RankTicks
     rows: TraceRows
     interval_s: float
+    # All samples of the real rank, if they are few enough.
     samples: MemoryTrace | None
-    """All samples of the real rank, where they are few enough."""
+    # Of its iterations; None if none can be compared.
     errors: ErrorRange | None = None
-    """Of its iterations; None where none can be compared."""
 
     @property
     def error(self) -> float | None:
-        """How much higher the simulated peak is, as a share of the real one; None where either is unknown."""
+        """How much higher the simulated peak is, as a share of the real one; None if either is unknown."""
         return _find_error(self.real_peak_bytes, self.simulated)
 
     def iteration(self, index: int | None) -> IterationComparison | None:
-        """Return one iteration; None where there is none of that number, or it has no samples."""
+        """None if there is none of that number, or it has no samples."""
         at = None if index is None else self.ticks.iterations.find(index)
         start_s = None if at is None else self.ticks.iterations.start_s(at)
         if index is None or at is None or start_s is None:
@@ -112,17 +110,13 @@ class RankComparison(msgspec.Struct, frozen=True, eq=False):
 
 
 class TraceComparison(msgspec.Struct, frozen=True, eq=False):
-    """A real run beside its simulation."""
-
     real_name: str
     simulated_name: str
-    """Name of the folder of the simulated run."""
     ranks: tuple[RankComparison, ...]
-    """Of the real run, in order."""
 
     @property
     def worst(self) -> RankComparison | None:
-        """The rank whose peak the simulation missed by most; None where none can be compared."""
+        """The rank whose peak the simulation missed by most; None if none can be compared."""
         known = [it for it in self.ranks if it.error is not None]
         return max(known, key=lambda it: abs(it.error or 0.0), default=None)
 
@@ -132,19 +126,11 @@ class TraceComparison(msgspec.Struct, frozen=True, eq=False):
         return sum(it.error is not None for it in self.ranks)
 
     def find(self, uuid: str) -> RankComparison | None:
-        """Return the rank that plays as a device."""
         return next((it for it in self.ranks if it.uuid == uuid), None)
 
 
 def compare_runs(player: TracePlayer, simulated: Path) -> TraceComparison:
-    """Return a real run beside its simulation.
-
-    Args:
-        simulated: Folder of the simulated run, or the file of one rank.
-
-    Raises:
-        InputFileError: The simulated run cannot be read.
-    """
+    """Compare a real run with its simulation, given by its folder or the file of one rank."""
     run = player.run
     uuids = player.uuids
     partners = {it.name.rank: _read_simulated(it) for it in read_memory_trace_run(simulated).ranks}
@@ -170,19 +156,19 @@ def compare_runs(player: TracePlayer, simulated: Path) -> TraceComparison:
 
 
 def describe_error(error: float) -> str:
-    """Return an error with its sign: `+0.007 %`, `-1.25 %`."""
+    """`+0.007 %`, `-1.25 %`"""
     percent = 100 * error
     places = 3 if abs(percent) < 1 else 2 if abs(percent) < 10 else 1
     return f"{percent:+.{places}f} %"
 
 
 def describe_mebibytes(value_bytes: int | None) -> str:
-    """Return bytes in MiB with two places, as traces have them: `71,408.03 MiB`; `—` where unknown."""
+    """Two places, as in traces: `71,408.03 MiB`; `—` if unknown."""
     return "—" if value_bytes is None else f"{value_bytes / MIB:,.2f} MiB"
 
 
 def _read_simulated(trace: MemoryTrace) -> SimulatedRank:
-    """Return what a simulated trace says; of several iterations the last counts."""
+    """Read a simulated trace; of several iterations the last counts."""
     iteration = trace.iterations[-1]
     curve = _cut(trace, iteration)
     peak_bytes = iteration.peak_allocated_bytes
