@@ -36,11 +36,11 @@ __all__ = [
 
 
 def start(runtime_dir: str, *, job: str | None = None, is_explicit: bool = False) -> None:
-    """Begin to report in this process; once torch is imported, where it is not yet. Idempotent.
+    """Start to report in this process, or once torch is imported. Idempotent.
 
     Args:
         runtime_dir: Folder of the hub's socket.
-        job: Which `vramscope run` this process belongs to.
+        job: Name of the `vramscope run` of this process.
         is_explicit: Somebody asked for this very process: it reports before it has made a step.
     """
 
@@ -53,17 +53,17 @@ def start(runtime_dir: str, *, job: str | None = None, is_explicit: bool = False
 
 
 def watch_imports(runtime_dir: str, job: str | None = None) -> None:
-    """Begin to report once torch has been imported; without torch nothing is ever started.
+    """Start to report once torch has been imported; without torch nothing is ever started.
 
     Args:
         runtime_dir: Folder of the hub's socket.
-        job: Which `vramscope run` this process belongs to.
+        job: Name of the `vramscope run` of this process.
     """
     start(runtime_dir, job=job)
 
 
 def stop(reason: str = "detached") -> None:
-    """Say goodbye and cease to report; the process may be started with again.
+    """Send a goodbye and stop reporting; `start` may be called again.
 
     Args:
         reason: `detached` or `exit`.
@@ -76,7 +76,7 @@ def stop(reason: str = "detached") -> None:
 
 
 def is_running() -> bool:
-    """Tell whether a probe is started in this very process."""
+    """Tell whether a probe runs in this very process."""
     session = current.session
     return session is not None and bool(session.is_alive())
 
@@ -94,11 +94,11 @@ def step(tokens: object = None, batch: object = None) -> None:
 
 
 def on_advice(callback: Callable[[str, str], object] | None) -> None:
-    """Let a function of the program answer advice from outside, at the end of a step.
+    """Set the function that answers advice from outside, at the end of a step.
 
     Args:
-        callback: Gets the action and the reason. Returns True or a sentence where it did what was asked,
-            False where it will not, None to leave it to the probe. None for no callback.
+        callback: Called with the action and the reason. Returns True or a sentence if it did what was asked,
+            False if it will not, None to leave it to the probe. None for no callback.
     """
     current.on_advice = callback
 
@@ -108,8 +108,8 @@ def profile_modules(torch: Module, config: dict[str, Foreign]) -> None:
 
     Args:
         torch: The module.
-        config: `folder`, where the folders `memory_trace` and `traces` go; `draw_command`, the command line
-            that draws a folder of `memory_trace`; `draw_python_path`, its PYTHONPATH or None.
+        config: `folder`, the parent of the folders `memory_trace` and `traces`; `draw_command`, the command
+            line that draws a folder of `memory_trace`; `draw_python_path`, its PYTHONPATH or None.
     """
     from .module_memory.unattended import profile_unattended
 
@@ -124,14 +124,14 @@ def record_out_of_memory(
     device_index: int | None = None,
     device_total_bytes: int | None = None,
 ) -> str | None:
-    """Write a flight record of an out-of-memory error that is about to be raised, and tell the hub.
+    """Write a flight record of an out-of-memory error that is about to be raised, and report it to the hub.
 
-    Never raises; returns the path of the record, or None where none was written.
+    Never raises; returns the path of the record, or None if none was written.
 
     Args:
         size_bytes: Bytes of the request that failed.
         message: Text of the error.
-        device_free_bytes: Bytes that the device had free.
+        device_free_bytes: Free bytes of the device.
         device_index: Ordinal of the device; None for the one that is reported on.
         device_total_bytes: Bytes of the device, or of what this process may use of it.
     """
@@ -146,7 +146,7 @@ def record_out_of_memory(
 
 
 def _try(action: Callable[..., None], *arguments: Foreign) -> None:
-    """Do what starts or ends the probe; what fails there is nobody's business but ours."""
+    """A failure to start or end the probe must not reach the program."""
     try:
         action(*arguments)
     except Exception as error:  # noqa: BLE001 - the training goes on whatever fails here

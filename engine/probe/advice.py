@@ -1,4 +1,4 @@
-"""Advice from outside: what this process is asked to do about its memory, done at the end of a step."""
+"""Advice from outside: requests to do something about memory, followed at the end of a step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .base.foreign import Foreign
 from .clock import SystemClock
 from .identity import TrainingDevice
 
+# Between two ends of steps at which something is done: many requests must not slow the training.
 _PAUSE_S = 1.0
-"""Between two ends of steps at which something is done: who asks often shall not slow the training."""
 _MOST_WANTED = 8
 _DONE_BY_PROBE = "empty_cache"
 _OPT_OUT = "VRAMSCOPE_ADVICE"
@@ -32,20 +32,17 @@ class _Wanted(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What was made of an advice, as a sentence whose subject is the process."""
+    """What was done, as a sentence whose subject is the process."""
 
     is_obeyed: bool
     sentence: str
 
 
 class Advice:
-    """Takes advice in our own thread; only the thread that trains acts upon it, between two steps.
+    """Receives advice in our own thread; only the thread that trains acts upon it, between two steps.
 
-    A callback of the program is asked first. What it leaves alone is not done, but for the emptying of the
-    allocator's cache, which needs nobody's help. The whole is off where the environment says so.
-
-    Args:
-        clock: Where the time comes from.
+    A callback of the program is asked first. Without its answer nothing is done, except for emptying the
+    allocator's cache, which needs nobody's help. The environment can switch all of it off.
     """
 
     def __init__(self, device: TrainingDevice, clock: SystemClock) -> None:
@@ -57,14 +54,13 @@ class Advice:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether the end of a step is waited for."""
+        """Whether something waits for the end of a step."""
         return bool(self._wanted)
 
     def want(self, demand: wire.Demand, wait_s: float) -> None:
-        """Take an advice.
+        """Queue an advice.
 
         Args:
-            demand: What is asked, and why.
             wait_s: How long it may wait for the end of a step.
         """
         if os.environ.get(_OPT_OUT, "").strip().lower() in _OFF:
@@ -75,7 +71,7 @@ class Advice:
         self._wanted.append(_Wanted(demand.request, demand.action, demand.reason, until_s, wait_s))
 
     def meet_step(self) -> None:
-        """Do what is wanted; called at the end of a step by the thread that trains."""
+        """Act on what is wanted; called at the end of a step by the thread that trains."""
         now_s = self._clock.monotonic_s()
         if not self._wanted or now_s < self._next_s or _is_capturing(self._device.module):
             return
@@ -84,11 +80,11 @@ class Advice:
             before = self._device.read().reserved_bytes
             outcome = self._follow(wanted)
             freed = _difference(before, self._device.read().reserved_bytes)
-            told = outcome.sentence + _tell_freed(freed, is_expected=outcome is _EMPTIED)
+            told = outcome.sentence + _describe_freed(freed, is_expected=outcome is _EMPTIED)
             self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, told, freed))
 
     def take_packets(self) -> list[bytes]:
-        """Return the packets of what was done, or will not be."""
+        """Return the packets of what was done or refused."""
         self._expire()
         packets = []
         while self._answers:
@@ -96,7 +92,7 @@ class Advice:
         return packets
 
     def _follow(self, wanted: _Wanted) -> _Outcome:
-        """Ask the callback of the program, and do without it what needs none."""
+        """Ask the callback of the program; do without it what needs none."""
         callback = current.on_advice
         answer = None
         try:
@@ -111,7 +107,7 @@ class Advice:
         return _understand(answer, wanted.action)
 
     def _expire(self) -> None:
-        """Refuse those who have waited for too long."""
+        """Refuse what has waited too long."""
         now_s = self._clock.monotonic_s()
         for wanted in tuple(self._wanted):
             if now_s >= wanted.until_s:
@@ -134,11 +130,7 @@ _EMPTIED = _Outcome(True, "emptied its cache")
 
 
 def _empty_cache(module: Foreign) -> _Outcome:
-    """Let the caching allocator give back what it holds and nobody uses.
-
-    Args:
-        module: The part of torch that answers for the device, or None.
-    """
+    """Release what the caching allocator holds and nobody uses."""
     empty = getattr(module, "empty_cache", None)
     if empty is None:
         return _Outcome(False, "trains on no device whose cache could be emptied")
@@ -147,7 +139,7 @@ def _empty_cache(module: Foreign) -> _Outcome:
 
 
 def _understand(answer: object, action: str) -> _Outcome:
-    """Return what a callback has answered; of a tensor no truth is asked, which would wait for its device."""
+    """Judge a callback's answer; a tensor is not asked for its truth, which would wait for its device."""
     if answer is True:
         return _Outcome(True, "did it by its callback")
     if isinstance(answer, str):
@@ -161,7 +153,7 @@ def _understand(answer: object, action: str) -> _Outcome:
 
 
 def _is_capturing(module: Foreign) -> bool:
-    """Tell whether a CUDA graph is being recorded, into which nothing of ours may fall."""
+    """While a CUDA graph is recorded, no call of ours may get into it."""
     ask = getattr(module, "is_current_stream_capturing", None)
     try:
         return ask is not None and bool(ask())
@@ -174,7 +166,7 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, before - after)
 
 
-def _tell_freed(freed_bytes: int | None, *, is_expected: bool) -> str:
+def _describe_freed(freed_bytes: int | None, *, is_expected: bool) -> str:
     if freed_bytes:
         return f"; {freed_bytes / 2**20:,.1f} MiB given back"
     return "; nothing could be given back" if is_expected and freed_bytes == 0 else ""

@@ -1,4 +1,4 @@
-"""One reading of a caching allocator, taken out of the statistics that PyTorch hands over."""
+"""One reading of a caching allocator, from the statistics of PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base.foreign import Foreign, Module
 
 
 class Reading(NamedTuple):
-    """Figures of one moment; None for what this allocator does not tell."""
+    """Counters at one moment; None if this allocator does not have one."""
 
     allocated_bytes: int | None = None
     requested_bytes: int | None = None
@@ -19,21 +19,20 @@ class Reading(NamedTuple):
     inactive_split_bytes: int | None = None
     retries: int | None = None
     ooms: int | None = None
+    # Most allocated bytes since the start, or since the program reset its peak.
     peak_bytes: int | None = None
-    """Most allocated bytes since the start, or since the program reset its peak."""
+    # Since the start, as `frees`.
     allocations: int | None = None
-    """Allocations made since the start."""
     frees: int | None = None
-    """Frees since the start."""
 
 
 NOTHING = Reading()
+# Makes a reading of a tuple without the function that a named tuple has for it.
 _make = tuple.__new__
-"""Makes a reading of a tuple without the function that a named tuple has for it."""
 
 
 def read_nested(stats: dict[str, Any]) -> Reading:
-    """Return the reading in the result of `memory_stats_as_nested_dict()`; an empty one where it is empty."""
+    """Read the result of `memory_stats_as_nested_dict()`; NOTHING if it is empty."""
     try:
         # What most statistics have, looked up at once.
         allocated = stats["allocated_bytes"]["all"]
@@ -76,7 +75,7 @@ def _read_part(stats: dict[str, Any]) -> Reading:
 
 
 def read_flat(stats: dict[str, Any]) -> Reading:
-    """Return the reading in the result of `memory_stats()`; an empty one where it is empty."""
+    """Read the result of `memory_stats()`; NOTHING if it is empty."""
     return Reading(
         stats.get("allocated_bytes.all.current"),
         stats.get("requested_bytes.all.current"),
@@ -92,7 +91,7 @@ def read_flat(stats: dict[str, Any]) -> Reading:
 
 
 def flatten(stats: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested statistics with dotted names, as `memory_stats()` spells them."""
+    """Flatten nested statistics to dotted names, as in `memory_stats()`."""
     flat: dict[str, Any] = {}
     for name, value in stats.items():
         if isinstance(value, dict):
@@ -111,70 +110,66 @@ def _of_all_pools(stats: dict[str, Any], name: str) -> dict[str, Any]:
 class Backend:
     """Answers about one kind of device. No call may create a context or wait for the device."""
 
+    # In the protocol: `cuda`, `rocm`, `xpu`, `mps` or `cpu`; None for another accelerator.
     name: str | None = None
-    """As the hub knows it: `cuda`, `rocm`, `xpu`, `mps` or `cpu`; None for another accelerator."""
+    # `torch.device.type`
     device_type: str = "cpu"
-    """As `torch.device.type` spells it."""
+    # The part of torch that answers for it (`torch.cuda`), or None.
     module: Module = None
-    """The part of torch that answers for it (`torch.cuda`), or None."""
 
     def is_in_use(self) -> bool:
-        """Tell whether the process holds memory there already."""
+        """Whether the process has memory there already."""
         return False
 
     def find_device(self) -> int | None:
-        """Return the ordinal of the device that holds most of this process's bytes."""
+        """Return the ordinal of the device with most bytes of this process."""
         return None
 
     def find_held(self) -> dict[int, int]:
-        """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
+        """Return bytes of the allocator by ordinal, where it has any."""
         return {}
 
     def read(self, device: int | None) -> Reading:
-        """Return what the allocator of a device says."""
         return NOTHING
 
     def read_all(self) -> list[Reading]:
-        """Return what the allocators of all devices say."""
         return []
 
     def read_pinned(self) -> int | None:
-        """Return bytes of pinned host memory."""
+        """Bytes of pinned host memory."""
         return None
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
-        """Return every statistic of the allocator, flat."""
+        """Every statistic of the allocator, flat."""
         return {}
 
     def note(self) -> str | None:
-        """Return what a reader of the figures should know, in one sentence."""
+        """What a reader of the values should know, in one sentence."""
         return None
 
 
 class HostBackend(Backend):
-    """A process that trains on the host: only its resident memory can be told."""
+    """A process that trains on the host: only its resident memory is known."""
 
     name = "cpu"
 
 
 _MOST_DEVICES = 64
 _EXPANDABLE = "expandable_segments:true"
+# After so many in a row the allocator is not asked again: it has no statistics, and each refusal is dear.
 _MOST_REFUSALS = 3
-"""In a row, after which the allocator is not asked again: it has no statistics, and each refusal is dear."""
 
 
 class AllocatorBackend(Backend):
-    """Reads `torch.cuda`, or what answers by the same names.
+    """Reads `torch.cuda`, or a module with the same names, once the program has initialised the runtime.
 
-    The nested statistics are read where there are any: to make the flat ones PyTorch sorts 120 texts while
-    it holds the interpreter's lock.
-
-    Only made once the program has initialised the runtime.
+    It reads the nested statistics if there are any: to make the flat ones PyTorch sorts 120 texts while it
+    holds the interpreter's lock.
 
     Args:
         module: `torch.cuda` or `torch.xpu`.
-        name: What the hub calls it.
-        device_type: What `torch.device.type` calls it.
+        name: In the protocol.
+        device_type: `torch.device.type`.
     """
 
     def __init__(self, module: Module, name: str, device_type: str) -> None:
@@ -191,13 +186,13 @@ class AllocatorBackend(Backend):
         self._is_partial = self._is_asynchronous or self._is_expandable
 
     def is_in_use(self) -> bool:
-        """Tell whether any device holds bytes of this process, or the allocator will not say."""
+        """True also if the allocator refuses to answer."""
         return self.find_device() is not None or bool(self._refusals)
 
     def find_device(self) -> int | None:
         """Return the ordinal of the device with most allocated bytes, of those that have any.
 
-        Where the allocator tells nothing, the only device there is.
+        If the allocator does not answer, the only device there is.
         """
         readings = self.read_all()
         held = [(reading.allocated_bytes or 0, -index) for index, reading in enumerate(readings)]
@@ -207,17 +202,16 @@ class AllocatorBackend(Backend):
         return -negative if most else None
 
     def find_held(self) -> dict[int, int]:
-        """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
         held = {
             index: it.reserved_bytes or it.allocated_bytes or 0 for index, it in enumerate(self.read_all())
         }
         return {index: bytes_ for index, bytes_ in held.items() if bytes_}
 
     def read(self, device: int | None) -> Reading:
-        """Return the figures of a reading; those that nobody counts are left out.
+        """Read the values; those that nobody counts are left out.
 
-        The figures are taken out at once, while the dicts that PyTorch made are in the caches: to keep those
-        and let them go later costs as much again as to make them.
+        They are read at once, while the dicts that PyTorch made are in the caches: to keep those and free
+        them later costs as much again as to make them.
         """
         if device is None:
             return NOTHING
@@ -231,15 +225,14 @@ class AllocatorBackend(Backend):
         return self._correct(reading) if self._is_partial else reading
 
     def read_all(self) -> list[Reading]:
-        """Return the figures of every device, by ordinal."""
         count = min(int(self.module.device_count()), _MOST_DEVICES)
         return [self.read(index) for index in range(count)]
 
     def read_pinned(self) -> int | None:
-        """Return bytes of pinned host memory that the caching host allocator holds, in use or cached.
+        """Return bytes of pinned host memory of the caching host allocator, in use or cached.
 
-        PyTorch has used one name for two things: beside `active_bytes`, `allocated_bytes` is what is held;
-        without it `allocated_bytes` is what is in use, and `reserved_bytes` what is held.
+        PyTorch has used one name for two things: with `active_bytes` next to it, `allocated_bytes` is all
+        memory; without it `allocated_bytes` is memory in use, and `reserved_bytes` all.
         """
         if self._pinned is None:
             return None
@@ -256,7 +249,6 @@ class AllocatorBackend(Backend):
         return found
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
-        """Return every statistic of the allocator, flat."""
         try:
             return {} if device is None else flatten(self._ask(device))
         except RuntimeError:
@@ -264,7 +256,7 @@ class AllocatorBackend(Backend):
             return {}
 
     def note(self) -> str | None:
-        """Say where the allocator leaves figures out."""
+        """Which values the allocator leaves out."""
         if self._refusals:
             return "the allocator of this process tells nothing of what it holds"
         if self._is_asynchronous:
@@ -272,16 +264,16 @@ class AllocatorBackend(Backend):
         return None
 
     def _note_refusal(self) -> None:
-        """Count a RuntimeError: what an allocator that is plugged in raises.
+        """Count a RuntimeError, as raised by a plugged-in allocator.
 
-        As that of RMM, by `torch.cuda.memory.CUDAPluggableAllocator`.
+        For example RMM's, by `torch.cuda.memory.CUDAPluggableAllocator`.
         """
         self._refusals += 1
         if self._refusals >= _MOST_REFUSALS:
             self._ask = _say_nothing
 
     def _correct(self, reading: Reading) -> Reading:
-        """Take out figures that are 0 because nobody counts them."""
+        """Drop values that are 0 because nobody counts them."""
         if self._is_asynchronous:
             return Reading(
                 allocated_bytes=reading.allocated_bytes,
@@ -294,7 +286,7 @@ class AllocatorBackend(Backend):
 
 
 def allocator_settings() -> str:
-    """Return the settings of PyTorch's allocator in the environment, or an empty text."""
+    """The settings of PyTorch's allocator in the environment, or ""."""
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
@@ -318,12 +310,12 @@ def _is_asynchronous(module: Module) -> bool:
 
 
 class AcceleratorBackend(Backend):
-    """Reads `torch.accelerator`, which answers for the one accelerator that this build of torch has.
+    """Reads `torch.accelerator`, the one accelerator of this build of torch.
 
     Args:
         accelerator: The module `torch.accelerator`.
         module: The device's own part of torch (`torch.xpu`).
-        device_type: What `torch.device.type` calls it.
+        device_type: `torch.device.type`.
     """
 
     def __init__(self, accelerator: Module, module: Module, device_type: str) -> None:
@@ -333,22 +325,20 @@ class AcceleratorBackend(Backend):
         self._accelerator = accelerator
 
     def is_in_use(self) -> bool:
-        """Tell whether any device holds bytes of this process."""
         return self.find_device() is not None
 
     def find_device(self) -> int | None:
-        """Return the ordinal of the first device that holds bytes."""
+        """Return the ordinal of the first device with bytes of this process."""
         for index in range(int(self._accelerator.device_count())):
             if self.read(index).allocated_bytes:
                 return index
         return None
 
     def read(self, device: int | None) -> Reading:
-        """Return what `torch.accelerator.memory_stats` says; nothing before the first allocation."""
+        """`torch.accelerator.memory_stats`; NOTHING before the first allocation."""
         return NOTHING if device is None else read_flat(self._accelerator.memory_stats(device))
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
-        """Return every statistic of the allocator, flat."""
         return {} if device is None else dict(self._accelerator.memory_stats(device))
 
     def note(self) -> str | None:
@@ -357,7 +347,7 @@ class AcceleratorBackend(Backend):
 
 
 class MetalBackend(Backend):
-    """Reads `torch.mps`: allocated bytes, and what the driver holds for them; it keeps no peak."""
+    """Reads `torch.mps`: allocated bytes, and the driver's for them; it has no peak."""
 
     name = "mps"
     device_type = "mps"
@@ -366,11 +356,10 @@ class MetalBackend(Backend):
         self.module = module
 
     def is_in_use(self) -> bool:
-        """Tell whether tensors live there; asked only once parameters were seen there."""
+        """Asked only once parameters were seen there."""
         return bool(self.module.current_allocated_memory())
 
     def find_device(self) -> int | None:
-        """Return the only ordinal there is."""
         return 0
 
     def read(self, device: int | None) -> Reading:
@@ -381,7 +370,7 @@ class MetalBackend(Backend):
 
 
 def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
-    """Return the backend where the tensors live, or None while nothing tells.
+    """Return the backend of the tensors, or None while it is unknown.
 
     Args:
         parameters_on: Device type of the parameters that an optimizer has stepped; None before that.
@@ -398,7 +387,7 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
 
 
 def read_before_use(torch: Module) -> Reading:
-    """Return what is held while no device is in use: nothing live, and the most that any device ever held."""
+    """Before any device is in use: nothing live, and the most that any device ever had."""
     readings = [reading for backend in _initialised(torch, None) for reading in backend.read_all()]
     cached = max((it.reserved_bytes or 0 for it in readings), default=0)
     peak = max((it.peak_bytes or 0 for it in readings), default=0)
@@ -418,7 +407,7 @@ def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:
 
 
 def _others(torch: Module, device_type: str) -> Iterator[Backend]:
-    """Yield what may answer for parameters on another device: they are there, so it is initialised."""
+    """Yield what may answer for parameters on another device: they exist, so it is initialised."""
     accelerator = getattr(torch, "accelerator", None)
     module = getattr(torch, device_type, None)
     if accelerator is not None and hasattr(accelerator, "memory_stats") and device_type != "mps":

@@ -6,10 +6,10 @@ import time
 
 
 class SystemClock:
-    """The clock of this machine; tests hand in one of their own."""
+    """The clock of this machine; tests pass their own."""
 
     # The functions themselves: a method around each would be fetched anew at every reading.
+    # Seconds since the epoch.
     wall_s = staticmethod(time.time)
-    """Returns seconds since the epoch."""
+    # Seconds that never step.
     monotonic_s = staticmethod(time.monotonic)
-    """Returns seconds that never step."""

@@ -1,4 +1,4 @@
-"""What a hub may ask of a process: segments, stacks, modules, to follow an advice, or to be left alone."""
+"""Demands of a hub: segments, stacks, modules, to follow an advice, or to detach."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ if TYPE_CHECKING:
     from .module_memory.watched_profile import ModuleDemands
     from .session import Session
 
+# Between two segment maps, however often they are asked for.
 _PAUSE_S = 1.0
-"""Between two segment maps, however often they are asked for."""
 _MOST_WANTED = 8
+# For the end of a step, for any demand.
 LONGEST_WAIT_S = 120.0
-"""For the end of a step, whatever is asked."""
 
 
 class _Wanted(NamedTuple):
-    """A map that was asked for."""
-
     request: int
+    # How long it may wait for the end of a step; None for at once.
     until_s: float | None
-    """How long it may wait for the end of a step; None to be taken at once."""
 
 
 class _Taken(NamedTuple):
-    """A map that was taken, and whom it answers."""
+    """A map, and the demands that it answers."""
 
     requests: list[int]
     segments: list[dict[str, Any]]
@@ -44,10 +42,10 @@ class _Taken(NamedTuple):
 
 
 class Demands:
-    """Serves demands in our own thread; only maps of the end of a step are taken by the thread that trains.
+    """Serves demands in our own thread; only maps of the end of a step are made by the thread that trains.
 
-    Between two steps what serves a step only has gone, so that two such maps can be compared. Where no step
-    ends in time, or none ever has, the map is taken at once and says so.
+    Between two steps what serves a step only is freed, so that two such maps can be compared. If no step ends
+    in time, or none ever has, the map is made at once and says so.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Demands:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether the end of a step is waited for."""
+        """Whether something waits for the end of a step."""
         modules = self._modules
         advice = self._advice
         return (
@@ -111,20 +109,20 @@ class Demands:
             self._modules.meet_step(index)
         if self._needs_map and self._clock.monotonic_s() - self._newest_s >= _PAUSE_S:
             try:
-                self._take(is_at_step_end=True)
+                self._make_map(is_at_step_end=True)
             except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
                 current.note_failure("the demand for segments", error)
         if self._advice is not None:
             self._advice.meet_step()
 
     def answer(self) -> bool:
-        """Take the maps that may wait no longer, pack those that were taken; tell whether there were any."""
+        """Make the maps that may wait no longer, pack finished ones; tell whether there were any."""
         if current.session is not self._session:
             return False
         now_s = self._clock.monotonic_s()
         is_due = any(it.until_s is None or now_s >= it.until_s for it in tuple(self._wanted))
         if is_due and now_s - self._newest_s >= _PAUSE_S:
-            self._take(is_at_step_end=False)
+            self._make_map(is_at_step_end=False)
         has_taken = bool(self._taken)
         while self._taken:
             self._pack(self._taken.popleft())
@@ -132,13 +130,13 @@ class Demands:
         return self._answer_from("advice", self._advice) or has_modules or has_taken
 
     def end(self) -> None:
-        """Leave what only the thread that trains may take away to that thread."""
+        """Leave to the thread that trains what only it may take down."""
         modules = self._modules
         if modules is not None and modules.needs_steps:
             current.leave(lambda _: modules.end())
 
     def _open_modules(self) -> ModuleDemands:
-        """Return what profiles modules, loaded when it is asked for: most processes never are."""
+        """Loaded on the first demand: most processes never have one."""
         if self._modules is None:
             from .module_memory.watched_profile import ModuleDemands
 
@@ -146,7 +144,7 @@ class Demands:
         return self._modules
 
     def _open_advice(self) -> Advice:
-        """Return what follows advice, loaded when the first is given."""
+        """Loaded on the first advice."""
         if self._advice is None:
             from .advice import Advice
 
@@ -154,7 +152,7 @@ class Demands:
         return self._advice
 
     def _answer_from(self, kind: str, answering: ModuleDemands | Advice | None) -> bool:
-        """Put answers of a kind into the outbox, once those before have gone; tell whether there were any."""
+        """Put answers of a kind into the outbox, once those before are sent; tell whether there were any."""
         if answering is None or self._outbox.has_parts(kind):
             return False
         packets = answering.take_packets()
@@ -162,8 +160,8 @@ class Demands:
             self._outbox.put_parts(kind, packets)
         return bool(packets)
 
-    def _take(self, *, is_at_step_end: bool) -> None:
-        """Take one map for all who want one."""
+    def _make_map(self, *, is_at_step_end: bool) -> None:
+        """Make one map for all who want one."""
         requests = self._take_requests()
         module = self._device.module
         if can_snapshot(module, is_history_on=is_recording(self._device.torch)):

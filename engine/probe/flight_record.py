@@ -29,10 +29,10 @@ COLUMNS = (
     "ooms",
     "step",
 )
+# Readings kept in full: the last minute at ten a second.
 MOST_FINE = 600
-"""Readings kept as they came: the last minute at ten a second."""
+# Readings kept of the four minutes before, two a second.
 MOST_COARSE = 480
-"""Readings kept of the four minutes before, two a second."""
 _THINNED = 5
 MOST_STEPS = 1000
 
@@ -50,7 +50,7 @@ class RecentReadings:
         self._aged = 0
 
     def add(self, time_s: float, reading: Reading, step: int) -> None:
-        """Take a reading; the oldest of the fine ring moves on or goes."""
+        """Add a reading; the oldest of the fine ring is thinned or dropped."""
         self._fine.append((time_s, *reading[:7], step))
         if len(self._fine) <= MOST_FINE:
             return
@@ -63,12 +63,12 @@ class RecentReadings:
             self.thinned_away += 1
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Return the readings, oldest first, in the order of `COLUMNS`."""
+        """Oldest first, in the order of `COLUMNS`."""
         return [*tuple(self._coarse), *tuple(self._fine)]
 
 
+# If there are more, the smallest segments are left out.
 MOST_SEGMENT_BLOCKS = 50_000
-"""Beyond this the smallest segments are left out."""
 MOST_STACKS = 100
 MOST_FRAMES = 32
 _YIELD_EVERY = 50
@@ -79,9 +79,9 @@ Frames = tuple[tuple[str, int, str], ...]
 
 
 def can_snapshot(module: Module, *, is_history_on: bool) -> bool:
-    """Tell whether a snapshot is cheap here: one without traces, or of an allocator that keeps none.
+    """Tell whether a snapshot is cheap here: one without traces, or of an allocator that records none.
 
-    Where `memory_snapshot` knows no `include_traces` it marshals the whole ring of traces to drop it.
+    A `memory_snapshot` without `include_traces` marshals the whole ring of traces to drop it.
     """
     ask = getattr(module, "memory_snapshot", None)
     return ask is not None and (_knows_traces(ask) or not is_history_on)
@@ -95,7 +95,9 @@ def take_snapshot(module: Module, device: int | None) -> list[dict[str, Any]]:
 
 
 def bound_segments(segments: list[dict[str, Any]], most_blocks: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the largest segments with so many blocks together, in their order; and how many are left out."""
+    """Return the largest segments with at most `most_blocks` blocks, in their order; and how many are left
+    out.
+    """
     by_size = sorted(segments, key=lambda it: -int(it.get("total_size", 0)))
     kept: set[int] = set()
     blocks = 0
@@ -115,8 +117,8 @@ def pack_segments(
 
     Args:
         segments: As `take_snapshot` returns them.
-        time_s: Wall time at which they were taken.
-        is_at_step_end: Whether that was between two steps.
+        time_s: Wall time of the snapshot.
+        is_at_step_end: Taken between two steps.
     """
     chosen, left_out = bound_segments(segments, MOST_SEGMENT_BLOCKS)
     rows = []
@@ -182,10 +184,10 @@ def _knows_traces(ask: Foreign) -> bool:
 
 SCHEMA = "vramscope.flight/1"
 MAX_FILE_BYTES = 8 * 1024 * 1024
+# Of one process.
 MOST_RECORDS = 3
-"""Of one process."""
+# Between two records: a program that catches the error and tries again must not write all day.
 PAUSE_S = 30.0
-"""Between two records: a program that catches the error and tries again shall not write all day."""
 MOST_BLOCKS = 40_000
 _MOST_FRAMES = 64
 _LONGEST_MESSAGE = 4000
@@ -209,7 +211,7 @@ def locate_folders(runtime_dir: str, environ: Mapping[str, str] | None = None) -
 
 
 def collect_stack(most_frames: int = _MOST_FRAMES) -> list[tuple[str, int, str]]:
-    """Return file, line and function of this thread's frames, innermost first, our own left out."""
+    """Return file, line and function of this thread's frames, innermost first, without our own."""
     frames: list[tuple[str, int, str]] = []
     frame = sys._getframe(1)
     while frame is not None and len(frames) < most_frames:
@@ -226,7 +228,7 @@ def fill_record(about: Content, samples: list[Any], segments: list[dict[str, Any
     """Return the content of a record, bounded.
 
     Args:
-        about: What is known of the process, its device, the failure, the model and the statistics.
+        about: Process, device, failure, model and statistics.
         samples: Rows in the order of `COLUMNS`, oldest first.
         segments: PyTorch's segment dicts; their frames go into `live_blocks` and are dropped.
     """
@@ -258,7 +260,7 @@ def fill_record(about: Content, samples: list[Any], segments: list[dict[str, Any
 
 
 def encode_record(content: Content) -> bytes:
-    """Return the gzip-compressed JSON of a record of at most 8 MiB; segments go first where it is more."""
+    """Return the gzip-compressed JSON of a record of at most 8 MiB; segments are dropped first."""
     packed = _compress(content)
     while len(packed) > MAX_FILE_BYTES and content["segments"]:
         kept = content["segments"][: len(content["segments"]) // 2]
@@ -270,12 +272,12 @@ def encode_record(content: Content) -> bytes:
 
 
 def write_record(packed: bytes, folders: list[str], name: str) -> tuple[str | None, str | None]:
-    """Write a record into the first folder that takes it, whole or not at all.
+    """Write a record into the first folder that accepts it, whole or not at all.
 
-    Returns its path, or None with what every folder said.
+    Returns its path, or None with the refusals of all folders.
 
     Args:
-        folders: Tried in this order; made where they are missing.
+        folders: Tried in this order; made if missing.
     """
     problems = []
     for folder in folders:
@@ -309,13 +311,13 @@ class RecordQuota:
 
 
 def name_record(wall_s: float, pid: int, number: int) -> str:
-    """Return the name of a record's file: time in UTC, process, and which of its records it is."""
+    """Name of a record's file: time in UTC, process, and which of its records it is."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_s))
     return f"oom-{moment}-{pid}-{number}.json.gz"
 
 
 def _write_whole(packed: bytes, folder: str, name: str) -> str:
-    """Write beside and rename, so that whoever looks finds all of it or nothing."""
+    """Write a temporary file and rename it, so that a reader finds all of it or nothing."""
     partial = f"{folder}/.{name}.partial"
     path = f"{folder}/{name}"
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -334,7 +336,7 @@ def _write_whole(packed: bytes, folder: str, name: str) -> str:
 
 
 def _strip(segment: dict[str, Any]) -> dict[str, Any]:
-    """Return a segment whose blocks have lost their frames, and what older versions keep beside."""
+    """Drop the frames of a segment's blocks, and the history that older versions add."""
     blocks = [
         {name: value for name, value in block.items() if name not in {"frames", "history"}}
         for block in segment.get("blocks", ())

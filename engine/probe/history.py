@@ -17,31 +17,32 @@ from .base import current
 from .base.foreign import Foreign, Module
 from .clock import SystemClock
 
+# Assumed cost of one recorded allocation: twice the 2 µs that PyTorch states for a Python stack.
 SECONDS_PER_ALLOCATION = 4e-6
-"""Assumed cost of one recorded allocation: twice the 2 µs that PyTorch states for a Python stack."""
 SHARE = 0.01
+# The recording may take `SHARE` of the time, averaged over such a period.
 PERIOD_S = 60.0
-"""The recording may take so much of this time, averaged over such a period."""
 MOST_STEPS = 100
 LONGEST_S = 60.0
 LONGEST_DEMAND_S = 600.0
+# For this long a step that ends may switch off what is due; then our own thread does.
 _GRACE_S = 1.0
-"""In which a step that ends may switch off what is due; after it our own thread does."""
 _FLOORS = 32
+# So many rises among so many floors, without a fall, make a suspicion.
 _RISES = 12
-"""Rises among so many floors, without a fall, that make a suspicion."""
+# Steps between two checks whether the floor climbs.
 _LOOK_EVERY = 8
-"""Steps between two looks whether the floor climbs."""
 _SMALL_HEADROOM = 0.05
 
 
 class MemoryHistory:
     """Switches the recording, in the thread that trains and between two steps.
 
-    Only where no step ends when it is time (a long evaluation, a hang), our own thread switches it off.
+    Only if no step ends when it is time (a long evaluation, a hang), our own thread switches it off.
+
     Recording is `state` with Python stacks and one trace entry: the blocks carry their stacks, the ring of
-    traces that fills host memory is not kept. Where the program records itself, or begins to,
-    nothing is touched.
+    traces that fills host memory is not kept. If the program records itself, or begins to, nothing is
+    touched.
     """
 
     def __init__(self, clock: SystemClock) -> None:
@@ -59,11 +60,11 @@ class MemoryHistory:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether the end of every step matters, because something is to be switched."""
+        """The end of every step matters, because something is to be switched."""
         return self.mode == "on" or self._wanted_until_s is not None or self._is_end_wanted
 
     def demand(self, is_on: bool, seconds: float | None) -> None:
-        """Take what a hub asks; it is met at the end of the next step, and makes a recording of ours longer.
+        """Note a demand of a hub; the end of the next step meets it, and it prolongs a recording of ours.
 
         Args:
             seconds: How long at most; None for a minute.
@@ -77,7 +78,7 @@ class MemoryHistory:
         """Record as many steps as the share of a period allows for, then rest for the period.
 
         Args:
-            allocations_per_step: None where it is not known; then nothing is recorded.
+            allocations_per_step: None if it is not known; then nothing is recorded.
         """
         now_s = self._clock.monotonic_s()
         steps = count_affordable_steps(allocations_per_step)
@@ -87,7 +88,7 @@ class MemoryHistory:
             self._wanted_until_s = now_s + LONGEST_S
 
     def meet_step(self, torch: Module) -> None:
-        """Switch on or off where that is due; called at the end of a step by the thread that trains."""
+        """Switch on or off what is due; called at the end of a step by the thread that trains."""
         self._give_way(torch)
         if self.mode == "on":
             self._prolong()
@@ -112,7 +113,7 @@ class MemoryHistory:
             self._steps_left = MOST_STEPS * 100
 
     def _give_way(self, torch: Module) -> None:
-        """Leave the recording to the program where that has used the switch since ours began."""
+        """Leave the recording to the program if it has used the switch since ours began."""
         if self.mode == "on" and is_taken_over():
             end_recording(torch)
             self.mode = "user" if is_recording(torch) else "off"
@@ -142,7 +143,7 @@ class MemoryHistory:
 
 
 class Suspicion:
-    """Grounds to look closer: retries, a floor that climbs, or little headroom."""
+    """Reasons to look closer: retries, a floor that climbs, or little headroom."""
 
     def __init__(self) -> None:
         self.has_grounds = False
@@ -154,7 +155,7 @@ class Suspicion:
         self._floors: deque[int] = deque(maxlen=_FLOORS)
 
     def judge(self, reading: Reading, capacity: int | None) -> None:
-        """Take a sample.
+        """Judge a sample.
 
         Args:
             capacity: Bytes that the allocator may reserve, or the device's total.
@@ -166,7 +167,7 @@ class Suspicion:
             self.has_grounds = True
 
     def note_floor(self, floor: int | None) -> None:
-        """Take the floor of a step that ended."""
+        """Judge the floor of a step that ended."""
         self._steps += 1
         if floor is not None:
             self._floors.append(floor)
@@ -174,7 +175,7 @@ class Suspicion:
             self.has_grounds = True
 
     def _count_allocations(self, allocations: int | None) -> None:
-        """Work out how many allocations a step makes, from the counts at two samples with steps between."""
+        """Derive the allocations of a step from the counts at two samples with steps between."""
         if allocations is None:
             return
         if self._counted is not None and self._steps > self._counted[1]:
@@ -195,7 +196,7 @@ def count_affordable_steps(allocations_per_step: int | None) -> int:
     """Return how many steps may be recorded in a period: their cost stays within its share of 1 %.
 
     Args:
-        allocations_per_step: None where it was not measured; then nothing is affordable.
+        allocations_per_step: None if it was not measured; then nothing is affordable.
     """
     if allocations_per_step is None:
         return 0
@@ -223,15 +224,15 @@ class _Watched(NamedTuple):
 
 
 class _Recording:
-    """The one of ours, and whether the program has used the switch since it began."""
+    """Our recording, and whether the program has used the switch since it began."""
 
     def __init__(self) -> None:
+        # Of the program, that did not raise.
         self.calls = 0
-        """Of the program, that did not raise."""
         self._watched: list[_Watched] = []
 
     def watch(self, torch: Module) -> None:
-        """Put a watcher before each entry of the switch; where one takes none, go without."""
+        """Put a watcher before each entry of the switch; skip one that cannot be replaced."""
         for *path, name in _ENTRIES:
             owner = functools.reduce(lambda it, part: getattr(it, part, None), path, torch)
             original = getattr(owner, name, None)
@@ -245,7 +246,7 @@ class _Recording:
             self._watched.append(_Watched(owner, name, original, watcher))
 
     def restore(self) -> None:
-        """Take the watchers away, but for one that the program has wrapped meanwhile: that only hands on."""
+        """Remove the watchers, but for one that the program has wrapped: that only passes calls on."""
         for owner, name, original, watcher in self._watched:
             if getattr(owner, name, None) is watcher:
                 setattr(owner, name, original)
@@ -264,16 +265,12 @@ class _Recording:
         return watcher
 
 
+# Our recording, or empty. `pop` makes sure that of two threads that end it one does.
 _ours: list[_Recording] = []
-"""Our recording, or empty. Taken out by `pop`, so that of two threads that end it one does."""
 
 
 def begin_recording(torch: Module) -> None:
-    """Record the stacks of live blocks, and notice from here on when the program uses the switch.
-
-    Args:
-        torch: The module, of which `find_recorder` finds one.
-    """
+    """Record the stacks of live blocks, and notice from here on when the program uses the switch."""
     find_recorder(torch)(enabled="state", context="alloc", stacks="python", max_entries=1)
     recording = _Recording()
     recording.watch(torch)
@@ -283,7 +280,7 @@ def begin_recording(torch: Module) -> None:
 def end_recording(torch: Module) -> None:
     """Switch our recording off, unless the program has used the switch since: what runs then is its own.
 
-    May be called by any thread, and where no recording of ours runs.
+    May be called by any thread, and if no recording of ours runs.
     """
     try:
         recording = _ours.pop()
@@ -301,9 +298,9 @@ def is_taken_over() -> bool:
 
 
 def find_recorder(torch: Module) -> Foreign:
-    """Return the function that switches the recording, or None where it is missing or of the first kind.
+    """Return the function that switches the recording, or None if it is missing or of the first kind.
 
-    The first kind (PyTorch 2.0) takes other arguments and could lock up the process.
+    The first kind (PyTorch 2.0) has other arguments and could lock up the process.
     """
     record = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_record_memory_history", None)
     try:
@@ -319,7 +316,7 @@ def can_tell(torch: Module) -> bool:
 
 
 def is_recording(torch: Module) -> bool:
-    """Tell whether anybody records, we or the program; an allocator that is plugged in cannot record."""
+    """Tell whether anybody records, we or the program; a plugged-in allocator cannot."""
     ask = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None)
     try:
         return ask is not None and bool(ask())
@@ -331,8 +328,8 @@ def is_recording(torch: Module) -> bool:
 # the CPU lack; it has not been run on a GPU yet. On a simulated device the simulation calls the same entry
 # itself.
 
+# Modules torch, and whether the observer is attached to it.
 _judged: list[tuple[Module, bool]] = []
-"""Modules torch, and whether the observer stands there."""
 _LOOK_EVERY_S = 0.01
 _MOST_LOOKS = 500
 _REFUSAL = (
@@ -342,12 +339,12 @@ _REFUSAL = (
 
 
 def attach_observer(torch: Module) -> bool:
-    """Attach the one observer of this process, and tell whether it stands.
+    """Attach the one observer of this process, and tell whether it is attached.
 
     Only after the runtime was initialised: before that the call crashes the process. There is no way to
-    detach it, so it is a function that does nothing where no session runs. Where the allocator holds its lock
-    as it calls (PyTorch 2.0, known by its recorder) another thread that allocates with the GIL held would
-    lock up the process with ours: there is no observer then, and a note says so.
+    detach it, so it is a function that does nothing without a session. If the allocator holds its lock as it
+    calls (PyTorch 2.0, known by its recorder), another thread that allocates with the GIL held would lock up
+    the process with ours: there is no observer then, and a note says so.
     """
     for known, stands in _judged:
         if known is torch:
@@ -363,13 +360,13 @@ def attach_observer(torch: Module) -> bool:
 
 
 def is_observer_settled(torch: Module) -> bool:
-    """Tell whether nothing is left to attach: the observer stands, was refused, or this build knows none."""
+    """Nothing is left to attach: the observer is attached, was refused, or this build knows none."""
     has_none = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None) is None
     return has_none or any(known is torch for known, _ in _judged)
 
 
 def _try_to_attach(attach: Foreign) -> str | None:
-    """Attach, and return why that was refused: an allocator that is plugged in takes no observer."""
+    """Attach, and return why that was refused: a plugged-in allocator accepts no observer."""
     try:
         attach(tell_out_of_memory)
     except RuntimeError as error:
@@ -380,8 +377,8 @@ def _try_to_attach(attach: Foreign) -> str | None:
 def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_bytes: int) -> None:
     """Write the record of an error that the allocator is about to raise.
 
-    Whatever it raised would be thrown into the allocator, so nothing leaves it. A Ctrl-C that falls into it
-    is meant for the program, which gets it as soon as the observer is left.
+    An exception would be thrown into the allocator, so nothing leaves this function. A Ctrl-C meanwhile is
+    meant for the program, which gets it as soon as the observer is left.
 
     Args:
         size_bytes: Bytes that the allocator asked the device for.
@@ -403,7 +400,7 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
 
 
 def _interrupt_afterwards() -> None:
-    """Let another thread interrupt the main one: from here the interrupt would be raised right here."""
+    """Make another thread interrupt the main one: an interrupt from here would be raised right here."""
     try:
         _thread.start_new_thread(_interrupt_once_left, ())
     except RuntimeError as error:

@@ -13,11 +13,7 @@ from .base.foreign import Foreign, Module, Optimizer, Properties
 
 
 def identify(descriptor: int) -> tuple[int, int] | None:
-    """Return device and inode of what a descriptor stands for, or None where it stands for nothing.
-
-    Args:
-        descriptor: As the system numbers it.
-    """
+    """Return device and inode of a file descriptor, or None if it is closed."""
     try:
         found = os.fstat(descriptor)
     except OSError:
@@ -26,14 +22,10 @@ def identify(descriptor: int) -> tuple[int, int] | None:
 
 
 def is_still(descriptor: int, identity: tuple[int, int] | None) -> bool:
-    """Tell whether a descriptor stands for what it stood for when it was identified.
+    """Tell whether a descriptor is still the file that `identify` saw.
 
     A program that closes every descriptor it does not know, as daemons do, gets the same numbers for the
     files that it opens next: ours by number, and its own.
-
-    Args:
-        descriptor: As the system numbers it.
-        identity: What `identify` said of it.
     """
     return identity is not None and identify(descriptor) == identity
 
@@ -54,7 +46,6 @@ def read_started_s() -> float | None:
 
 
 def read_command() -> list[str]:
-    """Return the words with which this process was started."""
     try:
         with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123
             words = file.read().rstrip(b"\0").split(b"\0")
@@ -75,7 +66,7 @@ class ResidentMemory:
         self._identity = None if self._file is None else identify(self._file)
 
     def read_bytes(self) -> int | None:
-        """Return resident bytes, or None where there is no such file."""
+        """None if there is no such file."""
         if self._file is None:
             return None
         if not is_still(self._file, self._identity):
@@ -88,7 +79,7 @@ class ResidentMemory:
             return None
 
     def close(self) -> None:
-        """Close the file, where it still is ours."""
+        """Close the file, if it still is ours."""
         file = self._file
         self._file = None
         if file is not None and is_still(file, self._identity):
@@ -98,7 +89,7 @@ class ResidentMemory:
 def identify_device(backend: Backend, index: int | None) -> dict[str, Any] | None:
     """Return the fields of a `ProbedDevice`, or None for a process without one.
 
-    Only to be asked once the program has initialised the device.
+    Only once the program has initialised the device.
     """
     if index is None or backend.module is None:
         return None
@@ -122,13 +113,13 @@ def identify_device(backend: Backend, index: int | None) -> dict[str, Any] | Non
 
 
 def find_simulation(module: Module) -> dict[str, Any] | None:
-    """Return what the simulated device says of itself, or None where the device is real."""
+    """Return the description of a simulated device, or None if the device is real."""
     found = getattr(module, "_vramscope_simulated", None)
     return found if isinstance(found, dict) else None
 
 
 def find_capacity(backend: Backend, index: int | None, total_bytes: int | None) -> int | None:
-    """Return the bytes that the allocator may reserve, where it was limited below the device's total."""
+    """Return the bytes that the allocator may reserve, if it was limited below the device's total."""
     ask = getattr(backend.module, "get_per_process_memory_fraction", None)
     if ask is None or index is None or not total_bytes:
         return None
@@ -141,7 +132,7 @@ def find_capacity(backend: Backend, index: int | None, total_bytes: int | None) 
 
 
 def _find_uuid(properties: Properties, index: int) -> str | None:
-    """Return the UUID as NVML spells it; what CUDA_VISIBLE_DEVICES names outright is taken from there."""
+    """Return the UUID in NVML's form; a UUID in CUDA_VISIBLE_DEVICES is used as it is."""
     named = _named_device(index)
     if named.startswith("MIG-"):
         return named
@@ -170,9 +161,9 @@ def _text(value: object) -> str | None:
 
 
 class TrainingDevice:
-    """Knows backend and ordinal, and what else the parameters say of their place.
+    """Knows backend and ordinal, and the device of the parameters.
 
-    The current device of CUDA belongs to a thread and is never asked for: ours would always see the first.
+    CUDA's current device belongs to a thread and is never asked for: ours would always see the first.
     """
 
     def __init__(self, torch: Module) -> None:
@@ -191,7 +182,7 @@ class TrainingDevice:
         return self.backend.module if self.backend is not None else None
 
     def note_optimizer(self, optimizer: Optimizer) -> None:
-        """Look where the first parameter of an optimizer lives; called by the thread that trains."""
+        """Note the device of an optimizer's first parameter; called by the thread that trains."""
         parameter = next((it for group in optimizer.param_groups for it in group["params"]), None)
         if parameter is None or parameter.device == self._device:
             return
@@ -211,12 +202,12 @@ class TrainingDevice:
         return backend is not None
 
     def look_again(self) -> None:
-        """Look whether a process that seemed to train on the host has turned to a device."""
+        """Check whether a process that seemed to train on the host has turned to a device."""
         if self.backend is None or isinstance(self.backend, HostBackend) or self.index is None:
             self.look()
 
     def describe_others(self) -> str | None:
-        """Name in one sentence the devices that hold bytes and are not followed, or return None."""
+        """Name the devices with bytes of this process that are not followed, in one sentence, or None."""
         held = self.backend.find_held() if self.backend is not None and self.index is not None else {}
         others = [
             f"{_format(bytes_)} on GPU {index}" for index, bytes_ in held.items() if index != self.index

@@ -1,4 +1,4 @@
-"""Notice that torch has been imported, by whomever and whenever, without importing it."""
+"""Notice that torch was imported, by whomever and whenever, without importing it."""
 
 from __future__ import annotations
 
@@ -19,40 +19,39 @@ _TORCH = "torch"
 
 
 def after_torch_import(callback: Callback) -> None:
-    """Call back with the module each time that torch has been fully executed; at once where it has been.
+    """Call back with the module each time that torch has been fully executed; at once if it has been.
 
-    Those who ask first are called first, and all of them before the probe starts. What a callback raises is
-    kept as a note.
+    First come, first called, and all before the probe starts. What a callback raises is kept as a note.
 
     Args:
-        callback: Takes the module `torch`.
+        callback: Called with the module `torch`.
     """
     _watch.add(callback, is_last=False)
 
 
 def watch_torch(callback: Callback) -> None:
-    """Call back as `after_torch_import` does, after all that were asked for there.
+    """Call back as `after_torch_import`, but after all callbacks there.
 
     Args:
-        callback: Takes the module `torch`; it replaces the one that was given before.
+        callback: Called with the module `torch`; it replaces the one of an earlier call.
     """
     _watch.add(callback, is_last=True)
 
 
 def forget_torch() -> None:
-    """Take back what `watch_torch` was given."""
+    """Undo `watch_torch`."""
     _watch.forget_last()
 
 
 class TorchWatch:
-    """A finder that finds nothing itself: it lets the others find torch and looks on as it is executed."""
+    """A finder that finds nothing itself: the others find torch, and it waits for torch to be executed."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callback] = []
         self._last: Callback | None = None
 
     def add(self, callback: Callback, *, is_last: bool) -> None:
-        """Take a callback and put the finder in front of the others, once."""
+        """Add a callback and put the finder in front of the others, once."""
         if is_last:
             self._last = callback
         else:
@@ -64,11 +63,10 @@ class TorchWatch:
             _call(callback, torch)
 
     def forget_last(self) -> None:
-        """Drop the callback that is called after all others."""
         self._last = None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Foreign = None) -> Foreign:
-        """Return what the other finders say of torch, its loader prepared to tell us; None for all else."""
+        """Return the other finders' spec of torch, with a prepared loader; None for all other modules."""
         if name != _TORCH:
             return None
         for finder in list(sys.meta_path):
@@ -80,21 +78,18 @@ class TorchWatch:
         return None
 
     def _prepare(self, loader: Foreign) -> None:
-        """Let one loader call us after it has executed torch; afterwards it is as it was."""
+        """Make one loader call us after it has executed torch; afterwards it is as it was."""
         execute = getattr(loader, "exec_module", None)
         if execute is None or "exec_module" in getattr(loader, "__dict__", {"exec_module": None}):
             return
 
-        def execute_and_tell(module: Module) -> None:
+        def execute_and_call(module: Module) -> None:
             loader.__dict__.pop("exec_module", None)
             execute(module)
-            self._tell(module)
+            for callback in [*self._callbacks, *([self._last] if self._last else [])]:
+                _call(callback, module)
 
-        loader.exec_module = execute_and_tell
-
-    def _tell(self, torch: Module) -> None:
-        for callback in [*self._callbacks, *([self._last] if self._last else [])]:
-            _call(callback, torch)
+        loader.exec_module = execute_and_call
 
 
 def _is_executed(module: Module) -> bool:

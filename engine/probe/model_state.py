@@ -1,4 +1,4 @@
-"""Exact bytes of parameters, gradients and optimizer state, taken from the optimizers themselves."""
+"""Exact bytes of parameters, gradients and optimizer state, read from the optimizers themselves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .base.guard import Guard
 from .base.storages import StorageBytes
 from .clock import SystemClock
 
+# Each of these is measured: gradients and optimizer state appear in them.
 _FIRST_STEPS = 3
-"""Of which each is measured: gradients and optimizer state appear in them."""
 _EVERY_S = 30.0
 _LONGEST_WALK_S = 0.05
+# A walk is followed by at least so many times its own length without one: 0.1 % of the training thread.
 _REST_PER_WALK = 1000.0
-"""A walk is followed by at least so many times its own length without one: 0.1 % of the training thread."""
+# A program that steps in the backward pass has one for each of its parameters.
 MOST_OPTIMIZERS = 10_000
-"""A program that steps in the backward pass has one for each of its parameters."""
 
 State = dict[str, "int | None"]
 _UNMEASURED: State = dict.fromkeys(
@@ -27,7 +27,7 @@ _UNMEASURED: State = dict.fromkeys(
 
 
 class ModelStateWatch:
-    """Decides when the optimizers are walked through, and does it in the thread that trains."""
+    """Decides when the optimizers are measured, and does it in the thread that trains."""
 
     def __init__(self, clock: SystemClock) -> None:
         self.note: str | None = None
@@ -44,7 +44,7 @@ class ModelStateWatch:
 
     @property
     def is_new(self) -> bool:
-        """Whether the first steps, each of which is measured, are not over."""
+        """The first steps, each of which is measured, are not over."""
         return self._walks < _FIRST_STEPS and not self._guard.is_shut
 
     def note_optimizer(self, optimizer: Optimizer) -> None:
@@ -59,9 +59,9 @@ class ModelStateWatch:
         self._optimizers[identity] = weakref.ref(optimizer, lambda _: forget.pop(identity, None))
 
     def measure(self) -> State | None:
-        """Return the bytes where a walk is due, else None; meant for once a second. Never raises.
+        """Return the bytes if a walk is due, else None; meant for once a second. Never raises.
 
-        A walk that did not come to its end returns every figure as None: part of a sum is not the sum.
+        A walk that did not finish returns None for every value: part of a sum is not the sum.
         """
         if self._guard.is_shut:
             return None
@@ -76,7 +76,9 @@ class ModelStateWatch:
         if not self.is_new and now_s < self._rest_s:
             return None
         optimizers = self.optimizers
-        entries = sum(len(it.state) + _count_parameters(it) for it in optimizers)
+        entries = sum(
+            len(it.state) + sum(len(group["params"]) for group in it.param_groups) for it in optimizers
+        )
         if not self.is_new and now_s < self._next_s and entries == self._entries:
             self._rest_after(now_s)
             return None
@@ -88,7 +90,7 @@ class ModelStateWatch:
         return state
 
     def _walk(self, optimizers: list[Any], now_s: float) -> State:
-        """Return the bytes, all of them None where they would not be all; the note says why."""
+        """Return the bytes, or None for all if one cannot be known; the note says why."""
         if self._is_crowded:
             self.note = (
                 f"the bytes of the model are not told: more than {MOST_OPTIMIZERS:,} optimizers have stepped"
@@ -104,7 +106,7 @@ class ModelStateWatch:
         return dict(_UNMEASURED) if state is None else state
 
     def _rest_after(self, began_s: float) -> float:
-        """Let what was begun be followed by a rest in proportion, and return the time."""
+        """Plan a rest in proportion to what was begun, and return the time."""
         ended_s = self._clock.monotonic_s()
         self._rest_s = ended_s + _REST_PER_WALK * (ended_s - began_s)
         return ended_s
@@ -119,12 +121,12 @@ class ModelStateWatch:
 def measure_state(
     optimizers: Iterable[Optimizer], monotonic_s: Callable[[], float], deadline_s: float
 ) -> State | None:
-    """Return the bytes that optimizers hold, each storage counted once and where it was met first.
+    """Return the bytes of optimizers, each storage counted once and under its first use.
 
-    A figure that a tensor without a storage belongs to is None.
+    A sum with a tensor without a storage is None.
 
     Args:
-        optimizers: Of PyTorch; those of Opacus hand over the one that they wrap.
+        optimizers: Of PyTorch; those of Opacus pass the one that they wrap.
         deadline_s: When to give up and return None.
     """
     held = StorageBytes()
@@ -149,12 +151,8 @@ def _list_parameters(optimizer: Optimizer) -> Iterator[Tensor]:
         yield from group["params"]
 
 
-def _count_parameters(optimizer: Optimizer) -> int:
-    return sum(len(group["params"]) for group in optimizer.param_groups)
-
-
 def _tensors(held: Tensor) -> Iterator[Tensor]:
-    """Yield the tensors in what an optimizer keeps for one parameter, some levels deep."""
+    """Yield the tensors that an optimizer keeps for one parameter, some levels deep."""
     pending = [held]
     while pending:
         value = pending.pop()

@@ -1,4 +1,4 @@
-"""What is done when memory has run out, before the error goes on: the record, and the word to the hub."""
+"""What happens when memory has run out, before the error goes on: the record, and a report to the hub."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OutOfMemoryRecorder:
         index: int | None,
         total_bytes: int | None,
     ) -> str | None:
-        """Write a record where one may be written, tell the hub, and return the path."""
+        """Write a record if allowed, report to the hub, and return the path."""
         if self._is_busy:
             return None
         self._is_busy = True
@@ -59,7 +59,7 @@ class OutOfMemoryRecorder:
                 "stack": collect_stack(),
             }
             path, reason = self._write(failure, index, total_bytes)
-            self._tell(size_bytes, path, reason)
+            self._report(size_bytes, path, reason)
             return path
         finally:
             self._is_busy = False
@@ -106,7 +106,7 @@ class OutOfMemoryRecorder:
         }
 
     def _snapshot(self, index: int | None, notes: list[str]) -> list[dict[str, Any]]:
-        """Return the segments; where the allocator does not hand them out the record does without."""
+        """Return the segments; without them the record is written all the same."""
         try:
             if can_snapshot(self._device.module, is_history_on=is_recording(self._device.torch)):
                 return take_snapshot(self._device.module, index)
@@ -115,7 +115,7 @@ class OutOfMemoryRecorder:
             notes.append(f"the segments could not be read: {type(error).__name__}: {error}"[:300])
         return []
 
-    def _tell(self, size_bytes: int | None, path: str | None, reason: str | None) -> None:
+    def _report(self, size_bytes: int | None, path: str | None, reason: str | None) -> None:
         packet = wire.encode_out_of_memory(self._clock.wall_s(), size_bytes, path, reason)
         self._sampler.outbox.put_out_of_memory(packet)
         self._sampler.send_now()

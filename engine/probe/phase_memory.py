@@ -16,12 +16,12 @@ from .clock import SystemClock
 from .identity import TrainingDevice
 from .wire import PhaseRow
 
+# Names that are measured, the first that come: a process at its bounds still fits into a message.
 MOST_NAMES = 16
-"""Names that are measured, the first that are met: a process at its bounds still fits into a message."""
+# Calls of each name that are measured whenever they come: most peaks rise with the first steps.
 FIRST_CALLS = 3
-"""Calls of each name that are measured whenever they come: most peaks rise with the first steps."""
+# Parts in progress in one thread, and of one process between two digests; an older one was never ended.
 _MOST_OPEN = 64
-"""Parts in progress in one thread, and of one process between two digests; an older one was never ended."""
 
 
 class Call:
@@ -44,15 +44,15 @@ class Call:
         """Whether the program reset the allocator's peak since it began."""
 
 
+# Monotonic and wall time, the reading, whose begin (True) or end (False) it is.
 PhaseMark = tuple[float, float, Reading, Call, bool]
-"""Monotonic and wall time, what the allocator said, whose begin (True) or end (False) it is."""
 
 
 class PhaseCalls:
     """Decides which calls are measured and reads at their ends; in the thread of the program.
 
     Args:
-        explain: Takes a sentence for who reads the figures.
+        explain: Called with a sentence for the reader of the values.
     """
 
     def __init__(
@@ -75,23 +75,23 @@ class PhaseCalls:
         phases.read = self._open
 
     def pick(self) -> None:
-        """Let the next call of the next name be measured; called as often as notes are made sense of."""
+        """Have the next call of the next name measured; called once a digest."""
         names = list(self._names.values())
         if names:
             self._turn = (self._turn + 1) % len(names)
             names[self._turn].is_due = True
 
     def end_all(self) -> None:
-        """Measure and count nothing any more."""
+        """Stop measuring and counting."""
         if phases.counted is self._names:
             phases.counted = {}
             phases.read = {}
 
     def begin(self, part: phases.phase, *, is_training: bool) -> None:
-        """Count a part that begins, and read where that is due.
+        """Count a part that begins, and read if that is due.
 
         Args:
-            is_training: Whether the calling thread is the one that steps.
+            is_training: The calling thread is the one that steps.
         """
         if not is_training and get_ident() != threading.main_thread().ident:
             return
@@ -118,7 +118,7 @@ class PhaseCalls:
             mine.append((part, None))
 
     def end(self, part: phases.phase) -> None:
-        """Read at the end of a part whose begin was measured; any other is left alone."""
+        """Read at the end of a part whose begin was measured; ignore any other."""
         mine = self._open.get(get_ident())
         if mine is None:
             return
@@ -176,9 +176,9 @@ class _Usage:
 class PhaseWatch:
     """Makes rows of the calls that were measured and of all readings between, in the order of time.
 
-    As with steps: the peak of a call is exact where the allocator's own peak rose between its begin and its
-    end, else the most that was read is a lower bound. The most of all calls, those that were only counted
-    included, is exact where it is the allocator's own peak, which covers the life of the process.
+    As with steps: the peak of a call is exact if the allocator's own peak rose between its begin and its end,
+    else the most that was read is a lower bound. The most of all calls, those that were only counted
+    included, is exact if it is the allocator's own peak, which covers the life of the process.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,6 @@ class PhaseWatch:
         self._peak: int | None = None
 
     def note_reading(self, reading: Reading) -> None:
-        """Take what was read at any moment."""
         peak = reading.peak_bytes
         allocated = reading.allocated_bytes
         was_reset = peak is not None and self._peak is not None and peak < self._peak
@@ -205,7 +204,7 @@ class PhaseWatch:
                 call.most = allocated
 
     def take(self, mark: PhaseMark) -> PhaseRow | None:
-        """Take the begin or the end of a call; return the row of its name where one ended that was read."""
+        """Process the begin or the end of a call; return the row of its name if a measured call ended."""
         ended_s, wall_s, reading, call, is_begin = mark
         self.note_reading(reading)
         if is_begin:

@@ -1,4 +1,4 @@
-"""Names that a program gives to parts of its steps; a list and nothing more where no session runs."""
+"""Names that a program gives to parts of its steps; a list and nothing more without a session."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The parts in progress of each thread, by its identity, outermost first.
 _open: dict[int, list[phase]] = {}
-"""The parts in progress of each thread, by its identity, outermost first."""
+# The list of the calling thread, whose identity may be that of a thread which ended within a part.
 _own = _local()
-"""Holds the list of the calling thread, whose identity may be that of a thread which ended within a part."""
+# What is counted of each name, if a session measures phases.
 counted: dict[str, Counted] = {}
-"""What is counted of each name, where a session measures phases."""
+# Parts in progress whose begin was read, by thread.
 read: dict[int, list[tuple[phase, Foreign]]] = {}
-"""Parts in progress whose begin was read, by thread."""
+# The parts of the thread that steps; None before the first step.
 _training: list[phase] | None = None
-"""The parts of the thread that steps; None before the first step."""
 LONGEST_NAME = 80
 
 
@@ -35,22 +35,21 @@ class Counted:
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls = 0
+        # The next call is to be read at its begin and its end.
         self.is_due = True
-        """Whether the next call is to be read at its begin and its end."""
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
     """A named part of a step: a context manager, and a decorator of a function.
 
     Args:
-        name: What the part is called, as in `forward` or `evaluation`.
+        name: For example `forward` or `evaluation`.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __enter__(self) -> phase:
-        """Begin the part."""
         mine = _list_own()
         mine.append(self)
         _open[get_ident()] = mine
@@ -79,7 +78,7 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
             any(_take_out(parts, self) for parts in list(_open.values()))
 
     def __call__(self, function: Function) -> Function:
-        """Return the function so that each of its calls is such a part."""
+        """Wrap a function so that each of its calls is such a part."""
         from functools import wraps
 
         name = self.name
@@ -93,7 +92,7 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
 
 
 def note_training_thread() -> None:
-    """Take the calling thread for the one that trains, whose parts are told."""
+    """Note that the calling thread is the one that trains, whose parts are reported."""
     global _training  # noqa: PLW0603 - there is one training in a process
     _training = _list_own()
 
@@ -101,7 +100,7 @@ def note_training_thread() -> None:
 def innermost() -> str | None:
     """Return the name of the part that began last and has not ended in the thread that trains.
 
-    Where that has begun none, the main thread's is told: a backward pass steps optimizers in a thread of its
+    If that has begun no part, the main thread's counts: a backward pass steps optimizers in a thread of its
     own. A part of any other thread, as of one that loads data, is not the training's.
     """
     if not _open:
@@ -128,7 +127,7 @@ def _list_own() -> list[phase]:
 
 
 def _take_out(parts: list[phase], ended: phase) -> bool:
-    """Take the newest occurrence of a part out of a thread's, and tell whether there was one."""
+    """Remove the newest occurrence of a part from a thread's list, and tell whether there was one."""
     for position in range(len(parts) - 1, -1, -1):
         if parts[position] is ended:
             del parts[position]

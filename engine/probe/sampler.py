@@ -1,4 +1,4 @@
-"""What our own thread does: read the allocator several times a second, and send what was read."""
+"""The work of our own thread: read the allocator several times a second, and send the readings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from .steps import Sizes, StepEnd, StepWatch
 from .transport import Connection, Outbox
 from .wire import DEMANDS, Demand, ReadingRow, decode_demand, encode_goodbye
 
+# Between two readings of our own thread, if steps are long.
 SAMPLE_S = 0.1
-"""Between two readings of our own thread, where steps are long."""
 _SHARED_SAMPLE_S = 0.2
 _SPREAD_S = 0.1
+# The fractional parts of its multiples fill an interval evenly (Weyl's theorem).
 _GOLDEN = 0.6180339887498949
-"""Its multiples, less their whole parts, fill an interval evenly (Weyl's theorem)."""
 _CLOSE_S = 0.02
 _APART_S = 0.15
 _MANY_A_SECOND = 2.5
@@ -48,8 +48,8 @@ class Pace:
     """Shares the readings between the ends of steps and the time between them.
 
     A reading is most of what the probe costs, because the caches hold the program's data when it is made. So
-    where steps are short, about every second end is read and our own thread reads half as often, at moments
-    spread over the step. With the first steps, and where the allocator's peak has risen, every end is read
+    if steps are short, about every second end is read and our own thread reads half as often, at moments
+    spread over the step. With the first steps, and after the allocator's peak has risen, every end is read
     for three seconds, so that steps know their peaks exactly: at most once in half a minute, because a leak
     raises it for ever.
 
@@ -68,12 +68,12 @@ class Pace:
         self._place = 0.0
 
     def judge(self, now_s: float, ends_read: int, *, has_peak_risen: bool) -> None:
-        """Settle how often to read until the next call.
+        """Decide how often to read until the next call.
 
         Args:
             now_s: Monotonic seconds.
             ends_read: Ends of steps that were read since the last call.
-            has_peak_risen: Whether the allocator's peak has risen since then.
+            has_peak_risen: The allocator's peak has risen since then.
         """
         is_first = self._close_until_s == float("inf") and ends_read > 0
         if is_first or (has_peak_risen and now_s >= self._rest_until_s):
@@ -86,7 +86,7 @@ class Pace:
         self._judged_s = now_s
 
     def find_next(self, now_s: float) -> float:
-        """Return when our own thread reads next, on a steady grid; readings that were missed are left out.
+        """Return when our own thread reads next, on a steady grid; missed readings are left out.
 
         Args:
             now_s: Monotonic seconds of the reading just made.
@@ -102,15 +102,15 @@ class Pace:
 
 _EVERY_S = 5.0
 _OFTEN_S = 60.0
+# The layout of ranks and the device settle in the first minute; later little changes.
 _SELDOM_S = 30.0
-"""The layout of ranks and the device settle in the first minute; later little changes."""
 
 
 class Announcement:
     """Facts about the process and its device.
 
     Args:
-        job: Which `vramscope run` it belongs to.
+        job: Name of the `vramscope run` of this process.
     """
 
     def __init__(self, device: TrainingDevice, job: str | None) -> None:
@@ -133,7 +133,7 @@ class Announcement:
         self._next_s = float("-inf")
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether to look again: every 5 s in the first minute, every 30 s later."""
+        """Every 5 s in the first minute, every 30 s later."""
         if now_s < self._next_s:
             return False
         self._first_s = now_s if self._first_s is None else self._first_s
@@ -165,7 +165,7 @@ class Announcement:
         }
 
     def describe_for_record(self) -> dict[str, Any]:
-        """Return the process as it stands in a flight record."""
+        """Return the process as a flight record has it."""
         hello = self.compose()
         return {
             "pid": hello["pid"],
@@ -184,22 +184,22 @@ def _version_of(torch: Module) -> str | None:
     return None if version is None else str(version)
 
 
+# Between two digests, marks of phases included; if there are more, the oldest are lost.
 MOST_STEP_ENDS = 2000
-"""Between two digests, marks of phases included; of more in that time the oldest are lost."""
 
 Slow = tuple["int | None", "int | None"]
+# Monotonic and wall time, and the reading.
 Note = tuple[float, float, Reading]
-"""Monotonic and wall time, and what the allocator said."""
+# The same, then the sizes of the step, and whether it was the largest so far: the fields of a `StepEnd`.
 EndNote = tuple[float, float, Reading, "Sizes | None", bool]
-"""The same, then the sizes of the step, and whether it was the largest so far: what a `StepEnd` holds."""
 
 
 class Digest:
-    """Takes notes from two threads cheaply, and works through them about once a second.
+    """Collects notes from two threads cheaply, and works through them about once a second.
 
-    A thread that wakes up for a moment finds the caches of its core full of something else, and most of
-    what it costs is fetching its own code and data. So a note is appended and no more, and the work on all
-    notes is done in one go.
+    A thread that wakes up for a moment finds the caches of its core full of something else, and most of what
+    it costs is fetching its own code and data. So a note is appended and no more, and the work on all notes
+    is done in one go.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -233,7 +233,7 @@ class Digest:
         while samples:
             sampled_s, wall_s, reading = samples.popleft()
             while ends and ends[0][0] <= sampled_s:
-                self._take(ends.popleft())
+                self._process(ends.popleft())
             self.steps.note_sample(reading)
             self.phases.note_reading(reading)
             self.recent.add(wall_s, reading, self.steps.index)
@@ -243,7 +243,7 @@ class Digest:
             # What it looks at only ever counts up: the newest tells all.
             self.suspicion.judge(reading, capacity)
         while ends:
-            self._take(ends.popleft())
+            self._process(ends.popleft())
         self.pick_phase()
 
     def take_course(self) -> tuple[int, bool]:
@@ -254,7 +254,7 @@ class Digest:
         steps.has_peak_risen = False
         return course
 
-    def _take(self, note: EndNote | PhaseMark) -> None:
+    def _process(self, note: EndNote | PhaseMark) -> None:
         reading = note[2]
         about = note[3]
         if isinstance(about, Call):
@@ -277,23 +277,23 @@ class Digest:
 
 
 def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:
-    """Return a row as it stands in a packet; peak and counts of allocations are not among its figures."""
+    """Return a row of a packet, which has neither peak nor counts of allocations."""
     allocated, requested, active, reserved, split, retries, ooms, *_ = reading
     return (round(wall_s, 3), allocated, requested, active, reserved, split, retries, ooms, *slow)
 
 
+# Between two checks of a process that does not report yet.
 WATCH_S = 1.0
-"""Between two looks of a process that does not report yet."""
+# Between two packets of readings: less than the second of a hub, which finds fresh ones at every tick.
 SEND_S = 0.8
-"""Between two packets of readings: less than the second of a hub, which finds fresh ones at every tick."""
+# A reading so little before the next packet is due sends it, as the clock is never met to the bit.
 _EARLY_S = 0.05
-"""A reading so little before the next packet is due sends it, as the clock is never met to the bit."""
+# For the sampler to finish, when another thread has something to send.
 _LONGEST_WAIT_S = 0.05
-"""For the sampler to be done, when another thread has something to send."""
 
 
 class Sampler:
-    """Reads, keeps and sends; all in our own thread but for `work_now`, `send_now` and `close`."""
+    """Reads, keeps and sends; all in our own thread except `work_now`, `send_now` and `close`."""
 
     def __init__(
         self,
@@ -325,7 +325,7 @@ class Sampler:
         """Bytes pinned and resident; read as often as is sent."""
 
     def tick(self) -> float:
-        """Take one reading, work and send where that is due, and return the seconds until the next."""
+        """Read once, work and send if that is due, and return the seconds until the next reading."""
         clock = self._clock
         now_s = clock.monotonic_s()
         self.digest.note_sample((now_s, clock.wall_s(), self._device.read()))
@@ -339,7 +339,7 @@ class Sampler:
         return self._pace.find_next(now_s) - now_s
 
     def send_now(self) -> None:
-        """Send what waits, from another thread; leave it to the sampler where that is at it."""
+        """Send what waits, from another thread; leave it to the sampler if that is sending."""
         if self._exchanging.acquire(timeout=_LONGEST_WAIT_S):
             try:
                 if not self.outbox.has_hello:
@@ -349,7 +349,7 @@ class Sampler:
                 self._exchanging.release()
 
     def work_now(self) -> None:
-        """Work through the notes from another thread, so that what is kept is up to date."""
+        """Work through the notes from another thread, so that the rows are up to date."""
         if self._exchanging.acquire(timeout=_LONGEST_WAIT_S):
             try:
                 self._work()
@@ -357,7 +357,7 @@ class Sampler:
                 self._exchanging.release()
 
     def close(self, reason: str, *, has_reported: bool) -> None:
-        """Send what waits and a goodbye, as far as the hub takes it at once, and hang up."""
+        """Send what waits and a goodbye, as far as the hub takes it at once, and disconnect."""
         if not self._exchanging.acquire(timeout=_LONGEST_WAIT_S):
             return
         try:
@@ -378,7 +378,7 @@ class Sampler:
         return pinned, self.resident.read_bytes()
 
     def _exchange(self, now_s: float) -> None:
-        """Send, listen and serve."""
+        """Send, receive and serve."""
         with self._exchanging:
             self._work()
             ends_read, has_risen = self.digest.take_course()
@@ -393,7 +393,7 @@ class Sampler:
             self._serve(packet)
 
     def _answer(self) -> None:
-        """Send what was demanded as soon as it is there: somebody waits for it."""
+        """Send what was demanded as soon as it is ready: somebody waits for it."""
         try:
             if self.answer():
                 with self._exchanging:
@@ -402,7 +402,7 @@ class Sampler:
             current.note_failure("the demand for segments", error)
 
     def _serve(self, packet: bytes) -> None:
-        """Do what a hub asks; what fails is a note, and the readings go on."""
+        """Serve a demand; a failure is a note, and the readings go on."""
         demand = decode_demand(packet)
         if demand is None:
             return
@@ -412,7 +412,7 @@ class Sampler:
             current.note_failure(f"the demand for {demand.kind}", error)
 
     def _work(self) -> None:
-        """Work through the notes; look closer where they give grounds."""
+        """Work through the notes; look closer if they give reasons."""
         announced = self.announcement
         digest = self.digest
         digest.work(self._slow, announced.capacity_bytes or announced.total_bytes)

@@ -27,8 +27,8 @@ from .transport import Connection
 
 NAME = "vramscope-probe"
 _LONGEST_JOIN_S = 0.02
+# Signals that a thread raises itself: their handlers, as faulthandler's, must still find ours.
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
-"""Signals that a thread raises itself: a handler of them, as faulthandler's, must still find ours."""
 
 
 class SamplerThread:
@@ -46,11 +46,10 @@ class SamplerThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread where it does not run; a RuntimeError where the system has none left."""
+        """Start the thread if it does not run; a RuntimeError if the system has none left."""
         if self.is_alive:
             return
         self._is_wanted = True
@@ -61,7 +60,7 @@ class SamplerThread:
         self._thread = thread
 
     def stop(self) -> None:
-        """Let the thread end, and wait for it for a moment: it may be inside a call of the driver."""
+        """Ask the thread to end, and wait for it for a moment: it may be inside a call of the driver."""
         thread = self._thread
         self._thread = None
         self._is_wanted = False
@@ -71,7 +70,7 @@ class SamplerThread:
         thread.join(_LONGEST_JOIN_S)
 
     def wake(self) -> None:
-        """Let the next tick begin at once."""
+        """Make the next tick begin at once."""
         try:
             self._wake.release()
         except RuntimeError:
@@ -84,7 +83,7 @@ class SamplerThread:
         self._is_wanted = False
 
     def _run(self, wake: threading.Lock) -> None:
-        """Tick until told to end; each start has a lock of its own, so that a thread left behind ends too."""
+        """Each start has a lock of its own, so that a thread left behind ends too."""
         _leave_signals_to_the_program()
         while self._is_wanted and wake is self._wake:
             pause_s = self._tick()
@@ -96,8 +95,8 @@ class SamplerThread:
 def _leave_signals_to_the_program() -> None:
     """Block in this thread every signal that is sent to the process.
 
-    The kernel hands such a signal to any thread that does not block it (signal(7)): a program that blocks one
-    in its own threads to wait for it would be ended by ours.
+    The kernel delivers such a signal to any thread that does not block it (signal(7)): a program that blocks
+    one in its own threads to wait for it would be ended by ours.
     """
     if hasattr(signal, "pthread_sigmask"):
         faults = {getattr(signal, name, None) for name in _FAULTS}
@@ -105,12 +104,12 @@ def _leave_signals_to_the_program() -> None:
 
 
 _is_watching = False
+# Hooks that have failed; each leaves one note, however often the program forks.
 _noted: set[str] = set()
-"""Hooks that have failed; each leaves one note, however often the program forks."""
 
 
 def watch_forks() -> None:
-    """Be told of forks from here on; once for the process and all its descendants."""
+    """Register for forks, once for the process and all its descendants."""
     global _is_watching  # noqa: PLW0603 - what os registers cannot be taken back
     if not _is_watching:
         os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
@@ -118,7 +117,7 @@ def watch_forks() -> None:
 
 
 def _before() -> None:
-    """End the thread: what it holds at that moment would be held in the child for ever."""
+    """End the thread: a lock that it holds at that moment would be locked in the child for ever."""
     session = current.session
     if session is not None:
         _try("what comes before a fork", session.pause)
@@ -137,7 +136,7 @@ def _after_in_child() -> None:
 
 
 def _try(what: str, action: Callable[[], None]) -> None:
-    """Do it; what a hook of a fork raises is printed by the interpreter, at every fork."""
+    """What a hook of a fork raises is printed by the interpreter, at every fork."""
     try:
         action()
     except Exception as error:  # noqa: BLE001 - the program forks whatever fails here
@@ -147,16 +146,16 @@ def _try(what: str, action: Callable[[], None]) -> None:
 
 
 _guard = Guard("the hook after an optimizer's step")
+# Modules `torch.optim.optimizer` that call us. A hook is never removed: doing so from our thread while
+# PyTorch goes through its hooks would raise in the training. Without a session it returns at once.
 _hooked: list[Module] = []
-"""Modules `torch.optim.optimizer` that call us. A hook is never taken away: doing so from our thread while
-PyTorch goes through its hooks would raise in the training. Without a session it returns at once."""
 _tracer: Callable[[], Foreign] | None = None
+# The function that notifies the session, by the compiler that must not trace it.
 _untraced: dict[Module, Callable[[Optimizer], None]] = {}
-"""The function that tells the session, by the compiler that it is kept from."""
 
 
 def hook_optimizers() -> bool:
-    """Register the hook where `torch.optim.optimizer` is loaded and takes such; tell whether it stands."""
+    """Register the hook if `torch.optim.optimizer` is loaded and accepts one; True if it is registered."""
     module = sys.modules.get("torch.optim.optimizer")
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is None:
@@ -169,20 +168,20 @@ def hook_optimizers() -> bool:
 
 
 def _find_tracer() -> None:
-    """Find the function that returns what traces this thread's frames, or None where nothing does."""
+    """Find the function that returns what traces this thread's frames, or None."""
     global _tracer  # noqa: PLW0603 - looked up once for the process
     private = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
     _tracer = getattr(getattr(private, "eval_frame", None), "get_eval_frame_callback", None)
 
 
 def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
-    """Tell the session; what PyTorch's compiler would trace of us is kept from it."""
+    """Notify the session, hidden from PyTorch's compiler."""
     if _tracer is None or _tracer() is not None:
         dynamo = sys.modules.get("torch._dynamo")
         if dynamo is not None:
             _keep_from(dynamo)(optimizer)
             return
-    _tell_session(optimizer)
+    _notify_session(optimizer)
 
 
 # A compiler that traces an optimizer's step ends its graph here; that it does not trace what we call is the
@@ -191,13 +190,13 @@ _after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
-    """Return the function that tells the session so that frames below it are not compiled."""
+    """Return the function that notifies the session without frames below it being compiled."""
     if dynamo not in _untraced:
         disable = getattr(dynamo, "disable", None)
         if disable is None:
             # The compiler is being imported by another thread.
-            return _tell_session
-        _untraced[dynamo] = disable(_tell_session)
+            return _notify_session
+        _untraced[dynamo] = disable(_notify_session)
     return _untraced[dynamo]
 
 
@@ -212,8 +211,8 @@ def _leave_or_begin() -> Session | None:
     return current.session
 
 
-def _tell_session(optimizer: Optimizer) -> None:
-    """Tell the session; an exception here would reach the training, so none leaves."""
+def _notify_session(optimizer: Optimizer) -> None:
+    """An exception here would reach the training, so none leaves."""
     if _guard.is_shut:
         return
     try:
@@ -226,18 +225,18 @@ def _tell_session(optimizer: Optimizer) -> None:
         _guard.count(error)
 
 
+# Between two checks soon after the start, when a program is about to fill its device for the first time.
 QUICK_WATCH_S = 0.1
-"""Between two looks soon after the start, when a program is about to fill its device for the first time."""
 QUICK_WATCH_FOR_S = 10.0
 _CARE_EVERY_S = 1.0
 
 
 class Session:
-    """Begins silent: it reports once the process has made a step, holds device memory, or was asked to.
+    """Begins silent: it reports once the process has made a step, has device memory, or was asked to.
 
     Args:
         runtime_dir: Folder of the hub's socket.
-        job: Which `vramscope run` this process belongs to.
+        job: Name of the `vramscope run` of this process.
         is_explicit: Report without waiting for a reason.
     """
 
@@ -295,7 +294,7 @@ class Session:
         return self._pid == os.getpid() and self._thread.is_alive
 
     def start(self) -> None:
-        """Start the thread; where the system has none left, a later step of the training tries again."""
+        """Start the thread; if the system has none left, a later step of the training tries again."""
         lacked = self._lacks_thread
         self._lacks_thread = False
         try:
@@ -306,7 +305,7 @@ class Session:
                 current.note_failure("starting the thread that samples", error, "; it is tried again")
 
     def meet_optimizer(self, optimizer: Optimizer) -> None:
-        """Take notice that an optimizer has stepped; called by the thread that trains."""
+        """An optimizer has stepped; called by the thread that trains."""
         now_s = self._clock.monotonic_s()
         if now_s < self._quiet_until_s and id(optimizer) == self._ends_alone:
             # Most steps of a quick training: nothing is due but to know that one ended.
@@ -320,11 +319,7 @@ class Session:
             self._model.note_optimizer(optimizer)
 
     def end_explicit_step(self, tokens: object = None, batch: object = None) -> None:
-        """Take the program's own mark of the end of a step; never raises.
-
-        Args:
-            tokens: Tokens of its largest micro-batch, where the program tells them.
-        """
+        """The program marks the end of a step; never raises."""
         if self._step_guard.is_shut:
             return
         try:
@@ -338,10 +333,10 @@ class Session:
             self._step_guard.count(error)
 
     def begin_phase(self, part: phases.phase, *, is_training: bool) -> None:
-        """Take notice that a named part begins; never raises.
+        """A named part begins; never raises.
 
         Args:
-            is_training: Whether the calling thread is the one that steps.
+            is_training: The calling thread is the one that steps.
         """
         if self._phase_guard.is_shut:
             return
@@ -351,7 +346,7 @@ class Session:
             self._phase_guard.count(error)
 
     def end_phase(self, part: phases.phase) -> None:
-        """Take notice that a named part ends; never raises."""
+        """A named part ends; never raises."""
         if self._phase_guard.is_shut:
             return
         try:
@@ -367,7 +362,7 @@ class Session:
         index: int | None,
         total_bytes: int | None,
     ) -> str | None:
-        """Write the flight record of an error that is about to be raised, and tell the hub; never raises."""
+        """Write the flight record of an error that is about to be raised, and report it; never raises."""
         try:
             self.is_reporting = self.is_reporting or not is_loader_worker()
             return self._recorder.record(size_bytes, message, free_bytes, index, total_bytes)
@@ -393,11 +388,10 @@ class Session:
         self._thread.stop()
 
     def go_on(self) -> None:
-        """Start the thread again after a fork."""
         self.start()
 
     def fall_silent(self) -> None:
-        """In a forked child: let go of what is the parent's, and wait whether this child trains itself."""
+        """In a forked child: drop what is the parent's, and wait whether this child trains itself."""
         torch = self.torch
         runtime_dir = self.runtime_dir
         job = self.job
@@ -414,7 +408,7 @@ class Session:
         self._sampler.resident.close()
 
     def _end_step(self, optimizer: Optimizer | None, now_s: float, sizes: Sizes | None = None) -> None:
-        """Note the end of a step, with a reading where that is due, and take care once a second.
+        """Note the end of a step, with a reading if that is due, and take care once a second.
 
         The peak of a step that was larger than all before is never seen again: its end is always read.
         """
@@ -457,7 +451,7 @@ class Session:
             self._thread.wake()
 
     def _tick(self) -> float | None:
-        """Do what is due; called by our own thread, which ends with None."""
+        """Do what is due; called by our own thread; None ends it."""
         if current.session is not self or self._tick_guard.is_shut:
             return None
         try:
@@ -492,11 +486,11 @@ class Session:
 
 
 def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit: bool) -> None:
-    """Start the session of this process; where one runs, only let it know that it was asked for.
+    """Start the session of this process; if one runs, only tell it that it was asked for.
 
     Args:
         runtime_dir: Folder of the hub's socket.
-        job: Which `vramscope run` this process belongs to.
+        job: Name of the `vramscope run` of this process.
         is_explicit: Report without waiting for a reason.
     """
     watch_forks()

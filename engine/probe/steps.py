@@ -8,18 +8,18 @@ from .backends import Reading
 from .base import current
 from .wire import StepRow
 
+# Tokens and samples of a step; None if unknown.
 Sizes = tuple["int | None", "int | None"]
-"""Tokens and samples of a step; None where that was not told."""
 
+# Larger than any batch; a larger number was no size.
 MOST = 2**62
-"""Larger than any batch; a larger figure was no size."""
 
 
 class StepSizes:
-    """Reads what the program says of the size of a step.
+    """Reads the size of a step that the program passes.
 
-    Nothing but a whole number is taken: to ask a tensor for its value would wait for the device, and to keep
-    one until the next packet would keep its memory.
+    Only a whole number counts: to ask a tensor for its value would wait for the device, and to keep one until
+    the next packet would keep its memory.
     """
 
     def __init__(self) -> None:
@@ -27,17 +27,12 @@ class StepSizes:
         self._has_told = False
 
     def read(self, tokens: object, batch: object) -> Sizes | None:
-        """Return the sizes; None where there is none that can be used.
-
-        Args:
-            tokens: What the program gave as tokens; None for nothing.
-            batch: What it gave as samples.
-        """
+        """Return tokens and samples; None if neither can be used."""
         sizes = (self._read_one(tokens, "tokens"), self._read_one(batch, "batch"))
         return None if sizes == (None, None) else sizes
 
     def is_new_largest(self, sizes: Sizes) -> bool:
-        """Return whether no step before was as large; in tokens, or in samples where those are not told."""
+        """Tell whether no step before was as large; in tokens, or in samples if tokens are unknown."""
         tokens, batch = sizes
         size = (batch or 0) if tokens is None else tokens
         if size <= self._largest:
@@ -51,7 +46,7 @@ class StepSizes:
         return None if value is None else self._read_other(value, name)
 
     def _read_other(self, value: object, name: str) -> int | None:
-        """Return a whole number of another type, such as NumPy's; say once that something else was given."""
+        """Return a whole number of another type, such as NumPy's; note once if it is something else."""
         from numbers import Integral
 
         if isinstance(value, Integral) and not isinstance(value, bool):
@@ -65,28 +60,27 @@ class StepSizes:
 
 
 class StepEnd(NamedTuple):
-    """What is noted in the thread that trains when a step ends."""
+    """The end of a step, as the thread that trains notes it."""
 
     monotonic_s: float
     wall_s: float
     reading: Reading
     sizes: Sizes | None = None
+    # No step before was as large.
     is_largest: bool = False
-    """Whether no step before was as large."""
 
 
 class StepBoundaries:
-    """Tells which calls of optimizers end a step.
+    """Decides which calls of optimizers end a step.
 
-    Of several optimizers the one that stepped first ends the step when it steps again; where another steps
-    twice meanwhile, it takes over.
+    Of several optimizers the one that stepped first ends the step when it steps again; if another steps twice
+    meanwhile, it takes over.
     """
 
     def __init__(self) -> None:
+        # The program marks its steps itself.
         self.is_explicit = False
-        """Whether the program marks its steps itself."""
         self.sizes = StepSizes()
-        """Reads what the program says of their sizes."""
         self._stepped: set[int] = set()
 
     def ends_with(self, identity: int) -> bool:
@@ -106,14 +100,14 @@ class StepBoundaries:
 
 
 class StepWatch:
-    """Makes steps of their ends and of the samples between them, both taken in the order of time.
+    """Makes steps of their ends and of the samples between them, both in the order of time.
 
     The floor is the lesser of the readings at both ends, or the one of the two that was read. It repeats to
-    the byte in a steady job; samples fall anywhere and would make it tremble. The peak is exact where the
+    the byte in a steady job; samples come at any time and would make it tremble. The peak is exact if the
     allocator's own peak, which covers the life of the process, rose between two readings of the step, the
     second of them at its end; else the most that was sampled is a lower bound. A rise between two readings
-    with an end between them that was not read may be of either step: it is told of the later, as a bound, or
-    as exact where the program said that this step was larger than all before.
+    with an unread end between them may be of either step: it counts for the later, as a bound, or as exact if
+    the program said that this step was larger than all before.
     """
 
     def __init__(self) -> None:
@@ -137,7 +131,6 @@ class StepWatch:
         self._peak: int | None = None
 
     def note_sample(self, reading: Reading) -> None:
-        """Take what was read between two ends."""
         if reading.peak_bytes is not None:
             self._note_peak(reading.peak_bytes)
         self._note_bytes(reading.allocated_bytes)

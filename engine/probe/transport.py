@@ -14,16 +14,16 @@ from .clock import SystemClock
 from .identity import identify, is_still
 from .wire import MAX_PACKET_BYTES, SOCKET_NAME
 
+# Half a minute at ten a second.
 MOST_READINGS = 300
-"""Half a minute at ten a second."""
 MOST_STEPS = 600
 _MOST_ERRORS = 8
+# Parts of an answer in one flush, so that readings are never far behind.
 _PARTS_AT_ONCE = 4
-"""Parts of an answer that go out in one flush, so that readings are never far behind."""
 
 
 class Outbox:
-    """Messages on their way to the hub. Steps may be put in by the thread that trains, all else by ours."""
+    """Messages on their way to the hub. The thread that trains may add steps, our own adds all else."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -48,57 +48,55 @@ class Outbox:
 
     @property
     def has_hello(self) -> bool:
-        """Whether it is known who reports."""
+        """It is known who reports."""
         return self._hello is not None
 
     def say_hello(self, about: dict[str, Any]) -> None:
-        """Announce who reports, where that differs from what was announced."""
+        """Announce who reports, if that has changed."""
         if about != self._hello:
             self._hello = about
             self._is_hello_due = True
 
     def begin_connection(self) -> None:
-        """Let the hello go first on a new connection, and model state and phases, where known, go again."""
+        """Send the hello first on a new connection, and known model state and phases again."""
         self._is_hello_due = self._hello is not None
         self._phases_due = dict(self._phases)
         self._is_model_state_due = self._model_state is not None
         self._parts.clear()
 
     def put_reading(self, row: wire.ReadingRow) -> None:
-        """Take one reading; where there is no room, the oldest is lost and counted."""
+        """Add one reading; without room the oldest is dropped and counted."""
         if len(self._readings) >= MOST_READINGS:
             self._readings.popleft()
             self.dropped += 1
         self._readings.append(row)
 
     def put_step(self, row: wire.StepRow | wire.SizedStepRow) -> None:
-        """Take one step that ended."""
         self._steps.append(row)
 
     def put_phase(self, row: wire.PhaseRow) -> None:
-        """Take what is known of a named part; only the newest of each name is sent."""
+        """Only the newest row of each name is sent."""
         self._phases[row[0]] = self._phases_due[row[0]] = row
 
     def put_model_state(self, state: dict[str, int | None]) -> None:
-        """Take the bytes of the model; only the newest are ever sent, and only where they changed."""
+        """Only the newest state is sent, and only if it changed."""
         if state != self._model_state:
             self._model_state = state
             self._is_model_state_due = True
 
     def put_out_of_memory(self, packet: bytes) -> None:
-        """Take the packet about an out-of-memory error."""
         self._errors.append(packet)
 
     def put_parts(self, kind: str, packets: list[bytes]) -> None:
-        """Take the parts of an answer; they replace those of an earlier one of the kind."""
+        """Add the parts of an answer; they replace those of an earlier one of the kind."""
         self._parts[kind] = deque(packets)
 
     def has_parts(self, kind: str) -> bool:
-        """Tell whether parts of an answer of a kind wait to be sent."""
+        """Parts of an answer of this kind wait to be sent."""
         return bool(self._parts.get(kind))
 
     def flush(self, send: Callable[[bytes], bool]) -> bool:
-        """Send what there is until there is no room; tell whether everything went out."""
+        """Send until there is no room; tell whether everything was sent."""
         if self._is_hello_due and self._hello is not None:
             if not send(wire.encode_hello(self._hello)):
                 return False
@@ -121,37 +119,37 @@ class Outbox:
             self._is_model_state_due = False
             yield wire.encode_model_state(self._model_state)
         while self._steps:
-            yield wire.encode_steps(_take(self._steps))
+            yield wire.encode_steps(_pop_rows(self._steps))
         if self._phases_due:
             phases = self._phases_due
             self._phases_due = {}
             yield wire.encode_phases(list(phases.values()))
         while self._readings:
-            rows = _take(self._readings)
+            rows = _pop_rows(self._readings)
             yield wire.encode_readings(rows, self.dropped, self.phase, self.memory_history, self.counts)
         for parts in tuple(self._parts.values()):
             for _ in range(min(_PARTS_AT_ONCE, len(parts))):
                 yield parts.popleft()
 
 
-def _take(waiting: deque[Any]) -> list[Any]:
+def _pop_rows(waiting: deque[Any]) -> list[Any]:
     """Remove and return the oldest rows that one packet may carry; another thread may add meanwhile."""
     return [waiting.popleft() for _ in range(min(len(waiting), wire.MOST_ROWS))]
 
 
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
+# Read at one go; a hub that asks for more waits for the next.
 _MOST_DEMANDS = 16
-"""Read at one go; a hub that asks for more waits for the next."""
+# Process, user and group id: `struct ucred` of unix(7).
 _CREDENTIALS = struct.Struct("3i")
-"""Process, user and group id: `struct ucred` of unix(7)."""
 
 
 class Connection:
     """One connection to the hub, opened again with growing pauses whenever it is lost.
 
     Args:
-        clock: Where the time between two tries comes from.
+        clock: For the time between two tries.
         uid: User to whom the hub may belong besides root; None for the user of this process.
     """
 
@@ -168,13 +166,13 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether packets can be handed over."""
+        """Whether packets can be sent."""
         return self._socket is not None
 
     def open(self) -> bool:
-        """Connect where that is due, and tell whether a new connection stands.
+        """Connect if that is due, and tell whether there is a new connection.
 
-        Comes before whatever is sent or received in one go, for it also makes sure that the socket is ours.
+        Call it before sending or receiving, for it also makes sure that the socket is ours.
         """
         self._let_go_of_foreign()
         if self._socket is not None or self._clock.monotonic_s() < self._next_try_s:
@@ -193,7 +191,7 @@ class Connection:
         return True
 
     def send(self, packet: bytes) -> bool:
-        """Hand one packet over; False where the hub has no room for it or is gone."""
+        """Send one packet; False if the hub has no room for it or is gone."""
         if self._socket is None:
             return False
         try:
@@ -206,7 +204,6 @@ class Connection:
         return True
 
     def receive(self) -> list[bytes]:
-        """Return the packets that have arrived."""
         packets: list[bytes] = []
         while self._socket is not None and len(packets) < _MOST_DEMANDS:
             try:
@@ -222,7 +219,7 @@ class Connection:
         return packets
 
     def close(self) -> None:
-        """Give the connection up; the next `open` tries anew after the shortest pause."""
+        """Close the connection; the next `open` tries again after the shortest pause."""
         self._let_go_of_foreign()
         if self._socket is not None:
             self._socket.close()

@@ -1,4 +1,4 @@
-"""What the probe says and hears: packets of JSON, as `engine/ranks/messages.py` defines them for the hub."""
+"""Packets of the probe, sent and received: JSON, as `engine/ranks/messages.py` defines it for the hub."""
 
 from __future__ import annotations
 
@@ -12,55 +12,51 @@ from .base.foreign import Foreign
 PROTOCOL = 1
 SOCKET_NAME = "probe.sock"
 MAX_PACKET_BYTES = 64 * 1024
+# Readings or steps in one packet; the longest row has fewer than 250 characters.
 MOST_ROWS = 200
-"""Readings or steps in one packet; the longest row has fewer than 250 characters."""
+# Of a segment map's base64 in one packet.
 PART_CHARACTERS = 48 * 1024
-"""Of a segment map's base64 in one packet."""
 
+# What is understood; announced to the hub, so that it need not ask in vain.
 DEMANDS = ("segments", "detach", "history", "modules", "advise")
-"""What is understood; told to the hub, so that it need not ask in vain."""
 _LONGEST_TEXT = 800
 _LONGEST_NOTE = 300
 _MOST_NOTES = 12
 # JSON may need six bytes for a character, and a hello of the longest texts still fits.
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
+# Wall time in s; bytes allocated, requested, active, reserved, inactive split; retries, OOMs; bytes pinned on
+# the host, bytes resident. None is unmeasured.
 ReadingRow = tuple[float, Any, Any, Any, Any, Any, Any, Any, Any, Any]
-"""Wall time in s; bytes allocated, requested, active, reserved, inactive split; retries, OOMs; bytes pinned
-on the host, bytes resident. None where a figure was not measured."""
 
+# Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact.
 StepRow = tuple[int, float, Any, Any, Any, bool]
-"""Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
+# The same, then tokens and samples from the program, either of them None.
 SizedStepRow = tuple[int, float, Any, Any, Any, bool, Any, Any]
-"""The same, then tokens and samples as the program told them, either of them None."""
 _STEP_FIELDS = 6
+# Name of a part, its calls so far; of the newest measured call: wall time of the end, duration in s, bytes
+# allocated and reserved before, the same after, peak, whether that is exact; the most of all calls, and
+# whether that is exact.
 PhaseRow = tuple[str, int, float, Any, Any, Any, Any, Any, Any, bool, Any, bool]
-"""Name of a part, its calls so far; of the newest call that was measured: wall time of the end, duration in
-s, bytes allocated and reserved before, the same after, peak, whether that is exact; the most of all calls,
-and whether that is exact."""
 
 
 class Demand(NamedTuple):
     """What a hub asks of this process."""
 
+    # One of `DEMANDS`.
     kind: str
-    """One of `DEMANDS`."""
     request: int = 0
     is_on: bool = True
+    # For `history`: how long at most. For the others: how long to wait for the end of a step.
     seconds: float | None = None
-    """For `history`: how long at most. For the others: how long to wait for the end of a step."""
+    # For `advise`: what to do, as `empty_cache`.
     action: str = ""
-    """For `advise`: what to do, as `empty_cache`."""
+    # For `advise`: why, in one sentence.
     reason: str = ""
-    """For `advise`: why, in one sentence."""
 
 
 def encode_hello(about: dict[str, Any]) -> bytes:
-    """Return the packet that says who reports.
-
-    Args:
-        about: Fields of a `Hello` but for version and kind.
-    """
+    """Who reports: fields of a `Hello` except version and kind."""
     return _encode("hello", {name: _clean(value) for name, value in about.items() if value is not None})
 
 
@@ -71,7 +67,7 @@ def encode_readings(
     memory_history: str,
     counts: tuple[int | None, int | None] = (None, None),
 ) -> bytes:
-    """Return the packet of some readings, oldest first, with the counts of allocations and frees."""
+    """Readings, oldest first, with the counts of allocations and frees."""
     rest = {
         "dropped": dropped,
         "phase": _clean(phase),
@@ -83,7 +79,7 @@ def encode_readings(
 
 
 def encode_steps(rows: Sequence[StepRow | SizedStepRow]) -> bytes:
-    """Return the packet of some steps that ended, oldest first; sizes stand apart, by the step's index."""
+    """Steps that ended, oldest first; sizes are separate, by the step's index."""
     sizes = [(row[0], *row[_STEP_FIELDS:]) for row in rows if len(row) > _STEP_FIELDS]
     if not sizes:
         return _encode_rows("steps", rows, "}")
@@ -92,36 +88,34 @@ def encode_steps(rows: Sequence[StepRow | SizedStepRow]) -> bytes:
 
 
 def encode_phases(rows: Sequence[PhaseRow]) -> bytes:
-    """Return the packet of some named parts, each row with all that is known of its name.
+    """Named parts, each row with all that is known of its name.
 
-    It is one of steps, without any: a hub that does not know the field takes nothing from it.
+    It is a packet of steps, without any: a hub that does not know the field ignores it.
     """
     named = [[_clean(row[0]), *row[1:]] for row in rows]
     return _encode("steps", {"rows": [], "phases": named})
 
 
 def encode_model_state(state: dict[str, int | None]) -> bytes:
-    """Return the packet of the bytes that the optimizers hold."""
+    """Bytes of the optimizers."""
     return _encode("model_state", state)
 
 
 def encode_segments_part(request: int, part: int, parts: int, data: str) -> bytes:
-    """Return the packet of one part of a segment map."""
     return _encode("segments", {"request": request, "part": part, "parts": parts, "data": data})
 
 
 def encode_modules_part(request: int, part: int, parts: int, data: str) -> bytes:
-    """Return the packet of one part of a profile by module."""
     return _encode("modules", {"request": request, "part": part, "parts": parts, "data": data})
 
 
 def encode_refused(request: int, reason: str) -> bytes:
-    """Return the packet that says why a demand is not met: a sentence without its subject."""
+    """Why a demand is not met: a sentence without its subject."""
     return _encode("refused", {"request": request, "reason": _clean(reason, _LONGEST_NOTE)})
 
 
 def encode_advised(request: int, is_obeyed: bool, outcome: str, freed_bytes: int | None) -> bytes:
-    """Return the packet that says what became of an advice: a sentence without its subject."""
+    """What was done about an advice: a sentence without its subject."""
     fields = {"is_obeyed": is_obeyed, "outcome": _clean(outcome, _LONGEST_NOTE), "freed_bytes": freed_bytes}
     return _encode("advised", {"request": request, **fields})
 
@@ -129,7 +123,6 @@ def encode_advised(request: int, is_obeyed: bool, outcome: str, freed_bytes: int
 def encode_out_of_memory(
     time_s: float, size_bytes: int | None, flight_record: str | None, reason: str | None
 ) -> bytes:
-    """Return the packet that tells of an out-of-memory error."""
     fields = {
         "time_s": time_s,
         "size_bytes": size_bytes,
@@ -140,12 +133,12 @@ def encode_out_of_memory(
 
 
 def encode_goodbye(reason: str) -> bytes:
-    """Return the packet that ends a report: `exit` or `detached`."""
+    """The end of a report: `exit` or `detached`."""
     return _encode("goodbye", {"reason": "exit" if reason == "exit" else "detached"})
 
 
 def decode_demand(packet: bytes) -> Demand | None:
-    """Return what a hub asks, or None for what is not understood: newer, foreign or malformed."""
+    """Return what a hub asks, or None if it is not understood: newer, foreign or malformed."""
     try:
         content = json.loads(packet)
     except (ValueError, RecursionError):
@@ -162,7 +155,7 @@ def decode_demand(packet: bytes) -> Demand | None:
 
 
 def _text(value: object) -> str:
-    """Return a text with nothing in it that could steer a terminal: the program may well print it."""
+    """Drop what could steer a terminal: the program may well print it."""
     text = value[:_LONGEST_NOTE] if isinstance(value, str) else ""
     return "".join(it if it.isprintable() else " " for it in text)
 
@@ -178,13 +171,13 @@ def _seconds(value: object) -> float | None:
 
 
 def _encode(kind: str, fields: dict[str, Any]) -> bytes:
-    """Return a packet; NaN and infinity, which JSON lacks, are refused by an exception."""
+    """NaN and infinity, which JSON lacks, raise an exception."""
     content = {"v": PROTOCOL, "kind": kind, **fields}
     return _encoder.encode(content).encode("ascii")
 
 
 def _encode_rows(kind: str, rows: Sequence[tuple[Any, ...]], tail: str) -> bytes:
-    """Return a packet of rows: of numbers, truths and None, which Python writes as JSON does but for names.
+    """Encode rows of numbers, truths and None, which Python writes like JSON except for names.
 
     It takes half as long as the encoder, of what the probe does most.
     """
@@ -198,7 +191,7 @@ def _encode_rows(kind: str, rows: Sequence[tuple[Any, ...]], tail: str) -> bytes
 
 
 def _clean(value: Foreign, longest: int = _LONGEST_TEXT) -> Foreign:
-    """Return a value whose texts are short and can be encoded: file names may hold any byte."""
+    """Shorten texts and make them encodable: file names may have any byte."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")[:longest]
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""What all parts of the probe share and that imports none of them."""
+"""What all parts of the probe share; it imports none of them."""

@@ -1,4 +1,4 @@
-"""Where in the parallel layout this process stands: asked of what the program has loaded itself."""
+"""The place of this process in the parallel layout, from what the program itself has loaded."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "P
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 WORLD_SIZE_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
+# Names that programs give to the dimensions of a device mesh; the first one that a mesh has counts.
 _DIMENSIONS = {
     "tp": ("tp", "tensor", "tensor_parallel", "model_parallel"),
     "pp": ("pp", "pipe", "pipeline", "pipeline_parallel"),
@@ -21,7 +22,6 @@ _DIMENSIONS = {
     "cp": ("cp", "context", "context_parallel", "sp"),
     "ep": ("ep", "expert", "expert_parallel"),
 }
-"""Names that programs give to the dimensions of a device mesh; the first that a mesh has is taken."""
 
 _MEGATRON = {
     "tp": "get_tensor_model_parallel_rank",
@@ -44,7 +44,7 @@ def find_coordinates(
     modules: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Coordinates | None:
-    """Return the fields of `RankCoordinates`, or None where nothing says that this process is a rank.
+    """Return the fields of `RankCoordinates`, or None if nothing says that this process is a rank.
 
     Args:
         meshes: Device meshes that parameters of the program are laid out on.
@@ -125,7 +125,7 @@ def _has_data_parallel_group(groups: Module) -> bool:
 
 
 def find_meshes(parameters: Iterable[Tensor]) -> tuple[Mesh, ...]:
-    """Return the device meshes that parameters are laid out on, each once; plain parameters have no mesh."""
+    """Return the device meshes of parameters, each once; plain parameters have no mesh."""
     meshes: list[Mesh] = []
     for parameter in parameters:
         mesh = getattr(parameter, "device_mesh", None)
@@ -152,7 +152,7 @@ def _from_mesh_groups(modules: Mapping[str, Any]) -> dict[str, Foreign]:
     """Return this rank's place by name of mesh dimension, from the process groups that meshes have made.
 
     `torch.distributed.device_mesh` describes the group of a dimension as `mesh_` and its name. A pipeline
-    stage holds plain parameters, so nothing else leads from it to its mesh.
+    stage has plain parameters, so nothing else leads from it to its mesh.
     """
     distributed = modules.get("torch.distributed.distributed_c10d")
     if distributed is None:
@@ -168,7 +168,7 @@ def _from_mesh_groups(modules: Mapping[str, Any]) -> dict[str, Foreign]:
 
 
 def _add_dimensions(found: Coordinates, ranks: Mapping[str, Foreign]) -> None:
-    """Add places in a mesh by our names of the dimensions; what is known already stays."""
+    """Add places in a mesh by our names of the dimensions; known ones stay."""
     for dimension, spellings in _DIMENSIONS.items():
         name = next((spelling for spelling in spellings if spelling in ranks), None)
         rank = None if name is None else ranks[name]
@@ -187,7 +187,7 @@ def _ask_all(module: Module, functions: Mapping[str, str]) -> Coordinates:
 
 
 def _ask(question: Callable[..., Any], *arguments: Foreign) -> Foreign:
-    """Return what a framework answers, or None: before its groups stand it raises whatever it likes.
+    """Return what a framework answers, or None: before its groups exist it may raise anything.
 
     Only for questions that read: to make a group is a collective call, and this is not the thread for it.
     """

@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 _MOST_FAILURES = 8
 
+# None without a session: then every call of a user's program returns at once.
 session: Session | None = None
-"""None where nothing runs: then every call of a user's program returns at once."""
 
+# In a forked child: starts a session of its own, should the child turn out to train.
 dormant: Callable[[], None] | None = None
-"""In a forked child: starts a session of its own, should the child turn out to train."""
 
+# What an ended session left for the thread that trains to do; called with the module torch.
 leftover: Callable[[Module], None] | None = None
-"""What an ended session left to be done by the thread that trains; takes the module torch."""
 
+# Called with size, message, free bytes, ordinal and total bytes in the thread that meets an out-of-memory
+# error, before it is raised: for watchers within this process.
 oom_takers: list[Callable[[int | None, str, int | None, int | None, int | None], object]] = []
-"""Called with size, message, free bytes, ordinal and total bytes in the thread that meets an out-of-memory
-error, before it is raised: who watches from within this process."""
 
+# The program's callback for advice: called with action and reason, in the thread that trains.
 on_advice: Callable[[str, str], object] | None = None
-"""The program's callback for advice: gets action and reason, in the thread that trains."""
 
 
 def tell_takers(
@@ -35,7 +35,7 @@ def tell_takers(
     device: int | None,
     total_bytes: int | None,
 ) -> None:
-    """Hand an error to whoever watches from within this process; what they raise goes no further."""
+    """Pass an error to the watchers within this process; what they raise goes no further."""
     for take in tuple(oom_takers):
         try:
             take(size_bytes, message, free_bytes, device, total_bytes)
@@ -44,7 +44,7 @@ def tell_takers(
 
 
 def leave(action: Callable[[Module], None]) -> None:
-    """Leave one thing more to the thread that trains."""
+    """Add something for the thread that trains to do."""
     global leftover  # noqa: PLW0603 - one for the process
     before = leftover
 
@@ -56,11 +56,11 @@ def leave(action: Callable[[Module], None]) -> None:
     leftover = do_both
 
 
+# Sentences about what failed at the entries of the probe, newest last; sent as notes.
 failures: list[str] = []
-"""Sentences about what failed at the entries of the probe, newest last; they go out as notes."""
 
 
 def note_failure(what: str, error: BaseException, tail: str = "") -> None:
-    """Keep what failed as a sentence; the oldest goes where there are many."""
+    """Keep a failure as a sentence; the oldest one is dropped if there are many."""
     failures.append(f"{what} failed: {type(error).__name__}: {error}"[:300] + tail)
     del failures[:-_MOST_FAILURES]

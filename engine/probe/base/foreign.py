@@ -1,4 +1,4 @@
-"""Names for what belongs to the program and to PyTorch, and is reached by attribute only.
+"""Names for objects of the program and of PyTorch, which are reached by attribute only.
 
 The probe may not import torch, not even to check types: each is `Any` to a type checker, and a word to a
 reader.
@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
+# A module of torch, or of a framework on top of it; also a simulated device's.
 Module = Any
-"""A module of torch, or of a framework on top of it; also a simulated device's."""
 
+# `torch.optim.Optimizer`
 Optimizer = Any
-"""A `torch.optim.Optimizer`."""
 
+# `torch.Tensor`, or something that contains such.
 Tensor = Any
-"""A `torch.Tensor`, or something that holds such."""
 
+# `torch.UntypedStorage`
 Storage = Any
-"""A `torch.UntypedStorage`."""
 
+# `torch.distributed.DeviceMesh`
 Mesh = Any
-"""A `torch.distributed.DeviceMesh`."""
 
+# Result of `torch.cuda.get_device_properties`.
 Properties = Any
-"""What `torch.cuda.get_device_properties` returns."""
 
+# Any argument or result of their calls.
 Foreign = Any
-"""Whatever a call of theirs takes or returns."""

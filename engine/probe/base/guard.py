@@ -1,4 +1,4 @@
-"""What stands between the training and a failure of ours."""
+"""Keeps our failures away from the training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Guard:
     """Counts the failures of one entry from the training, and shuts that entry after a few.
 
     Args:
-        what: What the entry does, as it shall stand in the note.
+        what: What the entry does, for the note.
     """
 
     def __init__(self, what: str) -> None:

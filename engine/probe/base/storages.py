@@ -9,6 +9,7 @@ from .foreign import Foreign, Module, Storage, Tensor
 
 _COMPRESSED = ("crow_indices", "col_indices", "values")
 _COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
+# Methods that return the tensors of which a sparse one consists, by its layout.
 _SPARSE_PARTS = {
     # With an underscore: those without raise for gradients of which one row has several entries.
     "torch.sparse_coo": ("_indices", "_values"),
@@ -17,11 +18,10 @@ _SPARSE_PARTS = {
     "torch.sparse_csc": _COMPRESSED_COLUMNS,
     "torch.sparse_bsc": _COMPRESSED_COLUMNS,
 }
-"""Methods that return the tensors which a sparse one is made of, by its layout."""
 
 
 class StorageBytes:
-    """Adds up the bytes of storages under names, each storage where it was met first."""
+    """Adds up the bytes of storages under names, each storage under the first one."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int | None] = {}
@@ -43,11 +43,11 @@ class StorageBytes:
         self._bytes[name] = None if counted is None or before is None else before + counted
 
     def find(self, name: str, default: int | None) -> int | None:
-        """Return the bytes under a name, or the default where nothing was counted under it."""
+        """Return the bytes under a name, or the default if nothing was counted under it."""
         return self._bytes.get(name, default)
 
     def flatten(self, tensor: Tensor) -> list[Tensor]:
-        """Return the tensors of one piece that a tensor is made of: itself, or those inside a wrapper."""
+        """Return the tensors of one piece of a tensor: itself, or those inside a wrapper."""
         parts = self._list_parts(tensor)
         return [tensor] if parts is None else [piece for part in parts for piece in self.flatten(part)]
 
@@ -68,9 +68,9 @@ class StorageBytes:
         return int(storage.nbytes())
 
     def identify(self, tensor: Tensor, storage: Storage) -> Foreign:
-        """Return what tells a storage from others: its address, and its own object where it has no memory.
+        """Return the key of a storage: its address, or its own object if it has no memory.
 
-        To ask a fake one for its address makes PyTorch warn. It lies on the device `meta`, or on a simulated
+        To ask a fake one for its address makes PyTorch warn. It is on the device `meta`, or on a simulated
         card by what it says.
         """
         is_plain = type(tensor) in self.plain
@@ -81,7 +81,7 @@ class StorageBytes:
         return ("storage", getattr(storage, "_cdata", id(storage)))
 
     def _list_parts(self, tensor: Tensor) -> list[Tensor] | None:
-        """Return the tensors that this one is made of, or None where it is of one piece."""
+        """Return the tensors inside this one, or None if it is of one piece."""
         kind = type(tensor)
         if kind not in self.plain and hasattr(kind, "__tensor_flatten__"):
             # A wrapper, as DTensor: its bytes are those of the tensors inside it. Newer versions of PyTorch
@@ -98,6 +98,6 @@ class StorageBytes:
 
 
 def _find_plain_types(torch: Module) -> set[Foreign]:
-    """Return the types of tensors that are neither wrappers nor fake: most, and quicker to look at."""
+    """Return the types of tensors that are neither wrappers nor fake: most tensors, and quicker to read."""
     neural = getattr(torch, "nn", None)
     return {getattr(torch, "Tensor", None), getattr(neural, "Parameter", None)}

@@ -1,4 +1,4 @@
-"""Bytes by path: what the shapes of tensors come to, beside what their storages hold."""
+"""Bytes by path: computed from the shapes of tensors, and measured from their storages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from ..base.foreign import Foreign, Module, Optimizer, Tensor
 from ..base.storages import StorageBytes
 
+# Path of bytes in storages of several tensors that belong to no tensor, as padding.
 REST = "(rest of shared storages)"
-"""Path of bytes in storages of several tensors that belong to none of them, as padding."""
 
 
 class Extent(NamedTuple):
-    """Where a tensor of one piece lies."""
+    """The place of a tensor of one piece."""
 
+    # Equal for tensors that share one.
     storage: Foreign
-    """Equal for tensors that share one."""
     storage_bytes: int
+    # Offset of its first byte in the storage.
     first: int
-    """Offset of its first byte in the storage."""
+    # By its shape.
     size_bytes: int
-    """What its shape comes to."""
 
 
 class Pieces:
@@ -32,7 +32,7 @@ class Pieces:
         self._storages = StorageBytes()
 
     def locate(self, tensor: Tensor) -> list[Extent] | None:
-        """Return the extents of a tensor, or None where one of its pieces has no storage."""
+        """Return the extents of a tensor, or None if one of its pieces has no storage."""
         if type(tensor) in self._storages.plain and tensor.layout is self._storages.strided:
             return [self._locate_piece(tensor)]  # most are, and quickly told
         try:
@@ -77,12 +77,16 @@ class Ledger:
         """Count a tensor under a path.
 
         Args:
-            tensor: What holds the memory; None for nothing.
-            shape_bytes: What counts as computed; None for what the tensor's own shape comes to.
+            tensor: Its memory is measured; None for nothing.
+            shape_bytes: Computed bytes; None for those of the tensor's own shape.
         """
         extents = [] if tensor is None else self._pieces.locate(tensor)
         if shape_bytes is None:
-            shape_bytes = self._pieces.measure_shape(tensor) if extents is None else _sum_sizes(extents)
+            shape_bytes = (
+                self._pieces.measure_shape(tensor)
+                if extents is None
+                else sum(extent.size_bytes for extent in extents)
+            )
         self.computed[path] = self.computed.get(path, 0) + shape_bytes
         self.measured.setdefault(path, 0)
         if extents is None:
@@ -94,7 +98,7 @@ class Ledger:
             holders.setdefault((extent.first, extent.size_bytes), path)
 
     def close(self) -> None:
-        """Share out the storages among the tensors in them, once all were added."""
+        """Divide the storages among the tensors in them, once all were added."""
         for storage, holders in self._holders.items():
             left_bytes = self._sizes[storage]
             path = next(iter(holders.values()))
@@ -102,7 +106,7 @@ class Ledger:
                 left_bytes = self._share_out(holders, left_bytes)
                 path = f"{path.split('.')[0]}.{REST}"
             if left_bytes:
-                self._take(path, left_bytes)
+                self._add_measured(path, left_bytes)
         self._holders.clear()
 
     def select(self, root: str) -> tuple[dict[str, int], dict[str, int | None]]:
@@ -116,41 +120,37 @@ class Ledger:
         """Give each tensor of a storage its extent; return what is left."""
         for (_, size_bytes), path in holders.items():
             taken = min(size_bytes, left_bytes)
-            self._take(path, taken)
+            self._add_measured(path, taken)
             left_bytes -= taken
         return left_bytes
 
-    def _take(self, path: str, size_bytes: int) -> None:
+    def _add_measured(self, path: str, size_bytes: int) -> None:
         before = self.measured.get(path, 0)
         if before is not None:
             self.measured[path] = before + size_bytes
 
 
-def _sum_sizes(extents: list[Extent]) -> int:
-    return sum(extent.size_bytes for extent in extents)
-
-
+# Kinds of model data in the order of `memory.log`, and the names of their trees.
 ROOTS = {
     "params": "param_mem",
     "grads": "grad_mem",
     "os_params": "os_params_mem",
     "os_state": "os_state_mem",
 }
-"""Kinds of model data in the order of `memory.log`, and the names of their trees."""
 
 
 class ModelScale:
-    """Weighs a model and its optimizer.
+    """Measures a model and its optimizer.
 
-    Computed gradients are of every parameter that can have one, whether it is there or not, as the original
-    counts them. The parameters of an optimizer are those that are not the model's own: mostly copies in fp32.
+    Computed gradients are of every parameter that can have one, whether it exists or not, as InternLM counts
+    them. The parameters of an optimizer are those that are not the model's own: mostly copies in fp32.
     """
 
     def __init__(self, model: Module, pieces: Pieces) -> None:
         self._model = model
         self._pieces = pieces
+        # Name, parameter, and bytes by its shape.
         self._parameters: list[tuple[str, Tensor, int]] = []
-        """Name, parameter, and bytes by its shape."""
 
     def weigh_all(self, optimizer: Optimizer | None) -> Ledger:
         """Return the bytes of all four kinds, each path beginning with the root of its kind.
@@ -171,7 +171,7 @@ class ModelScale:
         return ledger
 
     def weigh_gradients(self) -> Ledger:
-        """Return the bytes of gradients alone, which come and go within a step."""
+        """Return the bytes of gradients alone, which change within a step."""
         ledger = Ledger(self._pieces)
         self._add_gradients(ledger)
         ledger.close()
@@ -221,5 +221,5 @@ def _list_state(held: Foreign, name: str = "") -> Iterator[tuple[str, Tensor]]:
 
 @lru_cache(maxsize=256)
 def _make_word(text: str) -> str:
-    """Return a key as one name of a path."""
+    """Turn a key into one name of a path."""
     return "_".join(text.replace(".", "_").split()) or "_"

@@ -19,46 +19,40 @@ Measured = Mapping[str, "int | None"]
 
 
 class Kind(NamedTuple):
-    """One kind of memory at one moment."""
-
     computed_bytes: int | None
     measured_bytes: int | None
+    # Own bytes by path, in the order of the tree.
     computed: Computed
-    """Own bytes by path, in the order of the tree."""
     measured: Measured
 
 
 class Moment(NamedTuple):
-    """What is written at one point."""
+    """One entry of a profile."""
 
     tag: str
+    # Since the profile began.
     time_s: float
-    """Since the profile began."""
+    # By name; `activation` is what lives now, with its layout, and `activation_peak` the most that lived.
     kinds: Mapping[str, Kind]
-    """By name; `activation` is what lives now, its layout and `activation_peak` what lived at the most."""
+    # Kinds whose trees are written too.
     layouts: tuple[str, ...]
-    """Kinds whose trees are written too."""
+    # By the allocator of the device; None if there is none.
     allocated_bytes: int | None
-    """What the allocator of the device says; None where there is none."""
 
 
 class MomentKeeper(Protocol):
-    """Where the moments of a profile go."""
+    """Stores the moments of a profile."""
 
+    # Describes the process.
     header: Mapping[str, Any]
-    """What is said of the process."""
 
     def write(self, moment: Moment, *, is_first: bool) -> None:
-        """Take a moment; the first one begins anew."""
+        """Store a moment; the first one replaces all earlier ones."""
         ...
 
 
 class ProfileFiles:
-    """Appends moments to both files, whole, so that an interrupted run keeps what it had.
-
-    Args:
-        folder: Made where it is missing.
-    """
+    """Appends moments to both files, whole, so that an interrupted run keeps what it had."""
 
     def __init__(self, folder: str) -> None:
         self.header: Mapping[str, Any] = {}
@@ -66,7 +60,7 @@ class ProfileFiles:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - folders come as text, from a program
 
     def write(self, moment: Moment, *, is_first: bool) -> None:
-        """Write a moment; the first one begins the files anew.
+        """Write a moment; the first one truncates the files.
 
         Raises:
             OSError: They cannot be written.
@@ -82,7 +76,7 @@ class ProfileFiles:
 
 
 def render_state(moment: Moment) -> str:
-    """Return a moment as `memory.log` has it: computed bytes in MiB, to two decimals."""
+    """Format a moment for `memory.log`: computed bytes in MiB, to two decimals."""
     kinds = moment.kinds
     sizes = {
         kind: kinds[kind].computed_bytes or 0 for kind in _SUMMARY
@@ -127,12 +121,12 @@ def _render_layout(computed: Computed) -> Iterator[str]:
 
 
 def encode_header(header: Mapping[str, Any]) -> str:
-    """Return the first line of the file of exact bytes."""
+    """First line of the file of exact bytes."""
     return _encode({"schema": SCHEMA, **header}) + "\n"
 
 
 def encode_moment(moment: Moment) -> Iterator[str]:
-    """Yield the line of a moment in pieces, none of which takes long."""
+    """Yield the line of a moment in pieces, so that no piece takes long."""
     kinds = {
         name: {"computed_bytes": kind.computed_bytes, "measured_bytes": kind.measured_bytes}
         for name, kind in moment.kinds.items()
@@ -152,7 +146,7 @@ def _encode_entries(entries: list[list[Any]]) -> Iterator[str]:
 
 
 def _list_entries(kind: Kind) -> Iterator[list[Any]]:
-    """Yield path, computed and measured bytes; None where one cannot be told."""
+    """Yield path, computed and measured bytes; None if one is unknown."""
     is_unmeasured = kind.measured_bytes is None and not kind.measured
     absent = None if is_unmeasured else 0
     for path in dict.fromkeys([*kind.computed, *kind.measured]):
@@ -169,14 +163,14 @@ def _show(size_bytes: int) -> str:
 
 
 MOST_MOMENTS = 64
+# Entries of trees that are sent at once; of older moments trees are dropped first.
 MOST_ENTRIES = 60_000
-"""Entries of trees that are told at once; of older moments first none are told."""
 
 
 class MomentBuffer:
     """Keeps moments; written by one thread and read by any.
 
-    A tree is kept of the newest moment whose kind came to the same bytes: readers find it from there.
+    A tree is kept of the newest moment with the same bytes of its kind: readers find it from there.
     """
 
     def __init__(self) -> None:
@@ -184,11 +178,10 @@ class MomentBuffer:
         self._moments: tuple[Moment, ...] = ()  # replaced whole, so that it can be read meanwhile
 
     def clear(self) -> None:
-        """Forget all moments."""
         self._moments = ()
 
     def write(self, moment: Moment, *, is_first: bool) -> None:
-        """Take a moment, the first of a profile too; where there are many, the oldest without a tree goes."""
+        """Add a moment, the first of a profile too; if there are many, the oldest without a tree goes."""
         moments = [
             *(_leave_out(known, moment) for known in self._moments),
             _keep_only(moment, moment.layouts),
@@ -210,7 +203,7 @@ class MomentBuffer:
 
 
 def _leave_out(known: Moment, newer: Moment) -> Moment:
-    """Return a moment without the trees that a newer one has of as many bytes."""
+    """Drop the trees of a moment whose kinds have the same bytes in a newer one."""
     alike = {name for name in newer.layouts if known.kinds[name][:2] == newer.kinds[name][:2]}
     if alike.isdisjoint(known.layouts):
         return known
@@ -218,7 +211,6 @@ def _leave_out(known: Moment, newer: Moment) -> Moment:
 
 
 def _keep_only(moment: Moment, layouts: tuple[str, ...]) -> Moment:
-    """Return a moment with these trees and no others."""
     kinds = {
         name: kind if name in layouts else Kind(kind.computed_bytes, kind.measured_bytes, {}, {})
         for name, kind in moment.kinds.items()
@@ -227,7 +219,7 @@ def _keep_only(moment: Moment, layouts: tuple[str, ...]) -> Moment:
 
 
 def _fit(moment: Moment, room: int) -> tuple[tuple[str, ...], int]:
-    """Return the kinds whose trees find room, and the room that is left."""
+    """Return the kinds whose trees fit, and the room that is left."""
     fitting = []
     for name in moment.layouts:
         kind = moment.kinds[name]

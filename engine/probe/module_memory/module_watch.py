@@ -1,4 +1,4 @@
-"""Hooks on a model's modules: which one runs, what the leaves put out, where forward and backward end."""
+"""Hooks on a model's modules: which one runs, the outputs of the leaves, the ends of forward and backward."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..base.foreign import Foreign, Module, Optimizer, Tensor
 from ..base.guard import Guard
 from .ledger import Pieces
 
-# `torch.autograd.graph.saved_tensors_hooks` tells each tensor that is saved; what stands in its place dies
-# with the graph, and so its end is seen too. What another such hook takes, as `save_on_cpu` does, is its
-# own.
+# `torch.autograd.graph.saved_tensors_hooks` passes each tensor that is saved; the object that replaces it
+# dies with the graph, and so its end is seen too. Tensors that another such hook replaces, as `save_on_cpu`
+# does, are not counted.
 
+# Place of tensors that are saved while no module of the model runs: the loss, mostly.
 OUTSIDE = "(outside of modules)"
-"""Place of what is saved while no module of the model runs: the loss, mostly."""
 
 
 class SavedTensors:
     """Counts live bytes of saved tensors, each storage once and under the module that saved it first.
 
     Args:
-        device_type: Where the model lives; tensors elsewhere do not count.
+        device_type: Where the model is; tensors elsewhere do not count.
         find_place: Returns the path of the module that runs now.
     """
 
@@ -50,9 +50,9 @@ class SavedTensors:
         self._guard = Guard("the count of saved tensors")
 
     def start(self) -> bool:
-        """Be told of each tensor that this thread saves from now on; tell whether that is possible.
+        """Hook the tensors that this thread saves from now on; tell whether that is possible.
 
-        It is not under hooks of the program: those would end before ours, and torch undoes the newest first.
+        Under hooks of the program it is not: those would end before ours, and torch undoes the newest first.
         """
         graph = sys.modules["torch"].autograd.graph
         if _find_top_hooks() is not None:
@@ -75,7 +75,7 @@ class SavedTensors:
 
     @contextmanager
     def _step_aside(self, error_message: str) -> Iterator[None]:
-        """Stand in for torch's function of that name, which raises where hooks are: `torch.func` calls it."""
+        """Replace torch's function of that name, which raises if there are hooks: `torch.func` calls it."""
         is_on_top = self._is_on_top()
         if is_on_top:
             self._hooks.__exit__(None, None, None)
@@ -91,12 +91,12 @@ class SavedTensors:
         return top is not None and top[0] == self._pack
 
     def forget_peak(self) -> None:
-        """Begin to look for the largest moment anew."""
+        """Restart the search for the largest moment."""
         self.peak_bytes = 0
         self.peak_by_place = {}
 
     def note_peak(self) -> None:
-        """Keep the present moment where it is the largest."""
+        """Keep the present moment if it is the largest."""
         self._is_growing = False
         if self.live_bytes > self.peak_bytes:
             self.peak_bytes = self.live_bytes
@@ -148,7 +148,7 @@ class SavedTensors:
 
 
 class _Held:
-    """Stands in a graph in the place of a saved tensor; the graph drops it when it no longer needs it."""
+    """Replaces a saved tensor in a graph; the graph drops it when it no longer needs it."""
 
     __slots__ = ("_keys", "_release", "tensor")
 
@@ -162,7 +162,7 @@ class _Held:
 
 
 def _find_top_hooks() -> Foreign:
-    """Return the pair of hooks that this thread calls now, or None where none is or torch does not tell."""
+    """Return the pair of hooks that this thread calls now, or None if there is none or torch does not say."""
     ask = getattr(sys.modules["torch"]._C._autograd, "_top_saved_tensors_default_hooks", None)
     if ask is None:
         return None
@@ -172,19 +172,19 @@ def _find_top_hooks() -> Foreign:
         return ask()
 
 
+# Levels of an output that are searched for tensors.
 _DEEPEST = 4
-"""Levels of an output that are searched for tensors."""
+# Tensors of one output at which the backward pass is awaited.
 _MOST_HOOKED = 8
-"""Tensors of one output at which the backward pass is awaited."""
 
 
 class ModuleWatch:
-    """Watches one chunk of a model, which is all of it without interleaved pipeline stages.
+    """Watches one chunk of a model: all of it, unless pipeline stages are interleaved.
 
     Args:
         root: Name of its tree, as `activations_0`.
         stack: Paths of the modules that run now, shared by the chunks.
-        pieces: Weighs tensors by their shapes.
+        pieces: Measures tensors by their shapes.
         after_forward: Called at the end of each forward pass of the chunk.
         after_backward: Called at the end of each backward pass through it.
     """
@@ -214,13 +214,13 @@ class ModuleWatch:
             self._watch(module, f"{root}.{name}" if name else root, is_leaf=not any(module.children()))
 
     def begin(self) -> None:
-        """Take notice that a forward pass of the chunk has begun."""
+        """Note that a forward pass of the chunk has begun."""
         self._stack[:] = [self.root]
         if not self.is_known:
             self.outputs.clear()
 
     def close(self) -> None:
-        """Take all hooks away."""
+        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -261,7 +261,7 @@ class ModuleWatch:
             tensor.register_hook(self._meet_backward)
 
     def _meet_backward(self, gradient: Tensor) -> None:
-        """Have the engine call back at the end of the backward pass that has come to this chunk's output."""
+        """Have the engine call back at the end of the backward pass that has reached this chunk's output."""
         if self._is_in_backward:
             return
         self._is_in_backward = True
@@ -279,12 +279,11 @@ class ModuleWatch:
 
 
 def find_place(stack: list[str]) -> str:
-    """Return the path of the innermost module that runs now."""
     return stack[-1] if stack else OUTSIDE
 
 
 def find_tensors(value: Foreign, depth: int = _DEEPEST) -> list[Tensor]:
-    """Return the tensors in what a module puts out: alone, in lists and dictionaries, some levels deep."""
+    """Return the tensors in the output of a module: alone, in lists and dictionaries, some levels deep."""
     if hasattr(value, "untyped_storage"):
         return [value]
     if not depth:
@@ -297,14 +296,14 @@ def find_tensors(value: Foreign, depth: int = _DEEPEST) -> list[Tensor]:
 
 
 def is_compiling() -> bool:
-    """Tell whether PyTorch's compiler traces this call, to which these hooks then are nothing."""
+    """Tell whether PyTorch's compiler traces this call; then these hooks must do nothing."""
     compiler = getattr(sys.modules["torch"], "compiler", None)
     ask = getattr(compiler, "is_compiling", None)
     return ask is not None and bool(ask())
 
 
+# What a compiled module says at each call while there is a hook on all modules: we print nothing.
 _WARNED = re.compile(r"Using `torch\.compile\(module\)` when there are global hooks")
-"""What a compiled module says at each call while there is a hook on all modules: we print nothing."""
 _SILENCE = ("ignore", _WARNED, UserWarning, None, 0)
 
 
@@ -317,13 +316,12 @@ class ModelSearch:
         self._handle: Any = None
 
     def begin(self, torch: Module) -> None:
-        """Begin to note the modules that are called."""
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._meet_module)
         # Not by `filterwarnings`, which would let warnings that were told once be told again.
         warnings.filters.insert(0, _SILENCE)  # type: ignore[attr-defined]
 
     def end(self) -> None:
-        """Note no more, and forget what was noted."""
+        """Stop, and forget what was noted."""
         if self._handle is not None:
             self._handle.remove()
             with suppress(ValueError):  # the program has put other filters in their place

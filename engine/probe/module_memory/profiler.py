@@ -1,4 +1,4 @@
-"""Memory by module over a few training steps: the tensors of a model, weighed and written down."""
+"""Memory by module over a few training steps: the tensors of a model, measured and written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ForwardOutputs:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the outputs of every chunk were seen: none are of compiled modules."""
+        """Whether the outputs of every chunk were seen; compiled modules show no output."""
         return all(self._bases.values())
 
     def open(self, root: str, outputs: Mapping[str, int]) -> bool:
@@ -58,26 +58,26 @@ class ForwardOutputs:
         return is_first
 
     def close(self, root: str) -> None:
-        """Count its backward pass; a second one through a graph that is kept takes nothing away."""
+        """Count its backward pass; a second one through a graph that is kept changes nothing."""
         if self._open_passes.get(root, 0) > 0:
             self._open_passes[root] -= 1
             self.live_bytes -= sum(self._bases[root].values())
 
 
+# Kinds that have a tree, in the order of `memory.log`.
 LAYOUTS = ("params", "grads", "os_params", "os_state", "activation")
-"""Kinds that have a tree, in the order of `memory.log`."""
 
 
 class ModuleMemoryProfiler:
     """Follows a model for some steps of its training, or of its use.
 
     Args:
-        model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
-        optimizer: Of PyTorch; None where nothing is trained.
+        model: A module; a `ModuleList` of several counts as the chunks of an interleaved pipeline.
+        optimizer: Of PyTorch; None if nothing is trained.
         total_steps: Steps after which all layouts are written and the profile ends.
-        header: What is said of the process.
+        header: Describes the process.
         tag: Name of the first moment.
-        is_watched: Write all layouts at the end of each step: somebody looks on.
+        is_watched: Write all layouts at the end of each step: somebody is watching.
         began_s: From when times count, in seconds of `time.monotonic`; None for now.
         steps: Steps that were counted before this profile.
 
@@ -131,7 +131,7 @@ class ModuleMemoryProfiler:
         self.watches = self._watch_chunks()
 
     def end_step(self) -> None:
-        """Count a step; the last one writes all layouts and takes every hook away.
+        """Count a step; the last one writes all layouts and removes every hook.
 
         Raises:
             OSError: The files cannot be written.
@@ -149,7 +149,7 @@ class ModuleMemoryProfiler:
                 self.close()
 
     def write_moment(self, tag: str, layouts: tuple[str, ...], *, is_first: bool = False) -> None:
-        """Weigh everything now and write it down.
+        """Measure everything now and write it.
 
         Args:
             layouts: Kinds whose trees are written too.
@@ -171,7 +171,7 @@ class ModuleMemoryProfiler:
         self._keeper.write(moment, is_first=is_first)
 
     def close(self) -> None:
-        """Take every hook away; the files stay as they are."""
+        """Remove every hook; the files stay as they are."""
         self.is_running = False
         self._saved.stop()
         for watch in self.watches:
@@ -205,9 +205,9 @@ class ModuleMemoryProfiler:
         self._note(f"backward of {watch.root}", ())
 
     def _note(self, tag: str, layouts: tuple[str, ...]) -> None:
-        """Write a moment from within a step, in which only gradients and activations come and go.
+        """Write a moment from within a step, in which only gradients and activations change.
 
-        The training goes on where that fails.
+        The training goes on if that fails.
         """
         self._saved.note_peak()
         try:
@@ -263,7 +263,7 @@ def _describe_device(device: Foreign) -> dict[str, Any]:
 
 
 def _read_allocated(device: Foreign) -> int | None:
-    """Return what the allocator of a device says, without making a context."""
+    """Ask the allocator of a device, without making a context."""
     cuda = sys.modules["torch"].cuda
     if device.type != "cuda" or not cuda.is_initialized():
         return None

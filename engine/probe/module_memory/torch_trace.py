@@ -13,7 +13,7 @@ from ..base.foreign import Foreign, Tensor
 
 
 class RankPlace:
-    """Where this process stands in the parallel layout, read once.
+    """The place of this process in the parallel layout, read once.
 
     Args:
         parameters: Of the model; those laid out on a device mesh say where this rank is.
@@ -34,11 +34,11 @@ class RankPlace:
         return self._dp == self._tp == 0
 
     def memory_folder(self, base: str = "") -> str:
-        """Return `memory_trace/rank{}_dp{}_tp{}` below a folder."""
+        """`memory_trace/rank{}_dp{}_tp{}` below a folder."""
         return os.path.join(base, "memory_trace", f"rank{self._rank}_dp{self._dp}_tp{self._tp}")  # noqa: PTH118
 
     def trace_folder(self, base: str) -> str:
-        """Return `traces/rank{}_dp{}_tp{}_pp{}` below a folder."""
+        """`traces/rank{}_dp{}_tp{}_pp{}` below a folder."""
         name = f"rank{self._rank}_dp{self._dp}_tp{self._tp}_pp{self._pp}"
         return os.path.join(base, "traces", name)  # noqa: PTH118
 
@@ -52,12 +52,12 @@ _SKIPPED = 3
 _WAITED = 1
 _WARMED_UP = 1
 _TRACED = 1
+# Steps that a training must make until its trace is written.
 STEPS_TO_TRACE = _SKIPPED + _WAITED + _WARMED_UP + _TRACED
-"""Steps that a training must make until its trace is written."""
 
 
 class NoProfile:
-    """Stands where a profiler would, and does nothing."""
+    """Does nothing, in the place of a profiler."""
 
     def __enter__(self) -> NoProfile:
         return self
@@ -110,7 +110,7 @@ def make_profile(folder: str) -> Foreign:
 
 
 def name_run(start_time: str | None = None, job_name: str | None = None) -> str:
-    """Return the folder of a run: its job's name, and when it began."""
+    """Folder of a run: its job's name, and when it began."""
     named = next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), "train")
     began = time.strftime("%b%d_%H-%M-%S") if start_time is None else start_time
     return os.path.join(job_name or named, began)  # noqa: PTH118

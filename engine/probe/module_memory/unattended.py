@@ -1,4 +1,4 @@
-"""`vramscope run --profiling`: the profile of a training whose code knows nothing of it."""
+"""`vramscope run --profiling`: profiles a training whose code knows nothing of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .module_watch import ModelSearch
 from .profiler import ModuleMemoryProfiler
 from .torch_trace import STEPS_TO_TRACE, NoProfile, RankPlace, make_profile
 
+# Variables of the job that a process of ours must not have: it would be profiled itself.
 _OURS = ("PYTHONPATH", "VRAMSCOPE_PROBE", "VRAMSCOPE_PROFILING", "VRAMSCOPE_SIMULATE", "VRAMSCOPE_JOB")
-"""Variables of the job that a process of ours must not have: it would be profiled itself."""
 
 
 class UnattendedProfile:
@@ -25,7 +25,7 @@ class UnattendedProfile:
     those is the model.
 
     Args:
-        config: As `profile_modules` takes it.
+        config: As for `profile_modules`.
     """
 
     def __init__(self, config: dict[str, Any], total_steps: int = 5) -> None:
@@ -40,7 +40,7 @@ class UnattendedProfile:
         self._guard = Guard("the profile by module")
 
     def install(self, torch: Module) -> None:
-        """Begin to look for a model that trains."""
+        """Start to look for a model that trains."""
         self._search.begin(torch)
         sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self._meet_step)
 
@@ -91,7 +91,7 @@ class UnattendedProfile:
             self._draw()
 
     def _draw(self) -> None:
-        """Have the charts drawn by a process that is nobody's child: a job may wait for its own."""
+        """Start the drawing of charts in a process that is nobody's child: a job may wait for its own."""
         environment = {name: value for name, value in os.environ.items() if name not in _OURS}
         if self._config["draw_python_path"]:
             environment["PYTHONPATH"] = self._config["draw_python_path"]
@@ -104,11 +104,7 @@ _profiles: list[UnattendedProfile] = []
 
 
 def profile_unattended(torch: Module, config: dict[str, Any]) -> None:
-    """Profile the training of this process, once.
-
-    Args:
-        config: As `profile_modules` takes it.
-    """
+    """Profile the training of this process, once; `config` as for `profile_modules`."""
     if not _profiles:
         _profiles.append(UnattendedProfile(config))
         _profiles[0].install(torch)

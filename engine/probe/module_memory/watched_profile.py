@@ -1,4 +1,4 @@
-"""A profile that somebody looks at while the training goes on: on demand, for a few steps at a time."""
+"""A profile that somebody watches while the training goes on: on demand, for a few steps at a time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .profiler import ModuleMemoryProfiler
 from .torch_trace import RankPlace
 
 STEPS_PER_DEMAND = 5
+# After so many in which no module was called that trains, there is no model to find.
 _STEPS_WITHOUT_MODEL = 2
-"""After so many in which no module was called that trains, there is none to be found."""
+# A profile that was left for longer starts from the beginning.
 _REMEMBERED_S = 60.0
-"""A profile that was left for longer begins anew."""
 
 
 class WatchedProfile:
-    """Begins at the end of a step, follows five, and goes on where it is asked for again.
+    """Begins at the end of a step, follows five, and goes on if it is asked for again.
 
-    All is done by the thread that trains, at ends of steps, but for `renew` and `take_lines`.
+    The thread that trains does all of it, at ends of steps, except `renew` and `take_lines`.
 
     Args:
         list_optimizers: Returns the optimizers that have stepped.
@@ -51,7 +51,7 @@ class WatchedProfile:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether the end of a step is waited for."""
+        """Whether something waits for the end of a step."""
         return self._is_wanted or self._profiler is not None or self._search is not None
 
     def renew(self) -> None:
@@ -60,18 +60,18 @@ class WatchedProfile:
         self._is_wanted = True
 
     def give_up(self) -> None:
-        """Ask for none; what runs ends by itself. From any thread."""
+        """Ask for no more; what runs ends by itself. From any thread."""
         self._is_wanted = False
 
     def take_lines(self) -> Iterator[str]:
-        """Yield what was written so far, as `module_memory.jsonl` has it, in pieces; from any thread."""
+        """Yield what was written so far, as lines of `module_memory.jsonl`, in pieces; from any thread."""
         return self._buffer.list_lines()
 
     def meet_step(self, index: int) -> None:
-        """Follow the end of a step; what fails is kept as the refusal.
+        """Handle the end of a step; what fails is kept as the refusal.
 
         Args:
-            index: Of the step, from 1, as every screen counts it.
+            index: Of the step, from 1, as on every screen.
         """
         self._step = index
         try:
@@ -86,7 +86,7 @@ class WatchedProfile:
             self.end()
 
     def end(self) -> None:
-        """Take every hook away."""
+        """Remove every hook."""
         self._end_search()
         profiler = self._profiler
         self._profiler = None
@@ -105,7 +105,7 @@ class WatchedProfile:
             self.end()
 
     def _begin(self) -> None:
-        """Profile from now on, where the model is known; else look for it in the step that begins."""
+        """Profile from now on, if the model is known; else look for it in the step that begins."""
         optimizer = max(self._list_optimizers(), key=_count_elements, default=None)
         if optimizer is None:
             self._refuse("has no optimizer that has stepped")
@@ -170,21 +170,18 @@ _COMPRESSION = 3
 
 
 class _Wanted(NamedTuple):
-    """A profile that was asked for."""
-
     request: int
     until_s: float
     wait_s: float
 
 
 class ModuleDemands:
-    """Takes and answers demands in our own thread; the profile is made by the thread that trains.
+    """Queues and answers demands in our own thread; the thread that trains makes the profile.
 
-    An answer is the profile as it stands at the end of a step. Who goes on asking keeps it going.
+    An answer is the profile at the end of a step. Whoever goes on asking keeps it going.
 
     Args:
         list_optimizers: Returns the optimizers that have stepped.
-        clock: Where the time comes from.
     """
 
     def __init__(
@@ -197,11 +194,11 @@ class ModuleDemands:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether the end of a step is waited for."""
+        """Whether something waits for the end of a step."""
         return self._profile.needs_steps
 
     def want(self, request: int, wait_s: float) -> None:
-        """Take a demand.
+        """Queue a demand.
 
         Args:
             wait_s: How long it may wait for the end of a step.
@@ -212,16 +209,12 @@ class ModuleDemands:
         self._profile.renew()
 
     def meet_step(self, index: int) -> None:
-        """Follow the end of a step; called there by the thread that trains.
-
-        Args:
-            index: Of the step, from 1.
-        """
+        """Handle the end of a step; called there by the thread that trains."""
         if self._profile.needs_steps:
             self._profile.meet_step(index)
 
     def end(self) -> None:
-        """Take every hook away; called by the thread that trains."""
+        """Remove every hook; called by the thread that trains."""
         self._profile.end()
 
     def take_packets(self) -> list[bytes]:
@@ -243,7 +236,7 @@ class ModuleDemands:
         return self._expire()
 
     def _expire(self) -> list[bytes]:
-        """Refuse those who have waited for too long."""
+        """Refuse what has waited too long."""
         now_s = self._clock.monotonic_s()
         late = [wanted for wanted in self._wanted if now_s >= wanted.until_s]
         for wanted in late:
@@ -260,7 +253,7 @@ class ModuleDemands:
 
 
 def _pack(pieces: Iterable[str]) -> list[str]:
-    """Return text as parts: base64 of zlib. Between its pieces the thread that trains can have the lock."""
+    """Pack text into parts: base64 of zlib. Between its pieces the thread that trains can have the lock."""
     packer = zlib.compressobj(_COMPRESSION)
     packed = []
     for piece in pieces:

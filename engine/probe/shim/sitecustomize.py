@@ -1,7 +1,7 @@
 """Every Python that a job of `vramscope run` starts imports this first: its folder is in PYTHONPATH.
 
-It makes the interpreter watch for torch, then hands on to the sitecustomize that it stands before, if there
-is one. The syntax is that of Python 2.7 and of every Python 3, because a job may start any of them.
+It makes the interpreter watch for torch, then runs the sitecustomize that it hides, if there is one. The
+syntax is that of Python 2.7 and of every Python 3, because a job may start any of them.
 """
 
 import os

@@ -18,7 +18,7 @@ ALLOCATOR_MODULE = "vramscope_allocator_model"
 
 
 class TorchFinder:
-    """A finder that finds nothing: when torch is looked for it starts the probe and steps aside."""
+    """A finder that finds nothing: when torch is looked for it starts the probe and removes itself."""
 
     def __init__(self, environ: "os._Environ[str]") -> None:
         self._environ = environ
@@ -26,7 +26,7 @@ class TorchFinder:
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        """Return the spec of torch as every other finder has it, None for anything else."""
+        """Return the other finders' spec of torch, None for anything else."""
         if name != "torch":
             return None
         from importlib.util import find_spec
@@ -46,11 +46,7 @@ def watch_for_torch(environ: "os._Environ[str]") -> None:
 
 
 def load_package(name: str, folder: str) -> "ModuleType":
-    """Return the package in a folder, loaded once, under a name that no path needs to lead to.
-
-    Raises:
-        ImportError: There is none, or it cannot be loaded.
-    """
+    """Load the package in a folder, once, under a name that need not be on the path; raises `ImportError`."""
     found = sys.modules.get(name)
     if found is not None:
         return found
@@ -70,7 +66,7 @@ def load_package(name: str, folder: str) -> "ModuleType":
 
 
 def start_probe(folder: str, runtime_dir: str) -> "ModuleType":
-    """Start the probe at once, as somebody asked for it in this very process, and return its package."""
+    """Start the probe at once, since somebody asked for this very process, and return its package."""
     job = os.environ.get("VRAMSCOPE_JOB") or None
     probe = load_package(PROBE_MODULE, folder)
     probe.start(runtime_dir, job=job, is_explicit=True)
@@ -92,7 +88,7 @@ def _start_watching(environ: "os._Environ[str]") -> None:
 
 
 def _simulate(text: str) -> None:
-    """Install the simulated device; without it the job would not do what was asked for, so that is said."""
+    """Install the simulated device; without it the job would do something else, so a failure is printed."""
     try:
         import json
 

@@ -282,7 +282,7 @@ def test_steps_are_told_on_when_the_bytes_of_the_model_cannot_be(
         session = Session(make_torch(StandInCuda()), str(tmp_path), None, is_explicit=True, clock=clock)
         monkeypatch.setattr(current, "session", session)
         for _ in range(10):
-            hooks._tell_session(optimizer)
+            hooks._notify_session(optimizer)
             clock.advance(1.0)
         session._tick()
         wait_until(lambda: len(hub.steps()) == 10)

@@ -29,4 +29,4 @@ class Watched:
 
     def step(self) -> None:
         """Let an optimizer step."""
-        hooks._tell_session(self.optimizer)
+        hooks._notify_session(self.optimizer)
