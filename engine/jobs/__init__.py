@@ -1,1 +1,1 @@
-"""Jobs with the probe: starting one with it, and the way into one that runs already."""
+"""Jobs with the probe: starting one with it, and attaching it to one that runs already."""

@@ -1,4 +1,4 @@
-"""Attach to a process: refuse what cannot be, hand the probe over, believe only what the hub hears."""
+"""Attach to a process: refuse what is impossible, pass the probe over, believe only what the hub hears."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ _CODE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
 def find_switch(pid: int, proc: Path = PROC) -> str | None:
-    """Return by what a process was told to refuse `sys.remote_exec`, or None."""
+    """Return by what a process was set to refuse `sys.remote_exec`, or None."""
     if read_variables(pid, proc).get(_SWITCH):
         return f"{_SWITCH} in its environment"
     try:
@@ -38,10 +38,7 @@ def find_switch(pid: int, proc: Path = PROC) -> str | None:
 
 
 def inject(pid: int, payload: Path, proc: Path = PROC) -> None:
-    """Hand a payload to a process through its own interpreter, as both must be of the same version.
-
-    Args:
-        proc: Where the kernel tells of processes.
+    """Pass a payload to a process through its own interpreter, as both must be of the same version.
 
     Raises:
         AttachRefusedError: It was refused; the text says by what.
@@ -84,30 +81,28 @@ _POLL_S = 0.1
 
 
 class Attached(NamedTuple):
-    """A process that reports to the hub."""
-
     rank: RankSample
+    # Before it was attached to.
     was_reporting: bool = False
-    """It did so before it was attached to."""
+    # From the first check of the process to its first report.
     taken_s: float = 0.0
-    """From the first look at the process to its first report."""
+    # How long a debugger stopped it, at most; None if none was needed.
     stopped_s: float | None = None
-    """For how long a debugger held it, at most; None where none was needed."""
 
 
 def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) -> Attached:
-    """Bring the probe into a process, and return once the hub has heard from it.
+    """Put the probe into a process, and return once the hub has heard from it.
 
     Args:
-        runtime_dir: Folder of the hub; where none serves it, one is started.
-        timeout_s: How long to wait for the first report, once the probe is handed over.
+        runtime_dir: Folder of the hub; if none serves it, one is started.
+        timeout_s: How long to wait for the first report, after the probe was passed over.
 
     Raises:
         UsageError: There is no such process, it is not Python, or it is stopped.
         AttachRefusedError: It must not be attached to; the text says what would permit it.
         DebuggerMissingError: It needs gdb, which is not installed.
         HubUnreachableError: There is no hub, and none can be started.
-        ProbeSilentError: The probe was handed over and has not reported.
+        ProbeSilentError: The probe was passed over and has not reported.
     """
     begun_s = time.monotonic()
     status = read_status(pid)
@@ -135,19 +130,14 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
 
 
 def find_rank(client: Client, pid: int) -> RankSample | None:
-    """Return the rank of a process in the newest sample of a hub; None where it does not report."""
+    """Return the rank of a process in the newest sample of a hub; None if it does not report."""
     sample = client.snapshot(timeout_s=0.0).sample
     ranks = () if sample is None else sample.ranks
     return next((rank for rank in ranks if rank.pid == pid and rank.state != "ended"), None)
 
 
 def _examine(status: ProcessStatus) -> Interpreter:
-    """Return the Python of a process, once it is sure that it can reach the probe's files.
-
-    Raises:
-        UsageError: There is none.
-        AttachRefusedError: The process sees other files than we do.
-    """
+    """Return the Python of a process, after checking that it can read the probe's files."""
     try:
         interpreter = find_interpreter(status)
         root = PROC / str(status.pid) / "root"
@@ -165,7 +155,7 @@ def _examine(status: ProcessStatus) -> Interpreter:
 
 
 def _inject(interpreter: Interpreter, payload: Path) -> float | None:
-    """Hand the payload over by what the version of the interpreter allows."""
+    """Pass the payload over by what the version of the interpreter allows."""
     if interpreter.version < SINCE:
         return gdb.inject(interpreter, payload)
     inject(interpreter.pid, payload)
@@ -176,7 +166,7 @@ def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, ti
     """Return the rank once the hub publishes it.
 
     Raises:
-        ProbeSilentError: The process ended, could not start the probe, or is not heard of in time.
+        ProbeSilentError: The process ended, could not start the probe, or did not report in time.
     """
     deadline_s = time.monotonic() + timeout_s
     who = f"process {status.pid} ({status.name})"
@@ -195,7 +185,7 @@ def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, ti
 
 
 def _explain_silence(report: str, timeout_s: float) -> str:
-    """Say why a process that has the probe was not heard of."""
+    """Say why a process that has the probe did not report."""
     if report.startswith(FAILED):
         return f"could not start the probe: {report.removeprefix(FAILED).strip()[:300]}"
     if report == WITHOUT_TORCH:
@@ -209,8 +199,8 @@ def _explain_silence(report: str, timeout_s: float) -> str:
 
 
 INSTEAD = "or start the job with `vramscope run`, which needs no permission"
+# CAP_SYS_PTRACE in capabilities(7).
 _CAN_TRACE_BIT = 19
-"""CAP_SYS_PTRACE in capabilities(7)."""
 
 
 def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
@@ -239,7 +229,7 @@ def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
 
 
 def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
-    """Refuse a process that a debugger or tracer holds: there can be only one.
+    """Refuse a process that a debugger or tracer is attached to: there can be only one.
 
     Raises:
         AttachRefusedError: It is being traced; the text names the tracer.
@@ -287,7 +277,7 @@ def _explain(pid: int, proc: Path) -> str:
 
 
 def _can_trace(proc: Path) -> bool:
-    """Return whether this process has CAP_SYS_PTRACE."""
+    """Tell whether this process has CAP_SYS_PTRACE."""
     try:
         lines = (proc / "self/status").read_text().splitlines()
     except OSError:

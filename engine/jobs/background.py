@@ -1,4 +1,4 @@
-"""What is started to stay: agents and recorders, and the recording that a viewer began."""
+"""Processes that outlive their starter: agents and recorders, and the recording of a viewer."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _POLL_S = 0.005
 
 
 class Start(IntEnum):
-    """What became of a process that was started; the exit code of the one between."""
+    """State of a process that was started; exit code of the process in between."""
 
     SERVES = 0
     ENDED = 1
@@ -35,7 +35,7 @@ class Start(IntEnum):
 
 
 def start_detached(spawn: Callable[[], "subprocess.Popen[bytes]"], is_ready: Callable[[], bool]) -> Start:
-    """Start a process from one between, and return once it is ready, has ended, or is late."""
+    """Start a process through one in between, and return once it is ready, has ended, or is late."""
     helper = os.fork()
     if helper == 0:
         _leave(lambda: _await(spawn(), is_ready))
@@ -64,14 +64,14 @@ def _await(process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool]) -> 
     return Start.LATE
 
 
+# A hub of a job ends if neither a viewer nor a probe has come by then: importing torch may take minutes.
 FIRST_WITHIN_S = 600
-"""A hub of a job ends if neither a viewer nor a probe has come by then: importing torch may take minutes."""
+# Between the end of one process and the start of the next a hub stays this long.
 LINGER_S = 30
-"""Between the end of one process and the start of the next a hub stays this long."""
 
 
 def find_or_start_hub(folder: Path) -> None:
-    """Return once a hub serves a runtime folder; where none does, start one.
+    """Return once a hub serves a runtime folder; if there is none, start one.
 
     Raises:
         RuntimeFolderError: The folder is not private, or cannot be made or written.
@@ -109,8 +109,8 @@ def _spawn(folder: Path) -> "subprocess.Popen[bytes]":
     )
 
 
+# What a recorder prints once its file is open and its source is found.
 BEGUN = "recording into "
-"""What a recorder says once its file is open and its source is found."""
 _LOG_NAME = "recorder-{}.log"
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_STEM = 64
@@ -134,12 +134,12 @@ def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen
 
 
 def log_of(folder: Path, starter: int) -> Path:
-    """Return what a recorder writes its words to."""
+    """Log of a recorder."""
     return folder / _LOG_NAME.format(starter)
 
 
 def has_begun(log: Path) -> bool:
-    """Return whether the recorder of a log has said that it records."""
+    """Tell whether the recorder of a log records already."""
     try:
         return BEGUN in log.read_text(errors="replace")
     except OSError:
@@ -147,13 +147,14 @@ def has_begun(log: Path) -> bool:
 
 
 def read_complaint(log: Path) -> str | None:
-    """Return why the recorder of a log failed; None where it told of no failure."""
+    """Return why the recorder of a log failed; None if there is no failure in it."""
     said = last_line(log)
     return said.removeprefix("vramscope: ") if said is not None and said.startswith("vramscope: ") else None
 
 
 def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
-    """Return once a recorder is there that ends with a job; why it may not be, in one sentence, else None.
+    """Start a recorder that ends with a job, and return once it records; if it may not, say why in one
+    sentence.
 
     Args:
         folder: Runtime folder of the agent to follow.
@@ -175,7 +176,7 @@ def name_recording(folder: Path, stem: str, now_s: float) -> Path:
     """Return a file that does not exist, named by what is recorded and by the time.
 
     Args:
-        stem: Name of the node or of the job; what is awkward in a file's name is replaced.
+        stem: Name of the node or of the job; awkward characters are replaced.
     """
     plain = _STRANGE.sub("-", stem).strip("-.")[:_MOST_STEM] or "node"
     name = f"{plain}-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
@@ -188,19 +189,19 @@ def name_recording(folder: Path, stem: str, now_s: float) -> Path:
 
 
 def _sweep_logs(folder: Path) -> None:
-    """Remove what recorders of processes that have ended have said."""
+    """Remove logs of recorders whose starters have ended."""
     for log in folder.glob(_LOG_NAME.format("*")):
         pid = log.stem.rpartition("-")[2]
         if pid.isdecimal() and read_start_ticks(int(pid)) is None:
             log.unlink(missing_ok=True)
 
 
+# How long a recording that ends with its viewer may take to close its file.
 LEFT_WITHIN_S = 5.0
-"""How long a recording that ends with its viewer may take to close its file."""
 
 
 class RecordingState(NamedTuple):
-    """A recording that goes on."""
+    """A running recording."""
 
     path: Path
     passed_s: float
@@ -208,7 +209,7 @@ class RecordingState(NamedTuple):
 
 
 class RecordingNews(NamedTuple):
-    """What became of a recording, in sentences for people."""
+    """An event of a recording, in sentences for people."""
 
     text: str
     is_failure: bool = False
@@ -239,7 +240,7 @@ class ViewerRecording:
         return self._is_ending or (self._process is not None and self._note is None)
 
     def switch(self, node: str) -> None:
-        """Begin a recording, or end the one that goes on; what became of it is told by `take_news`.
+        """Begin a recording, or end the running one; `take_news` reports the outcome.
 
         Args:
             node: Name of the node, for the name of the file.
@@ -254,7 +255,7 @@ class ViewerRecording:
                 self._fail(str(told))
 
     def look(self) -> RecordingState | None:
-        """Return the recording that goes on, whoever began it; None where none does."""
+        """Return the running recording, whoever began it, or None."""
         before = self._note
         self._note = read_announced(self._folder)
         if self._note is None:
@@ -269,13 +270,13 @@ class ViewerRecording:
         return RecordingState(path, max(0.0, self._now_s() - self._note.since_s), _measure(path))
 
     def take_news(self) -> list[RecordingNews]:
-        """Return what has become of recordings since the last call."""
+        """Return the events since the last call."""
         news = self._news
         self._news = []
         return news
 
     def leave(self) -> str | None:
-        """Leave the recording to itself, or end it with a private agent; return what is to be said of it."""
+        """Leave the recording running, or end it with a private agent; return a message about it."""
         self.look()
         note = self._note
         if self._is_private and self._process is not None:
@@ -305,7 +306,7 @@ class ViewerRecording:
                 os.kill(self._note.pid, signal.SIGTERM)
 
     def _judge_end(self, before: RecorderNote | None) -> None:
-        """Say how a recording ended that went on a moment ago, or why one did not begin."""
+        """Report how a recording ended that ran a moment ago, or why one did not begin."""
         if self._process is not None and self._process.poll() is None:
             self._note = before  # it has not begun yet, or is closing its file
             return
@@ -330,7 +331,7 @@ class ViewerRecording:
 
 
 def _measure(path: Path) -> int:
-    """Return the bytes of a recording, those included that are not part of its file yet."""
+    """Return the bytes of a recording, with those that are not part of its file yet."""
     size_bytes = 0
     for name in (path.name, f"{path.name}-wal"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The job of `vramscope demo`: a real training run on a simulated card, which ends with whoever shows it."""
+"""The job of `vramscope demo`: a real training run on a simulated card, which ends with its viewer."""
 
 import ctypes
 import fcntl
@@ -29,25 +29,25 @@ JOB = "demo (simulated)"
 SCRIPT = Path(__file__).resolve().parents[1] / "workloads" / "leaking_gpt.py"
 DEFAULT_SIZE_BYTES = 3 * GIB // 2
 LEAST_SIZE_BYTES = 896 * MIB
+# Least seconds of a step: a quick machine must not be through with the story in ten seconds.
 PACE_S = 0.5
-"""Least seconds of a step: a quick machine shall not be through with the story in ten seconds."""
+# From the first step to the first error.
 STORY_S = 90.0
-"""Seconds from the first step to the first error."""
+# Between two evaluations of the script: every other step at that pace.
 EVALUATE_EVERY_S = 1.0
-"""Seconds from one evaluation of the script to the next: every other step at that pace."""
+# Context, and what the training itself makes the allocator reserve; measured on the simulated card.
 BASE_BYTES = 826 * MIB
-"""Context, and what the training itself makes the allocator reserve; measured on the simulated card."""
+# What one sequence of an evaluation leaves behind; measured likewise.
 KEPT_BYTES = 9 * MIB
-"""What one sequence of an evaluation leaves behind; measured likewise."""
+# Of one user at one time.
 MOST_DEMOS = 9
-"""Demonstrations of one user at one time."""
 PATIENCE_S = 2.0
+# Of prctl(2).
 _PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
 
 
 class Demonstration:
-    """A job in a folder of its own; the hub and the job are there from `start` to `end`.
+    """A job in a folder of its own; hub and job run from `start` to `end`.
 
     Args:
         size_bytes: Memory of the simulated card.
@@ -71,7 +71,7 @@ class Demonstration:
 
     @property
     def flight_folder(self) -> Path:
-        """Where the job leaves its flight records."""
+        """Folder of the job's flight records."""
         return self.folder / "flight"
 
     @property
@@ -107,7 +107,7 @@ class Demonstration:
         return feed
 
     def _count_sequences(self) -> int:
-        """Return how many sequences an evaluation takes for the card to be full in time."""
+        """How many sequences an evaluation needs for the card to be full in time."""
         leak_bytes = (self.device.total_bytes - BASE_BYTES) / (STORY_S / EVALUATE_EVERY_S)
         return max(1, round(leak_bytes / KEPT_BYTES))
 
@@ -121,7 +121,7 @@ class Demonstration:
         return make_environment(base, runtime_dir=self.runtime_dir, job=JOB, simulate=simulate)
 
     def end(self) -> int | None:
-        """End the job and leave no folder but the one with its output; return its status if it had ended."""
+        """End the job, remove all folders but that of the output; return the job's status if it had ended."""
         status = None if self._job is None else self._job.poll()
         if self._job is not None and status is None:
             self._job.terminate()
@@ -136,10 +136,10 @@ class Demonstration:
 
 
 def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
-    """Refuse a card on which the story cannot be told.
+    """Refuse a card on which the demonstration cannot run.
 
     Args:
-        host_available_bytes: Free memory of this host; None where it cannot be known.
+        host_available_bytes: Free memory of this host; None if unknown.
 
     Raises:
         UsageError: It is too small, or its tensors would not fit into host memory.
@@ -161,7 +161,7 @@ def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
 
 
 def make_companion() -> Callable[[], None]:
-    """Return what a child process does before it runs its program, so that it ends with this one."""
+    """Return a `preexec_fn` that makes a child process end with this one."""
     library = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -174,7 +174,7 @@ def make_companion() -> Callable[[], None]:
 
 
 def _take_folder() -> tuple[BinaryIO, Path]:
-    """Return the open file of the job's output and its folder, emptied, that no other demonstration has.
+    """Return the open output file and its folder, emptied, that no other demonstration uses.
 
     Raises:
         UsageError: Nothing can be written there.

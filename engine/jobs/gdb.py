@@ -21,10 +21,10 @@ ADD_CALL = "Py_AddPendingCall"
 RUN_STRING = "PyRun_SimpleString"
 MAP_MEMORY = "mmap"
 OLDEST = (3, 9)
+# A constant with the version since Python 3.11 (docs.python.org, C API, API and ABI Versioning).
 _VERSION = "Py_Version"
-"""A constant that holds the version since Python 3.11 (docs.python.org, C API, API and ABI Versioning)."""
+# Functions that reveal an older version: documented as new in that one.
 _SINCE = {"PyModule_AddObjectRef": (3, 10), "PyModule_AddType": (3, 9)}
-"""Functions by which an older one is known: documented as new in that version."""
 _DELETED = " (deleted)"
 
 
@@ -33,8 +33,8 @@ class Interpreter(NamedTuple):
 
     pid: int
     version: tuple[int, int]
+    # Addresses in the process of what a debugger calls, as far as they were found.
     functions: dict[str, int]
-    """Addresses in the process of what a debugger calls, as far as they were found."""
 
 
 def find_interpreter(status: ProcessStatus, proc: Path = PROC) -> Interpreter:
@@ -42,7 +42,7 @@ def find_interpreter(status: ProcessStatus, proc: Path = PROC) -> Interpreter:
 
     Raises:
         UsageError: There is none, it is too old for the probe, or its files are gone from the disk.
-        OSError: The kernel does not tell this user.
+        OSError: The kernel does not show this user.
     """
     mapped = list_mapped_files(status.pid, proc)
     who = f"process {status.pid} ({status.name})"
@@ -67,7 +67,7 @@ class _Symbols(NamedTuple):
 
 
 def _list_likely(mapped: Collection[MappedFile], executable: str | None) -> Iterator[MappedFile]:
-    """Yield the files that may hold the interpreter: the program itself, then a shared libpython."""
+    """Yield the files that may be the interpreter: the program itself, then a shared libpython."""
     yield from (file for file in mapped if file.path == executable)
     for file in mapped:
         if "python" in Path(file.path).name and file.path != executable:
@@ -97,7 +97,7 @@ def _find_in(pid: int, file: MappedFile, names: Collection[str], proc: Path) -> 
 
 
 def _is_start_of(mapped_offset: int, segment_offset: int) -> bool:
-    """Return whether a mapping begins with a segment, which the loader rounds down to a whole page."""
+    """Tell whether a mapping begins with a segment, which the loader rounds down to a whole page."""
     return mapped_offset <= segment_offset < mapped_offset + 65536
 
 
@@ -108,7 +108,7 @@ def _name_version(symbols: _Symbols) -> tuple[int, int]:
 
 
 def _find_memory_call(pid: int, mapped: Collection[MappedFile], proc: Path) -> dict[str, int]:
-    """Return where the C library has mmap; empty where it is not found."""
+    """Return the address of mmap in the C library; empty if it is not found."""
     for file in mapped:
         if Path(file.path).name.startswith(("libc.so", "libc-", "ld-musl")):
             found = _find_in(pid, file, (MAP_MEMORY,), proc).addresses
@@ -130,10 +130,10 @@ _SECTION_DYNAMIC_SYMBOLS = 11
 class LoadedSegment(NamedTuple):
     """A part of the file that is mapped to be run."""
 
+    # Bytes from the start of the file.
     offset: int
-    """Bytes from the start of the file."""
+    # Before the loader has shifted the whole file.
     address: int
-    """Where it wants to be, before the loader has shifted the whole file."""
     size_bytes: int
 
 
@@ -170,7 +170,7 @@ class ElfFile:
         self._data.close()
 
     def find_symbols(self, names: Collection[str]) -> dict[str, int]:
-        """Return the addresses of functions and data that the file offers to others, as far as it has them.
+        """Return the addresses of exported functions and data, as far as the file has them.
 
         Raises:
             ValueError: Its tables lead outside it.
@@ -190,7 +190,7 @@ class ElfFile:
         return found
 
     def read_word(self, address: int) -> int | None:
-        """Return the 64-bit word that the file holds for an address, or None where it holds none."""
+        """Return the 64-bit word at an address, or None if the file has none there."""
         for segment in self.segments:
             place = address - segment.address
             if 0 <= place <= segment.size_bytes - 8:
@@ -207,7 +207,7 @@ class ElfFile:
                 yield LoadedSegment(offset, address, size)
 
     def _list_symbol_tables(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each table of dynamic symbols with the texts that it names them by."""
+        """Yield each table of dynamic symbols with the texts of its names."""
         for index in range(self._section_count):
             _, kind, _, _, offset, size, linked, _, _, _ = self._section(index)
             if kind == _SECTION_DYNAMIC_SYMBOLS and linked < self._section_count:
@@ -218,10 +218,10 @@ class ElfFile:
         return self._unpack(_SECTION_HEADER, self._sections_at + index * _SECTION_HEADER.size)
 
     def _unpack(self, layout: struct.Struct, place: int) -> tuple[int, ...]:
-        """Return the numbers at a place in the file.
+        """Return the numbers at a position in the file.
 
         Raises:
-            ValueError: The place is outside it.
+            ValueError: The position is outside it.
         """
         if place + layout.size > len(self._data):
             raise ValueError(f"a table of the file leads outside it (byte {place} of {len(self._data)})")
@@ -234,10 +234,9 @@ class ElfFile:
 # object. Two functions are safe:
 #
 # - `mmap`, a bare system call, makes room for the text of the payload;
-# - `Py_AddPendingCall` puts an entry into a table of fixed size and allocates nothing. It may be called
-#   from
-# any thread, with or without the GIL and without a thread state (docs.python.org, C API, Initialization,
-# "Asynchronous Notifications").
+# - `Py_AddPendingCall` puts an entry into a table of fixed size and allocates nothing. It may be called from
+#   any thread, with or without the GIL and without a thread state (docs.python.org, C API, Initialization,
+#   "Asynchronous Notifications").
 #
 # The main thread takes the entry from the table by itself, where signal handlers may run as well, with the
 # GIL held. No code is run in the frame that was interrupted. The table's own lock is held for a few
@@ -250,6 +249,9 @@ _STOPPING = "vramscope: stopping"
 _STOPPED = "vramscope: stopped"
 _QUEUED = "vramscope: queued"
 _RELEASED = "vramscope: released"
+# 3 is PROT_READ|PROT_WRITE and 34 MAP_PRIVATE|MAP_ANONYMOUS of Linux. The page stays: nobody can know when
+# the text is no longer read. Signals go through to the process; SIGURG, which harms none, is how a call that
+# hangs is abandoned.
 _COMMANDS = """\
 set pagination off
 set confirm off
@@ -267,17 +269,10 @@ printf "%(queued)s %%d\\n", $full
 detach
 echo %(released)s\\n
 """
-"""3 is PROT_READ|PROT_WRITE and 34 MAP_PRIVATE|MAP_ANONYMOUS of Linux. The page stays: whoever runs the text
-cannot know when it is no longer read. Signals go through to the process; SIGURG, which harms none, is how a
-call that hangs is abandoned."""
 
 
 def find_gdb() -> str:
-    """Return the path of gdb.
-
-    Raises:
-        DebuggerMissingError: It is not installed; the text says how to get it.
-    """
+    """Find gdb; `DebuggerMissingError` says how to get it."""
     path = shutil.which("gdb")
     if path is None:
         raise DebuggerMissingError(
@@ -288,15 +283,14 @@ def find_gdb() -> str:
 
 
 def inject(interpreter: Interpreter, payload: Path) -> float:
-    """Hand a payload to a process and return the seconds for which it was stopped, at most.
+    """Pass a payload to a process and return the seconds for which it was stopped, at most.
 
     Args:
-        interpreter: The Python in the process.
         payload: File with the code, in a folder whose files only this user can change.
 
     Raises:
         DebuggerMissingError: There is no gdb.
-        AttachRefusedError: gdb could not do it; the text holds what it said.
+        AttachRefusedError: gdb could not do it; the text has its message.
     """
     gdb = find_gdb()
     if MAP_MEMORY not in interpreter.functions:
@@ -349,7 +343,7 @@ class _Session:
         )  # fmt: skip
 
     def watch(self) -> None:
-        """Follow what gdb says to its end.
+        """Follow the output of gdb to its end.
 
         Raises:
             AttachRefusedError: It could not do it, or not in time.

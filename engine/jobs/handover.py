@@ -1,4 +1,4 @@
-"""The probe's files, handed over to a process that cannot read ours."""
+"""The probe's files, passed to a process that cannot read ours."""
 
 import os
 import re
@@ -9,8 +9,8 @@ from ..sources.processes import PROC, read_start_ticks
 
 STARTED = "started"
 WITHOUT_TORCH = "without torch"
+# First words of the report that a payload leaves; `failed` is followed by the reason.
 FAILED = "failed"
-"""First words of the report that a payload leaves; after `failed` it says why."""
 
 _BODY = """\
 import os
@@ -49,8 +49,8 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
     """Return the code to run in the process: one expression, which leaves no name behind in it.
 
     Args:
-        payload: File that will hold the code.
-        report: File, there already, in which it says what became of it.
+        payload: File of the code.
+        report: Existing file, for the outcome.
     """
     body = _BODY % {
         "shim": str(SHIM / "vramscope_shim.py"),
@@ -79,23 +79,22 @@ class Handover:
         self._report = self.payload.with_suffix(".txt")
 
     def write(self) -> None:
-        """Write the payload, and a report for it to fill in: one that was taken away is not made anew."""
+        """Write the payload, and an empty report: the payload does not create one that was removed."""
         self._report.touch()
         self.payload.write_text(write_payload(self._folder, self.payload, self._report), encoding="utf-8")
 
     def read_report(self) -> str:
-        """Return what the payload left, which may come in pieces; nothing where it has not run."""
+        """Return the report, which may come in pieces; "" if the payload has not run."""
         try:
             return self._report.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 
     def close(self, *, is_pending: bool) -> None:
-        """Take the files away, as nobody waits any more.
+        """Remove the files, as nobody waits any more.
 
         Args:
-            is_pending: The process may open the payload yet. It then stays until it runs, and takes itself
-                away.
+            is_pending: The process may open the payload yet. It then stays until it runs, and removes itself.
         """
         lives = self._started is not None and read_start_ticks(self._pid) == self._started
         if not (is_pending and lives and not self.read_report()):
@@ -104,11 +103,7 @@ class Handover:
 
 
 def sweep(folder: Path, proc: Path = PROC) -> None:
-    """Remove what earlier attempts have left: payloads of processes that are gone, unawaited reports.
-
-    Args:
-        proc: Where the kernel tells of processes.
-    """
+    """Remove files of earlier attempts: payloads of processes that are gone, unawaited reports."""
     for path in folder.glob("attach-*"):
         found = _NAME.fullmatch(path.name)
         if found is None:

@@ -1,4 +1,4 @@
-"""What a training script may say by itself: attach the probe, name its steps and their parts, take advice.
+"""What a training script may call: attach the probe, name its steps and their parts, follow advice.
 
 Only the standard library is loaded, and the probe by its path under the same name as everywhere, so that a
 script inside `vramscope run` speaks to the probe that is there.
@@ -17,12 +17,12 @@ Result = TypeVar("Result")
 
 _PROBE_MODULE = "vramscope_probe"
 
+# Called at the end of each step with its tokens and samples, for watchers within this process.
 step_takers: list[Callable[[int | None, int | None], None]] = []
-"""Called at the end of each step with its tokens and samples, for who watches from within this process."""
 
 
+# Called with the name of each part of a step as it begins (True) and ends (False), in its own thread.
 phase_takers: list[Callable[[str, bool], None]] = []
-"""Called with the name of each part of a step as it begins (True) and ends (False), in its own thread."""
 
 
 class _Part(Protocol):
@@ -35,7 +35,7 @@ def attach() -> None:
     """Start the probe in this process, which then reports to the agent of this node.
 
     May be called at any time and any number of times, before or after torch is imported, and inside
-    `vramscope run`, where it has nothing left to do. Where no agent runs, the probe waits for one. Nothing is
+    `vramscope run`, where it has nothing left to do. If no agent runs, the probe waits for one. Nothing is
     raised into the training, whatever goes wrong.
     """
     try:
@@ -67,17 +67,17 @@ Callback = TypeVar("Callback", bound=Callable[[str, str], bool | str | None] | N
 
 
 def on_advice(callback: Callback) -> Callback:
-    """Let a function of this program answer what somebody advises this process to do about its memory.
+    """Set the function of this program that answers advice about its memory.
 
     It is called at the end of a step, by the thread that trains, with the action (`empty_cache`,
     `skip_long_batch`, `reduce_batch`, `checkpoint`) and the reason as a sentence. May be used as a decorator,
-    and before or after `attach`; a later function takes the place of an earlier one. What the function raises
-    reaches who gave the advice, never the training.
+    and before or after `attach`; a later function replaces an earlier one. What the function raises reaches
+    the sender of the advice, never the training.
 
     Args:
-        callback: Returns True, or a sentence on what it did, where it did what was asked; False where it will
-            not; None for what it leaves alone, which is only done where the probe can: `empty_cache`. None in
-            place of a function takes an earlier one away.
+        callback: Returns True, or a sentence on what it did, if it did what was asked; False if it will not;
+            None for what it leaves alone, which is only done if the probe can: `empty_cache`. None in place
+            of a function removes an earlier one.
 
     Returns:
         The same function.
@@ -90,10 +90,10 @@ def on_advice(callback: Callback) -> Callback:
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
-    """A named part of a step, as a context manager or as a decorator; free where nobody listens.
+    """A named part of a step, as a context manager or as a decorator; free if nobody listens.
 
     Args:
-        name: What the part is called, as in `forward` or `evaluation`.
+        name: For example `forward` or `evaluation`.
     """
 
     __slots__ = ("_open", "name")
@@ -103,7 +103,6 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
         self._open: list[_Part] = []
 
     def __enter__(self) -> "phase":
-        """Begin the part."""
         probe = sys.modules.get(_PROBE_MODULE)
         if probe is not None:
             part = probe.phase(self.name)
@@ -114,14 +113,13 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """End the part."""
         for take in tuple(phase_takers):
             take(self.name, False)
         if self._open:
             self._open.pop().__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Return the function so that each of its calls is such a part."""
+        """Wrap a function so that each of its calls is such a part."""
 
         @wraps(function)
         def in_phase(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
@@ -138,7 +136,7 @@ def _complain(sentence: str) -> None:
 
 
 def _load_shim() -> ModuleType:
-    """Return the file that loads the probe by its path; it stands alone and is no part of a package."""
+    """Load the file that loads the probe, by its path; it is not part of a package."""
     name = "vramscope_shim"
     found = sys.modules.get(name)
     if found is not None:

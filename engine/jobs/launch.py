@@ -1,4 +1,4 @@
-"""How a job is started: its environment, the simulated device, and `run` becoming the command."""
+"""Starting a job: its environment, the simulated device, and `run` becoming the command."""
 
 import errno
 import json
@@ -38,7 +38,6 @@ def make_environment(
     Args:
         base: What the job would get without us.
         runtime_dir: Folder of the hub that it reports to.
-        job: What its processes are told apart from other jobs by.
         simulate: Description of the simulated device, as JSON; None for the devices of this node.
         profiling: Folder of the profiles by module; None for no such profile.
     """
@@ -69,9 +68,9 @@ def _describe_profiling(folder: Path, base: Mapping[str, str]) -> str:
 
 
 def read_original_environment() -> dict[str, str]:
-    """Return this process's environment without what its own interpreter has added.
+    """Return this process's environment without the additions of its own interpreter.
 
-    In the C locale Python sets LC_CTYPE for its children (PEP 538); /proc keeps what it was started with.
+    In the C locale Python sets LC_CTYPE for its children (PEP 538); /proc has the original.
     """
     environment = dict(os.environ)
     try:
@@ -84,7 +83,7 @@ def read_original_environment() -> dict[str, str]:
 
 
 def make_job_name() -> str:
-    """Return a short random name for a job."""
+    """A short random name."""
     return os.urandom(3).hex()
 
 
@@ -103,26 +102,22 @@ def check_job_name(name: str) -> str:
 
 
 def _prepend(folder: str, path: str | None) -> str:
-    """Return a search path with a folder at its head, once; an empty entry means the current folder."""
+    """Put a folder first in a search path, once; an empty entry means the current folder."""
     rest = [] if not path else [entry for entry in path.split(os.pathsep) if entry != folder]
     return os.pathsep.join([folder, *rest])
 
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+# As in env(1) and the shells.
 EXIT_OWN_FAILURE = 125
-"""As env(1) and the shells have them."""
 
+# An interpreter ignores these from its start, and an ignored signal stays so across exec.
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
-"""An interpreter ignores these from its start, and what is ignored stays so across exec."""
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
-    """Replace this process by a command, found in PATH; on success it never returns.
-
-    Returns:
-        Why the command could not be run.
-    """
+    """Replace this process by a command, found in PATH; return only if that fails, with the reason."""
     _restore_signals()
     try:
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - a shell would stand between
@@ -133,14 +128,14 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
 
 
 def is_runnable(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a command is likely to run; `become` then says what is wrong with one that is not."""
+    """Tell whether a command is likely to run; `become` then says what is wrong with one that is not."""
     import shutil
 
     return shutil.which(command[0], path=environment.get("PATH", os.defpath)) is not None
 
 
 def exit_code_of(error: OSError) -> int:
-    """Return the exit code for a command that could not be run: 127 where it was not found, else 126."""
+    """127 if the command was not found, else 126."""
     return EXIT_NOT_FOUND if error.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
 
 
@@ -164,15 +159,15 @@ def _restore_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+# A job may start one process after another; a younger folder is left alone.
 UNTOUCHED_S = 3600.0
-"""A job may start one process after another; a folder as young as this is left alone."""
 
 
 def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
     """Remove the folders of jobs that have ended; what cannot be read or removed stays.
 
     Args:
-        folder: Holds one folder for each job.
+        folder: Has one folder for each job.
         now_s: Wall clock in seconds since the epoch; None for the present.
     """
     from ..simulation.ledger import list_living
@@ -189,26 +184,26 @@ def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
 DEFAULT_CONTEXT_BYTES = 512 * MIB
 DEFAULT_HOST_RESERVE_BYTES = GIB
 MOST_DEVICES = 64
+# Settings of the caching allocator: today's name, and that before PyTorch 2.9.
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""Settings of the caching allocator: the name of today, and that before PyTorch 2.9."""
 
 
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """The cards that a job is to find instead of those of its node."""
+    """The cards that a job finds instead of those of its node."""
 
+    # Of one card.
     total_bytes: int
-    """Memory of one card."""
     devices: int = 1
+    # Store nothing: shapes and bytes are followed, values are not computed.
     is_fake: bool = False
-    """Store nothing: shapes and bytes are followed, values are not computed."""
+    # Used by the context of each process, as with CUDA.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
-    """What each process takes of its card for its context, as CUDA does."""
+    # Host memory that tensors may not use.
     host_reserve_bytes: int = DEFAULT_HOST_RESERVE_BYTES
-    """Host memory that tensors may not take."""
 
 
 class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process of the job reads from its environment, as JSON."""
+    """JSON that a process of the job reads from its environment."""
 
     total_bytes: int
     devices: int
@@ -216,8 +211,8 @@ class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int
     host_reserve_bytes: int
     job: str
+    # Folder in which the job's processes share the memory of a card.
     ledger_dir: str
-    """Folder in which the job's processes settle what each takes of a card that they share."""
     allocator_settings: str | None
     simulation_path: str
     allocator_path: str
@@ -226,10 +221,10 @@ class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
 def describe_for_job(
     device: SimulatedDevice, *, job: str, runtime_dir: Path, environ: Mapping[str, str]
 ) -> str:
-    """Return the text of the variable that tells a job's processes of their simulated device.
+    """Return the variable that describes the simulated device to a job's processes.
 
     Args:
-        runtime_dir: Folder of its hub, below which the ledger of the cards is kept.
+        runtime_dir: Folder of its hub, with the ledger of the cards below it.
         environ: Environment of the job, for the settings of its allocator.
     """
     settings = next((environ[name] for name in ALLOCATOR_VARIABLES if environ.get(name)), None)
@@ -249,10 +244,10 @@ def describe_for_job(
 
 
 def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -> None:
-    """Refuse cards that make no sense, and real storage that this host has not got.
+    """Refuse impossible cards, and real storage that this host has not got.
 
     Args:
-        host_available_bytes: Free memory of this host; None where it cannot be known.
+        host_available_bytes: Free memory of this host; None if unknown.
 
     Raises:
         UsageError: There is no such card, or its tensors would not fit into host memory.
@@ -279,7 +274,7 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
 
 
 def describe_for_people(device: SimulatedDevice) -> str:
-    """Return the line that says what is simulated."""
+    """One line about what is simulated."""
     how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
     each = "" if device.devices == 1 else "each "
     return (

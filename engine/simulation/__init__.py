@@ -1,4 +1,4 @@
-"""The simulated device: a user's own script runs on the CPU while its tensors live on a modelled card.
+"""The simulated device: a user's own script runs on the CPU while its tensors are on a modelled card.
 
 Loaded by path into the interpreter that trains, under the name `vramscope_simulation`. Only here, and only
 below this file, torch is imported.
@@ -19,7 +19,7 @@ def install(config: Mapping[str, Any], allocator_module: AllocatorModule) -> Non
     """Put the simulated device into this process; call it once, right after torch was imported.
 
     Args:
-        config: What VRAMSCOPE_SIMULATE said: `total_bytes` and, where given, `devices`, `is_fake`,
+        config: JSON of VRAMSCOPE_SIMULATE: `total_bytes` and, if given, `devices`, `is_fake`,
             `context_bytes`, `host_reserve_bytes`, `job`, `ledger_dir`, `allocator_settings`.
         allocator_module: The package `allocator_model`, which the engine may not import itself.
 

@@ -1,4 +1,4 @@
-"""One modelled card as this process sees it: an allocator, and who holds which of its blocks."""
+"""One modelled card as this process sees it: an allocator, and the owners of its blocks."""
 
 from __future__ import annotations
 
@@ -20,71 +20,65 @@ class DeviceMemory(Protocol):
     total_bytes: int
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory from the card; return False when it has no room."""
+        """Return False if the card has no room."""
 
-    def release(self, size_bytes: int) -> None:
-        """Give back what was reserved."""
+    def release(self, size_bytes: int) -> None: ...
 
     def free_bytes(self) -> int:
-        """Return what nobody holds at present."""
+        """What no process has reserved."""
 
 
 class Allocator(Protocol):
     """A caching allocator on one card, with PyTorch's rules and statistics."""
 
     def malloc(self, size_bytes: int, stream: int = 0) -> int:
-        """Return the address of a new block; raise the module's out-of-memory error without room."""
+        """Return the address of a new block; without room raise the module's out-of-memory error."""
 
-    def free(self, address: int) -> None:
-        """Take a block back."""
+    def free(self, address: int) -> None: ...
 
     def record_stream(self, address: int, stream: int) -> None:
         """Keep a block after its end until another stream has passed it."""
 
     def synchronize(self) -> None:
-        """Let every stream pass everything."""
+        """Every stream passes everything."""
 
-    def empty_cache(self) -> None:
-        """Give cached segments back to the card."""
+    def empty_cache(self) -> None: ...
 
     def memory_stats(self) -> dict[str, Any]:
-        """Return the statistics under PyTorch's flat keys."""
+        """Statistics under PyTorch's flat keys."""
 
     def memory_stats_as_nested_dict(self) -> dict[str, Any]:
-        """Return the statistics as PyTorch nests them."""
+        """Statistics as PyTorch nests them."""
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
-        """Return segments and blocks as PyTorch does."""
+        """Segments and blocks in PyTorch's form."""
 
     def record_history(
         self, max_entries: int | None, frames: Callable[[], list[dict[str, Any]]] | None = None
     ) -> None:
-        """Keep a trace of what happens; None stops it."""
+        """Record a trace of events; None stops it."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return segments, traces and settings as PyTorch does."""
+        """Segments, traces and settings in PyTorch's form."""
 
-    def reset_peak_memory_stats(self) -> None:
-        """Let the peaks begin again at the present."""
+    def reset_peak_memory_stats(self) -> None: ...
 
-    def reset_accumulated_memory_stats(self) -> None:
-        """Let the counters begin again at zero."""
+    def reset_accumulated_memory_stats(self) -> None: ...
 
     def set_memory_fraction(self, fraction: float) -> None:
         """Limit this process to a share of the card."""
 
 
 class BlockObserver(Protocol):
-    """Follows the blocks of a card; called from wherever a tensor is made or ends."""
+    """Follows the blocks of a card; called wherever a tensor is made or ends."""
 
     def note_allocated(self, address: int, size_bytes: int, stack: Stack) -> None:
-        """Note a new block, of the size that was asked for."""
+        """A new block, of the size that was asked for."""
 
-    def note_freed(self, address: int) -> None:
-        """Note the end of a block."""
+    def note_freed(self, address: int) -> None: ...
 
     def note_emptied(self) -> None:
-        """Note that the script gave cached segments back."""
+        """The script emptied the cache."""
 
 
 class AllocatorModule(Protocol):
@@ -104,54 +98,52 @@ class SimulationConfig:
     """One kind of card, how many of them, and where processes share them."""
 
     total_bytes: int
-    """Capacity of each card."""
     devices: int = 1
+    # Tensors on the card have no storage.
     is_fake: bool = False
-    """Whether tensors on the card have no storage."""
+    # Used by a process before its first tensor.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
-    """What a process takes of a card before its first tensor."""
+    # Host memory that real tensors may not use; None for a share of the host.
     host_reserve_bytes: int | None = None
-    """Host memory that real tensors may not take; None for a share of the host."""
     job: str = "local"
+    # Folder of the files through which processes share a card; None for a card of this process alone.
     ledger_dir: str | None = None
-    """Folder of the files through which processes share a card; None for a card of this process alone."""
     allocator_settings: str = ""
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> SimulationConfig:
-        """Return the configuration in a mapping; a key that is absent or None has its default."""
+        """A key that is absent or None has its default."""
         known = {name: content[name] for name in cls.__dataclass_fields__ if content.get(name) is not None}
         return cls(**known)
 
     @property
     def name(self) -> str:
-        """What the card calls itself."""
         return f"Simulated {self.total_bytes / GIB:.3g} GiB GPU"
 
 
+# CUDA's error; the name is torch's own from 2.5 on.
 OutOfMemory: type[Exception] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-"""What CUDA raises; the name is torch's own from 2.5 on."""
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) -> NoReturn:
-    """Tell the probe, then raise.
+    """Report to the probe, then raise.
 
     Args:
-        card: Where there was no room.
-        cause: What the allocator model said; None where the context itself did not fit.
+        card: It has no room.
+        cause: Error of the allocator model; None if the context itself did not fit.
 
     Raises:
         torch.OutOfMemoryError: Always.
     """
     message = _describe(card, size_bytes, cause)
-    _tell_probe(card, size_bytes, message)
+    _notify_probe(card, size_bytes, message)
     raise OutOfMemory(message) from None
 
 
-def _tell_probe(card: Card, size_bytes: int, message: str) -> None:
-    """Let the probe write its flight record while everything is still held; it may not stop the error."""
+def _notify_probe(card: Card, size_bytes: int, message: str) -> None:
+    """Let the probe write its flight record before anything is freed; it may not stop the error."""
     probe = sys.modules.get("vramscope_probe")
     record = getattr(probe, "record_out_of_memory", None)
     if record is not None:
@@ -166,7 +158,7 @@ def _tell_probe(card: Card, size_bytes: int, message: str) -> None:
 
 
 def _describe(card: Card, size_bytes: int, cause: Exception | None) -> str:
-    """Return the text of c10/cuda/CUDACachingAllocator.cpp with this card's figures."""
+    """The text of c10/cuda/CUDACachingAllocator.cpp with this card's numbers."""
     tried = getattr(cause, "segment_bytes", None) or size_bytes
     stats = card.allocator.memory_stats()
     allocated = int(stats.get("allocated_bytes.all.current", 0))
@@ -228,7 +220,7 @@ class Card:
         """Told of each block as it comes and goes."""
 
     def open_context(self) -> None:
-        """Take what a process takes of a card before its first tensor.
+        """Reserve the memory of a process's context, before its first tensor.
 
         Raises:
             torch.OutOfMemoryError: The card has no room even for that.
@@ -257,20 +249,19 @@ class Card:
         return address
 
     def free(self, address: int) -> None:
-        """Take a block back; called from wherever the last reference to a tensor went."""
+        """Called wherever the last reference to a tensor was dropped."""
         self.stacks.pop(address, None)
         if self.observer is not None:
             self.observer.note_freed(address)
         self.allocator.free(address)
 
     def empty_cache(self) -> None:
-        """Give cached segments back to the card."""
         if self.observer is not None:
             self.observer.note_emptied()
         self.allocator.empty_cache()
 
     def describe_segments(self) -> list[dict[str, Any]]:
-        """Return segments and blocks as `torch.cuda.memory_snapshot()` does, live blocks with frames."""
+        """Segments and blocks as in `torch.cuda.memory_snapshot()`, live blocks with frames."""
         segments = self.allocator.memory_snapshot()
         self.add_frames(segments)
         return segments
@@ -292,14 +283,12 @@ class PrivateMemory:
         self._used_bytes = 0
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory; return False when there is no room."""
         if self._used_bytes + size_bytes > self.total_bytes:
             return False
         self._used_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Give memory back."""
         self._used_bytes -= size_bytes
 
     def free_bytes(self) -> int:

@@ -18,7 +18,7 @@ from .streams import Stream
 
 
 def install_accelerator(simulation: Simulation) -> None:
-    """Give torch the functions below `torch.accelerator`."""
+    """Install the functions below `torch.accelerator`."""
     low = torch._C
     cuda = torch.device("cuda")
     low._accelerator_getAccelerator = low._get_accelerator = lambda check=None: cuda
@@ -53,15 +53,15 @@ def _get_capability(device: int) -> dict[str, Any]:
     return {"supported_dtypes": {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64}}
 
 
+# Compute capability that is reported: the first with bfloat16 and flash attention.
 CAPABILITY = (8, 0)
-"""Compute capability that is reported: the first with bfloat16 and flash attention."""
 PROCESSORS = 108
 WARP_SIZE = 32
 
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What `torch.cuda.get_device_properties` returns of a simulated device."""
+    """`torch.cuda.get_device_properties` of a simulated device."""
 
     name: str
     total_memory: int
@@ -86,7 +86,7 @@ class DeviceProperties:
 
 
 def install_device_functions(simulation: Simulation) -> None:
-    """Give torch the functions of a CUDA build that choose and describe devices."""
+    """Install the functions of a CUDA build that choose and describe devices."""
     cuda = torch.cuda
     low = torch._C
     low._cuda_getDeviceCount = lambda: simulation.devices.count
@@ -121,13 +121,13 @@ def install_device_functions(simulation: Simulation) -> None:
 
 
 class CudaRuntime:
-    """What scripts call of `torch.cuda.cudart()`."""
+    """The part of `torch.cuda.cudart()` that scripts call."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
 
     def cudaMemGetInfo(self, device: int) -> tuple[int, int]:  # noqa: N802  (CUDA's name)
-        """Return free and total bytes of a card, all processes counted."""
+        """Return free and total bytes of a card, with all processes."""
         card = self._simulation.card(device)
         card.open_context()
         return card.memory.free_bytes(), card.total_bytes
@@ -137,12 +137,11 @@ class CudaRuntime:
         return 0
 
     def cudaProfilerStop(self) -> int:  # noqa: N802  (CUDA's name)
-        """Do nothing: there is nothing to profile."""
         return 0
 
 
 class Markers:
-    """What `torch.cuda.nvtx` calls: marks for a profiler that is not there."""
+    """`torch.cuda.nvtx`: marks for a profiler that does not exist."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -158,17 +157,16 @@ class Markers:
         return self._depth
 
     def markA(self, message: str) -> None:  # noqa: N802  (NVTX's name)
-        """Mark an instant."""
+        ...
 
     def rangeStartA(self, message: str) -> int:  # noqa: N802  (NVTX's name)
-        """Return the handle of a range."""
         return 0
 
     def rangeEnd(self, handle: int) -> None:  # noqa: N802  (NVTX's name)
-        """End a range."""
+        ...
 
     def deviceRangeStart(self, *_: Any) -> None:  # noqa: N802  (NVTX's name)
-        """Mark the begin of a range on a stream."""
+        ...
 
     deviceRangeEnd = deviceRangeStart  # noqa: N815  (NVTX's name)
 
@@ -221,7 +219,7 @@ def _not_measured(device: Any = None) -> int:
 
 
 def install_generators(simulation: Simulation) -> None:
-    """Put generators in place."""
+    """Install generators."""
     original = torch.Generator
 
     class GeneratorMeta(type(original)):  # type: ignore[misc]
@@ -261,7 +259,7 @@ def install_generators(simulation: Simulation) -> None:
 
 
 def _restore(device: str, generator_state: Any) -> Any:
-    """Return a generator that was pickled."""
+    """Unpickle a generator."""
     made = torch.Generator(device)
     made.set_state(generator_state)
     return made
@@ -271,7 +269,7 @@ __all__ = ["install_cuda_surface"]
 
 
 def install_cuda_surface(simulation: Simulation) -> None:
-    """Give torch the functions that a CUDA build has."""
+    """Install the functions that a CUDA build has."""
     install_device_functions(simulation)
     memory_functions.install_memory_functions(simulation)
     streams.install(simulation)
@@ -285,7 +283,7 @@ Tensors = Sequence[Any]
 
 
 def install_replication() -> None:
-    """Give torch the functions of a CUDA build that copy to several devices at once."""
+    """Install the functions of a CUDA build that copy to several devices at once."""
     low = torch._C
     low._broadcast = _broadcast
     low._broadcast_coalesced = lambda tensors, devices, buffer_bytes: _broadcast_all(tensors, devices)
@@ -295,7 +293,7 @@ def install_replication() -> None:
 
 
 def _broadcast(tensor: Any, devices: Sequence[int]) -> list[Any]:
-    """Return a tensor on each device; where it is already, it is itself."""
+    """Return a tensor on each device; on its own device it is itself."""
     return [tensor.cuda(device) for device in devices]
 
 
@@ -310,7 +308,7 @@ def _scatter(tensor: Any, devices: Sequence[int], sizes: Any, dim: int, streams:
 
 
 def _gather(tensors: Tensors, dim: int, destination: int | None) -> Any:
-    """Return parts together on one device; -1 names the host."""
+    """Concatenate parts on one device; -1 is the host."""
     target = "cpu" if destination == -1 else torch.device("cuda", destination or 0)
     return torch.cat([tensor.to(target) for tensor in tensors], dim)
 
@@ -338,12 +336,12 @@ def _make_refusal(name: str) -> Callable[..., Any]:
 
 
 def _make_refusing_class(name: str) -> type:
-    """Return what refuses to be made, and is a class for those who annotate with it."""
+    """Return a class that cannot be instantiated, but can be an annotation."""
     return type(name, (), {"__init__": _make_refusal(name)})
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
-    """Return a model or function as it is; as a decorator with options, return what does so."""
+    """Return a model or function as it is; as a decorator with options, return one that does so."""
     tell("torch.compile is run eagerly here, so memory is that of eager mode")
     return (lambda function: function) if model is None else model
 

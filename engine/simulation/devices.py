@@ -1,4 +1,4 @@
-"""Names of devices: which ordinals this process has, on which cards they are, what a script may say."""
+"""Names of devices: which ordinals this process has, on which cards they are, what a script may name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+# The call in progress named no device.
 UNNAMED = -2
-"""The call in progress named no device."""
+# The call in progress names the host.
 HOST = -1
-"""The call in progress names the host."""
 
 
 class ThreadState(threading.local):
-    """Current device and streams of a thread, and what the call in progress asked for."""
+    """Current device and streams of a thread, and the device that the call in progress asked for."""
 
     def __init__(self) -> None:
         self.device = 0
@@ -39,7 +39,7 @@ state = ThreadState()
 
 @contextmanager
 def targeting(target: int) -> Iterator[None]:
-    """Let new storages of this thread be on a device (an ordinal, or HOST) for a while."""
+    """Within the block, new storages of this thread are on a device (an ordinal, or HOST)."""
     before = state.target
     state.target = target
     try:
@@ -50,7 +50,9 @@ def targeting(target: int) -> Iterator[None]:
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """Let tensors answer as those of the host that they are, for code of PyTorch that computes shapes."""
+    """Within the block, tensors answer as the host tensors that they are, for PyTorch code that computes
+    shapes.
+    """
     before = state.is_inside
     state.is_inside = True
     try:
@@ -61,7 +63,7 @@ def inside() -> Iterator[None]:
 
 @contextmanager
 def uncharged() -> Iterator[None]:
-    """Let new storages of this thread be on their device without being counted for a while."""
+    """Within the block, new storages of this thread are on their device without being counted."""
     state.uncharged += 1
     try:
         yield
@@ -69,8 +71,8 @@ def uncharged() -> Iterator[None]:
         state.uncharged -= 1
 
 
+# A device that is neither the host nor simulated, such as `meta`.
 ELSEWHERE = -4
-"""A device that is neither the host nor simulated, such as `meta`."""
 
 Device = torch.device
 
@@ -92,7 +94,6 @@ class Devices:
 
     @property
     def count(self) -> int:
-        """How many devices this process has."""
         return len(self.cards)
 
     def resolve(self, device: Any) -> int:
@@ -131,7 +132,7 @@ class Devices:
 
 
 def _accelerator_error() -> type[Exception]:
-    """Return the class of CUDA's own errors; older versions raise plain RuntimeErrors."""
+    """CUDA's own class of errors; older versions raise plain RuntimeErrors."""
     return getattr(torch, "AcceleratorError", RuntimeError)
 
 
@@ -140,7 +141,7 @@ def _read_count(text: str | None) -> int | None:
 
 
 def _read_visible(text: str | None) -> list[int] | None:
-    """Return the ordinals of CUDA_VISIBLE_DEVICES; as in CUDA, the first that is not one ends the list."""
+    """Parse CUDA_VISIBLE_DEVICES; as in CUDA, the first entry that is no ordinal ends the list."""
     if text is None:
         return None
     numbers = []

@@ -13,6 +13,7 @@ from .devices import HOST, UNNAMED, state
 from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
 from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
 
+# Operations whose tensors may be on the host and on a device at once.
 _TAKES_BOTH = frozenset(
     {
         "copy_",
@@ -32,15 +33,14 @@ _TAKES_BOTH = frozenset(
         "record_stream",
     }
 )
-"""Operations that take tensors of the host beside those of a device."""
 
 _MOVES = frozenset({"_to_copy", "copy_", "_foreach_copy_", "_copy_from"})
 
 _RESIZES = frozenset({"resize_", "set_", "resize_as_", "_resize_output_"})
 
 
+# Results that stay on the host, by position, wherever the inputs are.
 _HOST_OUTPUTS = {"_pack_padded_sequence": frozenset({1})}
-"""Positions in what an operation returns that stay on the host, wherever its inputs are."""
 
 
 class Operation:
@@ -66,7 +66,7 @@ class Operation:
 
 
 def measure_made(args: Any, kwargs: Any) -> int:
-    """Return the bytes of the tensor that a factory is about to make, by its sizes; 0 for anything else."""
+    """Bytes of the tensor that a factory is about to make, by its sizes; 0 for other operations."""
     if not args or not isinstance(args[0], (list, tuple)) or not all(isinstance(it, int) for it in args[0]):
         return 0
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
@@ -83,8 +83,8 @@ def _is_composite(function: Any) -> bool:
 
 
 Tensor = torch.Tensor
+# Types of tensors that consist of local ones; known once their module is loaded.
 SHARDED: set[type] = set()
-"""Types of tensors that are made of local ones; they are known once their module is loaded."""
 
 
 class Survey:
@@ -106,7 +106,7 @@ class Survey:
 
 
 class AccountingMode(TorchDispatchMode):
-    """Runs operations as they are and accounts for what they made."""
+    """Runs operations as they are and counts the storages that they made."""
 
     supports_higher_order_operators = True
 
@@ -170,12 +170,7 @@ class AccountingMode(TorchDispatchMode):
         return self._host.refuse(size_bytes)
 
     def _look_ahead(self, target: int, size_bytes: int) -> None:
-        """Ask card and host before much is made at once, for it would be written before it is accounted.
-
-        Raises:
-            torch.OutOfMemoryError: The card has no room.
-            SystemExit: The card has, and the host has not.
-        """
+        """Ask card and host before much is made at once, for it would be written before it is counted."""
         if size_bytes >= STRIDE_BYTES:
             self._try(target, size_bytes)
             self._host.check_growth(size_bytes)
@@ -185,7 +180,7 @@ class AccountingMode(TorchDispatchMode):
         card.free(card.allocate(size_bytes, 0))
 
     def _look_at(self, values: Any, survey: Survey) -> None:
-        """Find where the tensors among some values are, lists among them included."""
+        """Find where the tensors among some values are, those in lists too."""
         records = self._records
         for value in values:
             if isinstance(value, Tensor):
@@ -208,7 +203,7 @@ class AccountingMode(TorchDispatchMode):
                 self._look_at(value, survey)
 
     def _settle(self, operation: Operation, survey: Survey, args: Any) -> None:
-        """Refuse inputs on two devices as CUDA does, and bring undecided ones to the device of the others."""
+        """Refuse inputs on two devices as CUDA does, and put undecided ones on the device of the others."""
         if survey.undecided and state.target == UNNAMED:
             for value in survey.undecided:
                 self._registry.place(storage_of(value), survey.device or 0)
@@ -224,7 +219,7 @@ class AccountingMode(TorchDispatchMode):
             )
 
     def _place(self, result: Any, survey: Survey, operation: Operation) -> None:
-        """Put what an operation returned where it belongs."""
+        """Put the result of an operation on its device."""
         target = state.target
         if target == HOST:
             return
@@ -243,7 +238,7 @@ class AccountingMode(TorchDispatchMode):
                     self._registry.place_tensor(value, target)
 
     def _follow(self, args: Any, kwargs: Any) -> None:
-        """Follow the storages that an operation may have made larger or smaller."""
+        """Update the storages that an operation may have made larger or smaller."""
         for value in (*args, *(kwargs or {}).values()):
             for tensor in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(tensor, Tensor) and self._registry.record_of(tensor) is not None:
@@ -251,7 +246,7 @@ class AccountingMode(TorchDispatchMode):
 
 
 def _is_meta(tensor: Any) -> bool:
-    """Tell a tensor without data, which may meet any other in checks of shapes."""
+    """A tensor without data may meet any other in checks of shapes."""
     return bool(torch._C.TensorBase.is_meta.__get__(tensor))
 
 

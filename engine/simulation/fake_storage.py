@@ -1,8 +1,8 @@
-"""Without storage: what is on the card, and what is large on the host, has a shape and no values.
+"""Without storage: tensors on the card, and large ones on the host, have a shape and no values.
 
 Fake tensors are PyTorch's own (`FakeTensorMode`), of the host, so that no kernel of CUDA is looked for. Small
-tensors of the host stay real, and with them samplers, schedules and counters; who reads a value that is not
-there is stopped in one line that names the line of the script.
+tensors of the host stay real, and with them samplers, schedules and counters; a script that reads a missing
+value is stopped in one line that names the line of the script.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .ledger import refuse
 from .patching import replace
 from .storages import StorageRegistry
 
+# From here on, a floating-point tensor that is made on the host has no storage either.
 LARGE_BYTES = 1 << 20
-"""From here on, a floating-point tensor that is made on the host has no storage either."""
 
 _VALUELESS = tuple(
     getattr(fake_tensor, name)
@@ -32,7 +32,7 @@ _VALUELESS = tuple(
 
 
 class FakeAccountingMode(AccountingMode):
-    """Accounts as for real tensors, and computes shapes only."""
+    """Counts as for real tensors, and computes shapes only."""
 
     def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
         super().__init__(registry, host)
@@ -45,10 +45,10 @@ class FakeAccountingMode(AccountingMode):
         return super().__torch_dispatch__(function, types, args, kwargs) if device is UNKNOWN else device
 
     def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
-        """Compute an operation on the host where it is small and stays there, else its shape alone.
+        """Compute an operation on the host if it is small and stays there, else its shape alone.
 
         Raises:
-            SystemExit: It reads a value that is not there.
+            SystemExit: It reads a value that does not exist.
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
@@ -72,7 +72,7 @@ class FakeAccountingMode(AccountingMode):
 
 
 def install(registry: StorageRegistry) -> None:
-    """Let fake tensors answer for their simulated devices, and stop who would read them."""
+    """Make fake tensors answer with their simulated devices, and stop a script that would read them."""
     real_device = FakeTensor.device.fget
     names = torch.Tensor.device.fget
 
@@ -97,11 +97,7 @@ def install(registry: StorageRegistry) -> None:
 
 
 def refuse_reading() -> NoReturn:
-    """Stop the script at the line that reads a value.
-
-    Raises:
-        SystemExit: Always.
-    """
+    """Stop the script at the line that reads a value."""
     frames = capture_stack().frames
     place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else "the script"
     refuse(
@@ -122,10 +118,10 @@ def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def _make_apply(original: Any) -> Any:
-    """Return what moves a module so that its parameters stay the same objects, as they do on a real card.
+    """Move a module so that its parameters stay the same objects, as they do on a real card.
 
-    A real one would be replaced by a fake one: tied weights were two from then on, and an optimizer that was
-    made before had others than the model.
+    A real one would be replaced by a fake one: tied weights would be two from then on, and an optimizer that
+    was made before would have others than the model.
     """
 
     def apply(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +137,7 @@ def _make_apply(original: Any) -> Any:
 
 
 def _make_swap(original: Any) -> Any:
-    """Return what `Module.to` swaps a parameter with; PyTorch itself holds weak references to fake ones."""
+    """`Module.to` swaps parameters with this; PyTorch itself has weak references to fake ones."""
 
     def swap(parameter: Any, converted: Any) -> None:
         fakes = isinstance(parameter, FakeTensor) + isinstance(converted, FakeTensor)
@@ -171,19 +167,18 @@ def _make_reading(original: Any) -> Any:
 
 
 def _holds_fake(values: Any) -> bool:
-    """Tell whether a fake tensor is among some values, lists among them included."""
+    """Tell whether there is a fake tensor among some values, in lists too."""
     return any(
         isinstance(it, FakeTensor) or (isinstance(it, (list, tuple)) and _holds_fake(it)) for it in values
     )
 
 
-# What is made is what that mode makes in the end. Left out are the questions in between that have one
-# answer for these operations and arguments: symbolic sizes, constants, decompositions, devices, type
-# promotion. What an operation would refuse or answer otherwise is left to the mode itself, and so is every
-# other operation.
+# The result is what that mode makes in the end. Left out are the questions in between that have one answer
+# for these operations and arguments: symbolic sizes, constants, decompositions, devices, type promotion. The
+# mode itself handles arguments that an operation would refuse or treat otherwise, and every other operation.
 
+# Result of a shortcut that does not apply.
 UNKNOWN = object()
-"""Returned for what these shortcuts do not take."""
 
 _aten = torch.ops.aten
 _ask_device = torch.ops.prim.device.default
@@ -215,7 +210,7 @@ _IN_PLACE_LISTS = (
 
 
 class Shortcuts:
-    """Runs what it knows, for fake tensors of one mode."""
+    """Fast ways for the operations that it knows, for fake tensors of one mode."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
@@ -234,7 +229,7 @@ class Shortcuts:
         }
 
     def run(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return what an operation makes, or UNKNOWN."""
+        """Return the result of an operation, or UNKNOWN."""
         way = self._ways.get(function)
         return UNKNOWN if way is None else way(function, args, kwargs)
 
@@ -262,7 +257,7 @@ class Shortcuts:
         return [self._make(_aten.empty_like.default, (it,), {}) for it in args[0]]
 
     def _multiply(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Multiply two matrices of one type, with a row of it to add perhaps; the factors may be views."""
+        """Multiply two matrices of one type, perhaps adding a row of it; the factors may be views."""
         if kwargs or not all(_is_plain(it) for it in args):
             return UNKNOWN
         first, second = args[-2:]
@@ -297,7 +292,7 @@ class Shortcuts:
 
 
 def answer_device(function: Any, args: Any) -> Any:
-    """Return the host or the meta device where C++ asks a fake tensor for its device, else UNKNOWN."""
+    """Return the host or the meta device if C++ asks a fake tensor for its device, else UNKNOWN."""
     if function is not _ask_device or not isinstance(args[0], FakeTensor):
         return UNKNOWN
     tensor = args[0]
@@ -322,7 +317,7 @@ def _change_lists(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _choose_attention(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return the kernel that the host would take, which the meta device does not know."""
+    """Return the kernel that the host would use, which the meta device does not know."""
     if not all(_is_plain(it) for it in args if isinstance(it, torch.Tensor)):
         return UNKNOWN
     with torch._C._DisableTorchDispatch():
@@ -330,7 +325,7 @@ def _choose_attention(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Tell a fake tensor of which no value is known."""
+    """A fake tensor without any known value."""
     return isinstance(tensor, FakeTensor) and tensor.constant is None
 
 

@@ -14,11 +14,11 @@ from .ledger import refuse, tell
 
 MIB = 1 << 20
 GIB = 1 << 30
+# Bytes that may be added between two checks of the host.
 STRIDE_BYTES = 64 * MIB
-"""Bytes that may be added between two looks at the host."""
 LEAST_RESERVE_BYTES = 512 * MIB
+# Share of the host's memory that stays free for everything else.
 RESERVED_SHARE = 0.04
-"""Share of the host's memory that stays free for everything else."""
 
 _REFUSED_BY_HOST = re.compile(r"can't allocate memory: you tried to allocate (\d+) bytes")
 _MEMINFO = Path("/proc/meminfo")
@@ -27,7 +27,7 @@ _CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
 
 class HostMemory:
-    """Watches what is left on the host while tensors grow."""
+    """Watches the free memory of the host while tensors grow."""
 
     def __init__(self, read_available: Callable[[], int | None], reserve_bytes: int) -> None:
         self._read_available = read_available
@@ -35,7 +35,7 @@ class HostMemory:
         self._added_bytes = 0
 
     def check_capacity(self, modelled_bytes: int) -> None:
-        """Say so where the cards are larger than the host; refuse where the host has nothing left at all.
+        """Warn if the cards are larger than the host; refuse if the host has nothing left at all.
 
         Args:
             modelled_bytes: Capacity of all cards together.
@@ -52,32 +52,20 @@ class HostMemory:
             )
 
     def note_growth(self, size_bytes: int) -> None:
-        """Look at the host each time enough was added.
-
-        Raises:
-            SystemExit: The host is at its reserve.
-        """
+        """Check the host each time enough was added; raises as `check_growth`."""
         self._added_bytes += size_bytes
         if self._added_bytes >= STRIDE_BYTES:
             self._added_bytes = 0
             self.check_growth(0)
 
     def check_growth(self, size_bytes: int) -> None:
-        """Refuse what would bring the host below its reserve.
-
-        Raises:
-            SystemExit: The host would be below its reserve.
-        """
+        """End the script (SystemExit) if the host would be below its reserve."""
         available = self._read_available()
         if available is not None and available - size_bytes < self._reserve_bytes:
             self.refuse(size_bytes)
 
     def refuse(self, size_bytes: int) -> NoReturn:
-        """End the script: the card has room and the host has not.
-
-        Raises:
-            SystemExit: Always.
-        """
+        """End the script: the card has room and the host has not."""
         available = self._read_available()
         free = "an unknown amount of" if available is None else f"{available / GIB:.1f} GiB of"
         refuse(
@@ -94,11 +82,7 @@ def read_refused_bytes(error: RuntimeError) -> int | None:
 
 
 def watch_host(reserve_bytes: int | None) -> HostMemory:
-    """Return a watch over this host.
-
-    Args:
-        reserve_bytes: What stays free; None for a reserve in proportion to the host.
-    """
+    """Watch this host; None reserves a share in proportion to it."""
     if reserve_bytes is None:
         total = _read_meminfo("MemTotal:") or 0
         reserve_bytes = max(LEAST_RESERVE_BYTES, int(total * RESERVED_SHARE))
@@ -106,12 +90,12 @@ def watch_host(reserve_bytes: int | None) -> HostMemory:
 
 
 def watch_nothing() -> HostMemory:
-    """Return a watch that never refuses, for tensors without storage."""
+    """A watch that never refuses, for tensors without storage."""
     return HostMemory(lambda: None, 0)
 
 
 def read_available_bytes() -> int | None:
-    """Return what this process could still take: the host's, or less where a control group limits it."""
+    """What this process can still use: of the host, or less if a control group limits it."""
     found = [size for size in (_read_meminfo("MemAvailable:"), _read_cgroup_free()) if size is not None]
     return min(found) if found else None
 
@@ -138,8 +122,8 @@ def _read_cgroup_free() -> int | None:
 MOST_FRAMES = 12
 MOST_FRAMES_WALKED = 64
 
+# If there are more, all are forgotten: a program that generates code makes new ones without end.
 MOST_STACKS = 8192
-"""Stacks kept to be shared; beyond it all are forgotten, as a program that makes its code anew never ends."""
 MOST_FILES = 8192
 
 Position = tuple[CodeType, int]
@@ -147,13 +131,13 @@ Position = tuple[CodeType, int]
 _HERE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
 _is_user_file: dict[str, bool] = {}
+# By the ids of code objects and the offsets in them. Code compares by value without its file, so that like
+# functions of two files are equal; an id is unique while the stack here keeps its code alive.
 _known: dict[tuple[int, ...], Stack] = {}
-"""By the ids of code objects and the offsets in them. Code compares by value and leaves its file out, so that
-like functions of two files are equal; an id is unique while the stack that is kept here holds its code."""
 
 
 class Stack:
-    """Frames of one call, innermost first; line numbers are worked out when somebody asks."""
+    """Frames of one call, innermost first; line numbers are computed when somebody asks."""
 
     __slots__ = ("_frames", "_positions")
 
@@ -163,7 +147,7 @@ class Stack:
 
     @property
     def frames(self) -> list[dict[str, object]]:
-        """The frames as PyTorch's snapshots spell them: `filename`, `line`, `name`."""
+        """In the form of PyTorch's snapshots: `filename`, `line`, `name`."""
         if self._frames is None:
             self._frames = [
                 {"filename": code.co_filename, "line": _line_at(code, offset), "name": code.co_name}
@@ -175,7 +159,7 @@ class Stack:
 def capture_stack() -> Stack:
     """Return the stack of the calling thread without the frames of torch and of this package.
 
-    Where torch is called by nobody else (a thread of its own) its frames are all there is, and none is kept.
+    If no other code called torch (a thread of its own), nothing is left.
     """
     codes: list[CodeType] = []
     key: list[int] = []
@@ -197,7 +181,7 @@ def capture_stack() -> Stack:
 
 
 def _judge_file(name: str) -> bool:
-    """Return whether a file is of neither torch nor this package, and remember it."""
+    """Tell whether a file is of neither torch nor this package, and remember it."""
     if len(_is_user_file) >= MOST_FILES:
         _is_user_file.clear()
     is_user = _is_user_file[name] = not name.startswith((_HERE, _TORCH, "<frozen"))
@@ -205,7 +189,7 @@ def _judge_file(name: str) -> bool:
 
 
 def _keep(key: tuple[int, ...], codes: list[CodeType]) -> Stack:
-    """Return a stack that is new here, and keep it for the next block of the same place."""
+    """Remember a new stack for the next block of the same place."""
     if len(_known) >= MOST_STACKS:
         _known.clear()
     stack = _known[key] = Stack(tuple(zip(codes, key[1::2])))

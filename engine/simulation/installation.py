@@ -22,12 +22,12 @@ from .simulation import Simulation
 from .storages import StorageRegistry
 from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
 
+# Prefix of the probe's threads: they watch, and make no tensors.
 OWN_THREADS = "vramscope-"
-"""How the names of the probe's threads begin: they watch, and make no tensors."""
 
 
 def install_threads(simulation: Simulation, mode: Any) -> None:
-    """Account in this thread and in every thread that starts; stop accounting in forked children."""
+    """Count in this thread and in every thread that starts; stop counting in forked children."""
     _enter(mode)
     replace(threading.Thread, "_bootstrap_inner", lambda original: _make_bootstrap(original, mode))
     os.register_at_fork(after_in_child=lambda: _leave_card(simulation))
@@ -39,10 +39,10 @@ def _enter(mode: Any) -> None:
 
 
 def _leave() -> None:
-    """Let the thread hold no mode, whoever entered it.
+    """Remove all modes of the thread, whoever entered them.
 
     A mode that is still there when the thread ends is released by the thread's destructors in C++, which ask
-    for the GIL; where the interpreter is about to end, that ends the process with an abort.
+    for the GIL; if the interpreter is about to end, that ends the process with an abort.
     """
     while torch._C._len_torch_dispatch_stack():
         _pop_mode()
@@ -71,7 +71,7 @@ def _leave_card(simulation: Simulation) -> None:
 
 
 def install_autocast() -> None:
-    """Let what is set for CUDA hold for the host too; questions about CUDA are answered by torch itself."""
+    """Settings for CUDA count for the host too; torch itself answers questions about CUDA."""
     replace(torch, "set_autocast_enabled", _make_setter)
     replace(torch, "set_autocast_dtype", _make_setter)
     replace(torch, "set_autocast_gpu_dtype", lambda _: lambda dtype: torch.set_autocast_dtype("cuda", dtype))
@@ -93,7 +93,7 @@ def _make_setter(original: Any) -> Any:
 
 
 def install_grouping() -> None:
-    """Let groups of tensors be named, and parted, by the devices that tensors answer."""
+    """Group tensors by the devices that they answer."""
     replace(torch._C, "_group_tensors_by_device_and_dtype", _make_group)
 
 
@@ -117,7 +117,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     """Put the simulated device into this process.
 
     Args:
-        content: The configuration, as `SimulationConfig.read` takes it.
+        content: As for `SimulationConfig.read`.
         allocator_module: The package that models the allocator.
     """
     config = SimulationConfig.read(content)
@@ -142,7 +142,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
 
 
 def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMemory) -> AccountingMode:
-    """Return what accounts: with real storage, or without any."""
+    """With real storage, or without any."""
     if not config.is_fake:
         return AccountingMode(registry, host)
     # Fake tensors are not loaded for those who do not ask for them.
@@ -153,7 +153,7 @@ def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMe
 
 
 def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:
-    """Return the memory of a card: shared through a file where there is a folder for it."""
+    """The memory of a card: shared through a file if there is a folder for it."""
     if config.ledger_dir is None:
         return PrivateMemory(config.total_bytes)
     ledger = CardLedger(config.ledger_dir, number, config.total_bytes)
@@ -162,5 +162,5 @@ def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:
 
 
 def _close(simulation: Simulation) -> None:
-    """Stop accounting: what ends with the interpreter ends in no order."""
+    """Stop counting: objects that end with the interpreter end in no order."""
     simulation.registry.is_closed = True

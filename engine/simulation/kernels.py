@@ -16,12 +16,12 @@ from .dispatch_mode import SHARDED
 from .patching import replace
 from .storages import StorageRegistry, storage_of
 
+# `torch.nn.attention.SDPBackend.MATH`: the host has no fused kernel for this call.
 _MATH = 0
-"""`torch.nn.attention.SDPBackend.MATH`: the host has no fused kernel for this call."""
 
 
 class FusedKernels:
-    """Puts fused dropout and attention in place."""
+    """Installs fused dropout and attention."""
 
     def __init__(self, registry: StorageRegistry) -> None:
         self._registry = registry
@@ -76,7 +76,7 @@ class FusedKernels:
     def _is_fused(
         self, query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, options: Any
     ) -> bool:
-        """Tell whether CUDA has a fused kernel where the host has none."""
+        """Tell whether CUDA has a fused kernel and the host has none."""
         if self._registry.where_is(query) is None or torch._C._functorch.is_functorch_wrapped_tensor(query):
             return False
         enabled = torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled()
@@ -141,7 +141,7 @@ def _keeps_graph() -> bool:
 
 
 def install_distributed(registry: StorageRegistry) -> None:
-    """Let process groups of CUDA be made on the host; do nothing where torch was built without them."""
+    """Run process groups of CUDA on the host; do nothing if torch was built without them."""
     distributed = torch.distributed
     if not distributed.is_available():
         return
@@ -176,7 +176,7 @@ def _make_group(original: Any) -> Any:
 
 
 def _choose_backend(name: str) -> str:
-    """Return the backend of the host for one that a script names."""
+    """The backend of the host for one that a script names."""
     return "gloo" if "nccl" in name.lower() else name
 
 
@@ -188,7 +188,7 @@ def _make_barrier(original: Any) -> Any:
 
 
 def _make_mesh(original: Any) -> Any:
-    """Return what makes a mesh: who has one has sharded tensors, whose module is loaded no sooner."""
+    """Load the module of sharded tensors with the first mesh, not sooner."""
 
     def make(*args: Any, **kwargs: Any) -> None:
         _load_sharding()
@@ -208,7 +208,7 @@ def _load_sharding() -> None:
 
 
 def _only_shapes(original: Any) -> Any:
-    """Return what computes the shape of a sharded result: by tensors of PyTorch's own that are on no card."""
+    """Compute the shape of a sharded result with tensors of PyTorch's own that are on no card."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         with inside(), targeting(HOST):
@@ -218,7 +218,7 @@ def _only_shapes(original: Any) -> Any:
 
 
 def _make_reducer(original: Any, registry: StorageRegistry) -> Any:
-    """Return what makes DDP's reducer, whose buckets are made in C++, on the device of the parameters."""
+    """DDP's reducer makes its buckets in C++; they belong on the device of the parameters."""
 
     def make(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         place = registry.where_is(parameters[0]) if parameters else None

@@ -1,8 +1,8 @@
-"""Processes on one card share its capacity: a mapped file in which each writes what it holds.
+"""Processes on one card share its capacity: each writes what it uses into a mapped file.
 
 One file for each card, with a slot for each process: pid, start time, bytes. It is read and written under a
-lock of the file that the kernel takes back from whoever dies; what a dead process held is free again when
-somebody asks. The lock is taken only where a segment comes or goes, so not for every tensor.
+lock of the file that the kernel releases when its owner dies; what a dead process used is free again when
+somebody asks. Only segments need the lock, not every tensor.
 """
 
 from __future__ import annotations
@@ -34,37 +34,33 @@ class Refusal(SystemExit):
 
 
 def be_silent() -> None:
-    """Tell nothing from here on, for a program that says by itself what it was refused."""
+    """Print nothing from here on, for a program that prints refusals itself."""
     global _is_silent  # noqa: PLW0603 - one stderr, one switch
     _is_silent = True
 
 
 def tell(text: str) -> None:
-    """Write one line to stderr, if it was not written before."""
+    """Print one line to stderr, if it was not printed before."""
     if text not in _told and not _is_silent:
         _told.add(text)
         print(f"{PREFIX} {text}", file=sys.stderr, flush=True)  # noqa: T201  (stderr is for people)
 
 
 def refuse(text: str) -> NoReturn:
-    """End the script with one line on stderr.
-
-    Raises:
-        SystemExit: Always, with the exit code of a usage error.
-    """
+    """End the script with one line on stderr, and the exit code of a usage error."""
     tell(text)
     raise Refusal(text)
 
 
+# Most processes on one card at a time.
 SLOTS = 256
-"""Most processes on one card at a time."""
 
 _HEADER = struct.Struct("=8sQQ40x")
 _SLOT = struct.Struct("=QQQ")
 _MAGIC = b"vrledg01"
 _SIZE = _HEADER.size + SLOTS * _SLOT.size
+# Index of the start time in /proc/<pid>/stat after the name of the program (proc(5): field 22).
 _START_TIME_FIELD = 19
-"""Where the start time is in /proc/<pid>/stat behind the name of the program (proc(5): field 22)."""
 
 
 class CardLedger:
@@ -79,7 +75,7 @@ class CardLedger:
         self._open(folder)
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory; return False when the card has no room."""
+        """Return False if the card has no room."""
         with self._locked():
             if self._sum() + size_bytes > self.total_bytes:
                 self._drop_dead()
@@ -89,34 +85,33 @@ class CardLedger:
             return True
 
     def release(self, size_bytes: int) -> None:
-        """Give memory back."""
         with self._locked():
             self._add(-size_bytes)
 
     def free_bytes(self) -> int:
-        """Return what no living process holds."""
+        """What no living process has reserved."""
         with self._locked():
             self._drop_dead()
             return self.total_bytes - self._sum()
 
     def holders(self) -> dict[int, int]:
-        """Return the bytes of each living process, by pid."""
+        """Bytes of each living process, by pid."""
         with self._locked():
             self._drop_dead()
             return {pid: size for _, pid, _, size in self._entries() if size}
 
     def close(self) -> None:
-        """Give back everything that this process holds."""
+        """Release everything of this process."""
         with self._locked():
             if self._pid == os.getpid():
                 self._write(self._slot, 0, 0, 0)
                 self._pid = 0
 
     def _open(self, folder: str) -> None:
-        """Map the file, which the first process lays out.
+        """Map the file; the first process lays it out.
 
         Raises:
-            SystemExit: The folder cannot be written, or processes live on another kind of card there.
+            SystemExit: The folder cannot be written, or processes use another kind of card there.
         """
         try:
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -139,10 +134,10 @@ class CardLedger:
         return _HEADER.pack(_MAGIC, self.total_bytes, SLOTS)
 
     def _check_card(self) -> None:
-        """Begin the file anew where it is of another card that nobody lives on.
+        """Lay the file out again if it is of another card without processes.
 
         Raises:
-            SystemExit: Somebody does, or the file is of another version.
+            SystemExit: There are some, or the file is of another version.
         """
         magic, total_bytes, _ = _HEADER.unpack_from(self._map)
         if magic == _MAGIC and total_bytes == self.total_bytes:
@@ -162,7 +157,7 @@ class CardLedger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the file against other processes, and this object against other threads."""
+        """Lock the file against other processes, and this object against other threads."""
         with self._threads:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
@@ -171,14 +166,14 @@ class CardLedger:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _add(self, size_bytes: int) -> None:
-        """Change what this process holds; a process that is new here, or a forked child, takes a slot."""
+        """Change what this process uses; a new process, or a forked child, gets a slot."""
         if self._pid != os.getpid():
             self._take_slot()
         _, started, held = self._read(self._slot)
         self._write(self._slot, self._pid, started, max(0, held + size_bytes))
 
     def _take_slot(self) -> None:
-        """Find a slot that nobody living has.
+        """Find a slot without a living process.
 
         Raises:
             SystemExit: There is none.
@@ -202,7 +197,7 @@ class CardLedger:
         return sum(size for *_, size in self._entries())
 
     def _entries(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield slot, pid, start time and bytes of every slot that is taken."""
+        """Yield slot, pid, start time and bytes of every slot in use."""
         for slot, (pid, started, size) in enumerate(_SLOT.iter_unpack(self._map[_HEADER.size : _SIZE])):
             if pid:
                 yield slot, pid, started, size
@@ -225,11 +220,7 @@ def read_start_time(pid: int) -> int | None:
 
 
 def list_living(path: Path) -> list[int]:
-    """Return the processes that live on the card of a ledger, which nobody needs to have open.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return the processes on the card of a ledger, which need not be open here; raises `OSError`."""
     slots = path.read_bytes()[_HEADER.size :]
     entries = _SLOT.iter_unpack(slots[: len(slots) // _SLOT.size * _SLOT.size])
     return [pid for pid, started, _ in entries if pid and read_start_time(pid) == started]

@@ -24,7 +24,7 @@ class UserFrames:
         self._known: dict[Stack, list[dict[str, Any]]] = {}
 
     def __call__(self) -> list[dict[str, Any]]:
-        """Return the frames, innermost first."""
+        """Innermost first."""
         stack = self._capture()
         frames = self._known.get(stack)
         if frames is None:
@@ -36,14 +36,14 @@ class UserFrames:
         return frames
 
 
+# If the script sets no limit.
 MOST_HISTORY_ENTRIES = 1_000_000
-"""Entries that are kept where the script sets no limit."""
+# Key among the allocator's settings in a snapshot: the modelled card.
 MARK = "vramscope_simulated"
-"""Key among the allocator's settings in a snapshot that says of what card its figures are modelled."""
 
 
 def install_memory_functions(simulation: Simulation) -> None:
-    """Give torch the functions of a CUDA build that tell of memory."""
+    """Install the functions of a CUDA build that report memory."""
     low = torch._C
     card = simulation.card
     low._cuda_memoryStats = lambda device: card(device).allocator.memory_stats_as_nested_dict()
@@ -102,7 +102,7 @@ class History:
     def record_legacy(
         self, enabled: bool, record_context: bool = True, max_entries: int = 1, *_: Any
     ) -> None:
-        """Record as the call of PyTorch 2.0 asks for."""
+        """The call of PyTorch 2.0."""
         self.record("all" if enabled else None, "all" if record_context else None, "all", max_entries)
 
 
@@ -129,7 +129,7 @@ def _make_snapshot(simulation: Simulation) -> Any:
 
 
 def _traces_of(snapshot: dict[str, Any], ordinal: int) -> list[Any]:
-    """Return the trace of one card from a snapshot that may hold lists for other devices too."""
+    """Return the trace of one card from a snapshot that may have lists for other devices too."""
     traces = snapshot.get("device_traces", [])
     return list(traces[ordinal]) if ordinal < len(traces) else [it for trace in traces for it in trace]
 
@@ -153,7 +153,7 @@ def _limit(card: Card, fraction: float) -> None:
 
 
 def _host_stats(simulation: Simulation) -> dict[str, Any]:
-    """Return what `torch.cuda.host_memory_stats_as_nested_dict` does, as far as it is modelled."""
+    """The modelled part of `torch.cuda.host_memory_stats_as_nested_dict`."""
     pinned = simulation.pinned
     size_bytes = {"current": pinned.current_bytes, "peak": pinned.peak_bytes}
     return {

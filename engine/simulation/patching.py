@@ -7,10 +7,10 @@ from typing import Any, Callable
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace an attribute by what `make` makes of the original; a name that is absent stays absent.
+    """Replace an attribute; a name that is absent stays absent.
 
     Args:
-        make: Gets the original, returns what takes its place.
+        make: Called with the original, returns the replacement.
     """
     original = getattr(owner, name, None)
     if original is not None:
@@ -22,7 +22,7 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def name_for_scripts(made: Any, original: Any) -> None:
-    """Let TorchScript compile a replacement to the operation that the original is."""
+    """Make TorchScript compile a replacement to the operation that the original is."""
     from torch.jit import _builtins
 
     operation = _builtins._find_builtin(original)

@@ -50,11 +50,7 @@ class Simulation:
             self.mark["index"] = self.devices.cards[ordinal]
 
     def card(self, device: Any = None) -> Card:
-        """Return the card of a device, by default of the current one.
-
-        Raises:
-            RuntimeError: There is no such device.
-        """
+        """The card of a device, by default of the current one; raises `RuntimeError` if there is none."""
         if device is None or (isinstance(device, torch.device) and device.index is None):
             return self.cards[state.device]
         ordinal: int | None = device if isinstance(device, int) else torch.device(device).index

@@ -13,11 +13,11 @@ from .devices import HOST, state, targeting
 # A storage is the unit: views, in-place operations and aliases share it and are counted once. It is known
 # by the address of its C++ object, and a weak reference to its Python object tells when it ends.
 
+# The storage of a tensor, read past every override.
 storage_of = torch._C.TensorBase.untyped_storage
-"""The storage of a tensor, read past every override."""
 
+# Device of a storage that C++ made without naming one; its first use decides.
 UNDECIDED = -3
-"""Where a storage is that C++ made without naming a device; it goes where it is first used."""
 
 
 class StorageRecord(weakref.ref):  # type: ignore[type-arg]
@@ -26,21 +26,19 @@ class StorageRecord(weakref.ref):  # type: ignore[type-arg]
     __slots__ = ("address", "card", "device", "key", "size_bytes")
 
     key: int
+    # Ordinal, or UNDECIDED.
     device: int
-    """Ordinal of its device, or UNDECIDED."""
+    # The card with its block; None for what costs nothing.
     card: Card | None
-    """The card that holds its block; None for what costs nothing."""
     address: int
     size_bytes: int
 
 
 class StorageRegistry:
-    """All storages on simulated devices."""
-
     def __init__(self, cards: list[Card], note_growth: Callable[[int], None]) -> None:
         self._note_growth = note_growth
+        # By the address of the C++ storage.
         self.records: dict[int, StorageRecord] = {}
-        """By the address of the C++ storage."""
         self._cards = cards
         self.is_closed = False
 
@@ -69,7 +67,7 @@ class StorageRegistry:
             known.device = device
 
     def place_tensor(self, tensor: Any, device: int) -> None:
-        """Put what a tensor is made of on a device: its storage, or those of its parts where it is sparse."""
+        """Put the storage of a tensor on a device, or those of its parts if it is sparse."""
         try:
             storage = storage_of(tensor)
         except (NotImplementedError, RuntimeError):
@@ -80,7 +78,7 @@ class StorageRegistry:
             self.place(storage, device)
 
     def resize(self, storage: Any) -> None:
-        """Follow a storage that may have another size: the new block is taken before the old one is freed.
+        """Count a storage that may have another size: the new block is allocated before the old one is freed.
 
         Raises:
             torch.OutOfMemoryError: The card has no room for the new block.
@@ -95,7 +93,7 @@ class StorageRegistry:
             card.free(address)
 
     def where_is(self, tensor: Any) -> int | None:
-        """Return the ordinal of the device a tensor is on; None for the host and everything else."""
+        """Return the ordinal of the device of a tensor; None for the host and everything else."""
         if state.is_inside:
             return None
         try:
@@ -107,14 +105,13 @@ class StorageRegistry:
         return None if record is None or record.device == UNDECIDED else record.device
 
     def record_of(self, tensor: Any) -> StorageRecord | None:
-        """Return the record of a tensor's storage, if it has one."""
         try:
             return self.records.get(storage_of(tensor)._cdata)
         except (NotImplementedError, RuntimeError):
             return None
 
     def _charge(self, record: StorageRecord, size_bytes: int, device: int | None = None) -> None:
-        """Take a block for a storage, unless it costs nothing."""
+        """Allocate a block for a storage, unless it costs nothing."""
         if size_bytes == 0:
             record.card = None
             record.address = 0
@@ -138,7 +135,9 @@ class StorageRegistry:
         return int(storage.nbytes())
 
     def _forget(self, record: StorageRecord) -> None:
-        """Free the block of a storage that has ended; runs wherever the last reference went, or in the GC."""
+        """Free the block of a storage that has ended; runs wherever the last reference was dropped, or in the
+        GC.
+        """
         if self.records.get(record.key) is record:
             del self.records[record.key]
         if record.card is not None and not self.is_closed:
@@ -146,7 +145,7 @@ class StorageRegistry:
 
 
 def parts_of(tensor: Any) -> list[Any]:
-    """Return what a tensor without a storage is made of: sparse parts, or what functorch wraps."""
+    """Return the parts of a tensor without a storage: sparse parts, or what functorch wraps."""
     functorch = torch._C._functorch
     if functorch.is_functorch_wrapped_tensor(tensor):
         return [functorch.get_unwrapped(tensor)]
@@ -165,7 +164,7 @@ _CPU = torch.device("cpu")
 
 
 class Transfers:
-    """Moves tensors to where they are asked for."""
+    """Copies tensors between devices."""
 
     def __init__(self, registry: StorageRegistry) -> None:
         self._registry = registry
@@ -245,21 +244,20 @@ class PinnedMemory:
         self._sizes: dict[int, int] = {}
         self._references: dict[int, Any] = {}
         self.peak_bytes = 0
+        # Storages pinned so far.
         self.allocated = 0
-        """How many storages were pinned so far."""
 
     @property
     def current_bytes(self) -> int:
-        """Bytes that are pinned at present."""
         return sum(self._sizes.values())
 
     @property
     def current(self) -> int:
-        """How many storages are pinned at present."""
+        """Storages pinned at present."""
         return len(self._sizes)
 
     def pin(self, tensor: Any) -> Any:
-        """Return a pinned copy of a tensor of the host, or the tensor where it is pinned already."""
+        """Return a pinned copy of a tensor of the host, or the tensor if it is pinned already."""
         if self.is_pinned(tensor):
             return tensor
         with targeting(HOST):
@@ -268,7 +266,6 @@ class PinnedMemory:
         return copied
 
     def is_pinned(self, tensor: Any) -> bool:
-        """Tell whether a tensor lies in pinned memory."""
         try:
             return storage_of(tensor)._cdata in self._sizes
         except (NotImplementedError, RuntimeError):

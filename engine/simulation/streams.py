@@ -16,8 +16,6 @@ _numbers = itertools.count(1)
 
 
 class Stream:
-    """A stream of a simulated device."""
-
     simulation: Simulation | None = None
 
     def __init__(self, device: Any = None, priority: int = 0, **ids: Any) -> None:
@@ -30,38 +28,33 @@ class Stream:
 
     @property
     def device(self) -> torch.device:
-        """The device that the stream belongs to."""
         return _simulation().devices.names[self.device_index]
 
     @property
     def cuda_stream(self) -> int:
-        """A number in the place of the pointer."""
+        """A number instead of the pointer."""
         return self.stream_id
 
     _as_parameter_ = cuda_stream
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Return least and greatest priority."""
+        """Least and greatest priority."""
         return 0, -3
 
     def query(self) -> bool:
-        """Tell that everything has run."""
         return True
 
     def synchronize(self) -> None:
-        """Wait for what has run already; blocks that other streams held are free then."""
+        """Blocks of other streams become free."""
         _simulation().cards[self.device_index].allocator.synchronize()
 
     def is_capturing(self) -> bool:
-        """Tell that no graph is being captured."""
         return False
 
-    def wait_event(self, event: Any) -> None:
-        """Wait for an event, which has happened."""
+    def wait_event(self, event: Any) -> None: ...
 
-    def wait_stream(self, stream: Any) -> None:
-        """Wait for a stream, which has run."""
+    def wait_stream(self, stream: Any) -> None: ...
 
     def record_event(self, event: Any = None) -> Any:
         event = Event() if event is None else event
@@ -99,33 +92,25 @@ class Event:
         self._recorded_s: float | None = None
 
     def record(self, stream: Any = None) -> None:
-        """Note the time."""
         self._recorded_s = time.perf_counter()
 
-    def wait(self, stream: Any = None) -> None:
-        """Wait for what has happened."""
+    def wait(self, stream: Any = None) -> None: ...
 
     def query(self) -> bool:
-        """Tell that it has happened."""
         return True
 
     def synchronize(self) -> None:
-        """Wait for what has happened; blocks that other streams held are free then."""
         _simulation().card().allocator.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Return milliseconds from this event to another, as the host took them.
-
-        Raises:
-            RuntimeError: One of them was not recorded.
-        """
+        """Milliseconds between two events, on the host; raises `RuntimeError` if one was not recorded."""
         if self._recorded_s is None or end_event._recorded_s is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return 1000.0 * (end_event._recorded_s - self._recorded_s)
 
 
 def install(simulation: Simulation) -> None:
-    """Put streams and events in place."""
+    """Install streams and events."""
     Stream.simulation = simulation
     low = torch._C
     low._cuda_getCurrentStream = lambda device: _describe(simulation.card(device).ordinal)

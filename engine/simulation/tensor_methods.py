@@ -16,12 +16,12 @@ _CPU = torch.device("cpu")
 _LIKE = ("empty", "zeros", "ones", "full", "rand", "randn", "randint")
 _NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided")
 _FROM_DATA = ("tensor", "as_tensor", "asarray")
+# Factories that `torch.set_default_device` leaves alone.
 _NAMED_NOWHERE = ("normal",)
-"""Factories that `torch.set_default_device` leaves alone."""
 
 
 class Factories:
-    """Wraps whatever takes `device=`."""
+    """Wraps every function with `device=`."""
 
     def __init__(self, devices: Devices, registry: StorageRegistry, transfers: Transfers) -> None:
         self._devices = devices
@@ -29,7 +29,7 @@ class Factories:
         self._transfers = transfers
 
     def install(self) -> None:
-        """Put the wrappers in the places of torch's own functions."""
+        """Replace torch's own functions by the wrappers."""
         originals = set(default_devices._device_constructors())
         for owner in (torch, torch.fft, torch.nested):
             for name, value in list(vars(owner).items()):
@@ -46,7 +46,7 @@ class Factories:
         self._simulate_default(originals)
 
     def _wrap_constructor(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function whose tensor is on the default device where none is named."""
+        """Wrap a function whose tensor is on the default device if no device is named."""
 
         def construct(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
@@ -58,7 +58,7 @@ class Factories:
         return construct
 
     def _wrap_follower(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function whose tensor is where its first argument is, where none is named."""
+        """Wrap a function whose tensor is on the device of its first argument if no device is named."""
 
         def follow(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
@@ -74,7 +74,7 @@ class Factories:
         return follow
 
     def _wrap_from_data(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that takes numbers, arrays or tensors, and may share what it is given."""
+        """Wrap a function of numbers, arrays or tensors, whose memory the result may share."""
         construct = self._wrap_constructor(original)
         is_copying = original.__name__ == "tensor"
 
@@ -118,7 +118,7 @@ class Factories:
         return made
 
     def _simulate_default(self, originals: set[Any]) -> None:
-        """Let the default-device mode make tensors on a simulated device where it is the default."""
+        """Make the default-device mode create tensors on a simulated device."""
         context = default_devices.DeviceContext
         handle = context.__torch_function__
 
@@ -142,11 +142,7 @@ def _is_among(value: Any, originals: set[Any]) -> bool:
 
 
 def _check_generator(generator: Any) -> None:
-    """Refuse a generator of the host for a tensor of a device, as CUDA does.
-
-    Raises:
-        RuntimeError: The generator is not on a simulated device.
-    """
+    """Refuse a generator of the host for a tensor of a device, as CUDA does."""
     if generator is not None and generator.device.type != "cuda":
         raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
 
@@ -166,7 +162,7 @@ class TensorMethods:
         self._pinned = pinned
 
     def install(self) -> None:
-        """Put the answers in place, on the class that all tensors share."""
+        """Install the answers, on the class that all tensors share."""
         self._install_properties()
         replace(torch.Tensor, "to", self._make_to)
         replace(torch.Tensor, "cuda", self._make_cuda)
@@ -353,7 +349,7 @@ class LegacyType(type):
 
 
 def install_legacy_types() -> None:
-    """Put the types in place, and let them be the default type."""
+    """Install the types, and make them possible as the default type."""
     for name, dtype in _DTYPES.items():
         made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
         setattr(torch.cuda, name, made)
@@ -384,7 +380,6 @@ class StorageMethods:
         self._registry = registry
 
     def install(self) -> None:
-        """Put the answers in place."""
         records = self._registry.records
         names = self._devices.names
         real_device = torch.UntypedStorage.device.__get__
@@ -399,7 +394,7 @@ class StorageMethods:
         replace(torch.UntypedStorage, "is_shared", self._make_is_shared)
 
     def _make(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make a storage where it is asked for; its content is whatever was there."""
+        """Make a storage on the device that is asked for; its content is undefined."""
         device = kwargs.get("device")
         target = HOST if device is None else self._devices.resolve(device)
         if target < 0:

@@ -15,21 +15,17 @@ import torch
 from small_gpt import SmallGPT, language_loss  # found beside this script
 
 VOCABULARY = 8192
+# Positions that the model knows; batches are far shorter, so that a step is quick on any machine.
 CONTEXT = 16_384
-"""Positions that the model knows; batches are far shorter, so that a step is quick on any machine."""
 BATCH = 4
 LENGTHS = range(64, 257, 8)
 EVALUATED_LENGTHS = range(64, 145)
+# Between two evaluations: what is kept grows as fast on a slow machine as on a fast one.
 EVALUATE_EVERY_S = 0.9
-"""Seconds from one evaluation to the next: what is kept grows as fast on a slow machine as on a fast one."""
 
 
 def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
-    """Train on random tokens until `steps` steps are done, whatever happens on the way.
-
-    Args:
-        seed: Seed of weights and batches.
-    """
+    """Train on random tokens until `steps` steps are done, whatever happens on the way."""
     torch.manual_seed(seed)
     lengths = random.Random(seed)  # noqa: S311 - lengths of sequences, not secrets
     model = SmallGPT(VOCABULARY, width=256, layers=4, heads=4, longest=CONTEXT).to("cuda")
@@ -55,7 +51,6 @@ def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
 
 
 def train_step(model: SmallGPT, optimizer: torch.optim.Optimizer, length: int) -> float:
-    """Train on one batch of sequences of `length` tokens and return the loss."""
     tokens = torch.randint(VOCABULARY, (BATCH, length), device="cuda")
     loss: torch.Tensor = language_loss(model(tokens), tokens)
     loss.backward()
@@ -73,7 +68,6 @@ def evaluate(model: SmallGPT, sequences: int, length: int) -> torch.Tensor:
 
 
 def main() -> None:
-    """Read the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=100_000, help="steps to train (default 100000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default 0)")

@@ -1,7 +1,7 @@
 """A compact LLaMA in plain PyTorch: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-Nothing in it is a buffer, which Opacus refuses beside trainable weights, and no kernel is chosen by the
-device but attention's own, so that a simulated card counts what CUDA would.
+It has no buffers, which Opacus refuses next to trainable weights, and only attention's kernel depends on the
+device, so that a simulated card counts what CUDA would.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ NORM_EPSILON = 1e-6
 
 
 class RMSNorm(nn.Module):
-    """Root mean square norm: computed in float32, returned in the type that came in."""
+    """Root mean square norm: computed in float32, returned in the type of the input."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
 
     def normalize(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what came in at a root mean square of one, not yet weighted; the shape stays."""
+        """Scale to a root mean square of one, not yet weighted; the shape stays."""
         wide = hidden.float()
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + NORM_EPSILON)
         normal: torch.Tensor = (wide * scale).to(hidden.dtype)
         return normal
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the weighted norm; the shape stays."""
+        """The shape stays."""
         return self.weight * self.normalize(hidden)
 
 
@@ -51,7 +51,7 @@ class Attention(nn.Module):
         self.value = nn.Linear(hidden, shared, bias=False)
 
     def forward(self, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return what is attended to, of shape (batch, tokens, hidden) as it came in."""
+        """From and to shape (batch, tokens, hidden)."""
         query, key = (_rotate(self._split(layer(hidden)), turns) for layer in (self.query, self.key))
         key = self._share(key)
         value = self._share(self._split(self.value(hidden)))
@@ -60,7 +60,7 @@ class Attention(nn.Module):
         return merged
 
     def _split(self, projected: torch.Tensor) -> torch.Tensor:
-        """Return heads: (batch, tokens, heads x size) becomes (batch, heads, tokens, size)."""
+        """(batch, tokens, heads x size) becomes (batch, heads, tokens, size)."""
         return projected.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
 
     def _share(self, heads: torch.Tensor) -> torch.Tensor:
@@ -80,13 +80,13 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the transformed hidden state; the shape stays."""
+        """The shape stays."""
         result: torch.Tensor = self.down(F.silu(self.gate(hidden)) * self.up(hidden))
         return result
 
 
 class Block(nn.Module):
-    """One decoder layer: attention and feed-forward, each behind a norm and beside a residual."""
+    """One decoder layer: attention and feed-forward, each after a norm and with a residual."""
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(sizes)
 
     def forward(self, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return the next hidden state, of shape (batch, tokens, hidden) as it came in."""
+        """From and to shape (batch, tokens, hidden)."""
         hidden = hidden + self.attention(self.attention_norm(hidden), turns)
         result: torch.Tensor = hidden + self.feed_forward(self.feed_norm(hidden))
         return result
@@ -106,7 +106,7 @@ class Llama(nn.Module):
     """A decoder-only language model.
 
     Args:
-        is_checkpointed: Compute what blocks keep anew in the backward pass.
+        is_checkpointed: Recompute activations of blocks in the backward pass.
     """
 
     def __init__(self, sizes: LlamaSizes, *, is_checkpointed: bool = False) -> None:
@@ -149,6 +149,6 @@ def _rotate(heads: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> to
 
 
 def _begin_small(module: nn.Module) -> None:
-    """Give matrices the small random weights that such models begin with (LLaMA's 0.02)."""
+    """Initialize matrices with small random weights (LLaMA's 0.02)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)

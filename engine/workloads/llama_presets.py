@@ -1,4 +1,4 @@
-"""Sizes of the LLaMAs that are trained by name; pure data, so that they are known where torch is not."""
+"""Sizes of the LLaMAs that are trained by name; pure data, available without torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class LlamaSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a decoder of the LLaMA family; embeddings are not tied."""
+    """Sizes of a decoder of the LLaMA family; embeddings are not tied."""
 
     vocab_size: int
     hidden_size: int
@@ -14,8 +14,8 @@ class LlamaSizes(msgspec.Struct, frozen=True, kw_only=True):
     num_layers: int
     num_heads: int
     num_kv_heads: int
+    # Longest sequence that it is meant for; rotary embeddings set no limit of their own.
     max_positions: int
-    """Longest sequence that it is meant for; rotary embeddings set no limit of their own."""
 
     @property
     def head_size(self) -> int:
@@ -24,14 +24,14 @@ class LlamaSizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of one decoder layer: attention, SwiGLU and two norms."""
+        """Of one decoder layer: attention, SwiGLU and two norms."""
         key_and_value = 2 * self.num_kv_heads * self.head_size
         attention = self.hidden_size * (2 * self.hidden_size + key_and_value)
         return attention + 3 * self.hidden_size * self.intermediate_size + 2 * self.hidden_size
 
     @property
     def parameters(self) -> int:
-        """All parameters: two embeddings, the layers and the last norm."""
+        """Two embeddings, the layers and the last norm."""
         embeddings = 2 * self.vocab_size * self.hidden_size
         return embeddings + self.num_layers * self.layer_parameters + self.hidden_size
 
@@ -50,6 +50,7 @@ def _size(
     )
 
 
+# From the smallest to the largest.
 LLAMA_PRESETS = {
     "tiny": _size(1000, 64, 128, 2, 4, 2, 512),
     "small": _size(32000, 512, 1024, 4, 8, 4, 2048),
@@ -57,4 +58,3 @@ LLAMA_PRESETS = {
     "1b": _size(32000, 2048, 5504, 22, 32, 4, 4096),
     "3b": _size(32000, 3200, 8640, 26, 32, 32, 4096),
 }
-"""By name, from the smallest to the largest."""

@@ -40,7 +40,7 @@ _HEAD_NAMES = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads",
 def list_layers(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield the parts of a module that are its layers, with their names.
 
-    A list of modules is as many layers as it holds; a module that holds such a list is taken apart as well.
+    Each member of a list of modules is a layer; a module that contains such a list is split as well.
     """
     for name, child in module.named_children():
         holds_list = any(isinstance(each, (nn.ModuleList, nn.ModuleDict)) for each in child.children())
@@ -66,7 +66,7 @@ def name_kind(layer: nn.Module, *, is_last: bool) -> str:
 
 
 def find_heads(layer: nn.Module) -> int | None:
-    """Return the attention heads of a layer, where it or a part of it names them."""
+    """Return the attention heads of a layer, if it or a part of it names them."""
     for part in layer.modules():
         for name in _HEAD_NAMES:
             heads = getattr(part, name, None)
@@ -82,23 +82,23 @@ def find_vocabulary(layer: nn.Module, *, is_last: bool) -> int | None:
     return int(layer.out_features) if is_last and isinstance(layer, nn.Linear) else None
 
 
+# A traced model, as JSON.
 Traced = dict[str, Any]
-"""What is told of a model, as it stands in JSON."""
+# Arguments of `scaled_dot_product_attention`, in order.
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-"""Arguments of `scaled_dot_product_attention`, in order."""
 
 
 class TraceError(Exception):
-    """A model that cannot be traced; the text says which layer and operation."""
+    """A model that cannot be traced; the text names layer and operation."""
 
 
 def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | None = None) -> Traced:
-    """Return the layers of a module and what they hand on.
+    """Return the layers of a module and what they pass on.
 
     Args:
         module: On any device; its own weights are neither read nor moved.
-        inputs: Arguments of its forward pass; of tensors nothing but shape and type is used.
-        dtype: Of its floating weights and inputs; None for what they are.
+        inputs: Arguments of its forward pass; only shape and type of tensors are used.
+        dtype: Of its floating weights and inputs; None for their own.
 
     Raises:
         TraceError: An operation cannot run on the meta device, or no layer was called.
@@ -127,7 +127,7 @@ def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | 
 def trace_made(
     model: nn.Module | Callable[[], Any], inputs: Sequence[Any], dtype: str | None = None
 ) -> Traced:
-    """Return what `trace_module` does, of a module or of what a function makes on the meta device.
+    """`trace_module` of a module, or of one that a function makes on the meta device.
 
     Raises:
         TraceError: No module was made, torch has no such type, or the module cannot be traced.
@@ -146,7 +146,7 @@ def trace_made(
 
 
 def make_input(text: str) -> torch.Tensor:
-    """Return a tensor without values for `4x1024:int64`: shape and type, float32 where none is given.
+    """Return a tensor without values for `4x1024:int64`: shape and type, by default float32.
 
     Raises:
         TraceError: It is no shape, or torch has no such type.
@@ -166,7 +166,7 @@ def make_input(text: str) -> torch.Tensor:
 def _fuse_attention() -> Iterator[None]:
     """Run attention as CUDA's memory-efficient kernel, which has shapes on the meta device too.
 
-    A mask, grouped heads and other than four dimensions are left to what the meta device does.
+    A mask, grouped heads and other than four dimensions are left to the meta device.
     """
     plain = torch.nn.functional.scaled_dot_product_attention
 
@@ -222,13 +222,13 @@ class _Trace(TorchDispatchMode):
         self._operation = "its first operation"
 
     def ignore(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Take some tensors for weights and inputs: neither activations nor handed on."""
+        """Treat tensors as weights and inputs: neither activations nor passed on."""
         self._ignored = {_find_storage(each) for each in tensors}
         self._kept += [each.untyped_storage() for each in tensors]
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Watch what is done inside."""
+        """Watch the operations within the block."""
         hooks = [
             hook
             for name, layer in self._layers
@@ -248,13 +248,13 @@ class _Trace(TorchDispatchMode):
                 hook.remove()
 
     def finish_forward(self) -> None:
-        """Take all that follows for the backward pass."""
+        """Attribute all that follows to the backward pass."""
         self._in_backward = True
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation, and give its FLOPs and results to the span it belongs to."""
+        """Run an operation, and add its FLOPs and results to its span."""
         before = self._counter.get_total_flops()
         self._operation = str(func)
         result = func(*args, **(kwargs or {}))
@@ -289,7 +289,7 @@ class _Trace(TorchDispatchMode):
             self.spans[max(place, 0)].backward_flops += flops
 
     def _follow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note what this span takes from others, and what it makes."""
+        """Note what this span uses of others, and what it makes."""
         here = len(self.spans) - 1
         for tensor in _flatten([args, dict(kwargs)]):
             maker = self._producers.get(_find_storage(tensor), here)
@@ -303,7 +303,7 @@ class _Trace(TorchDispatchMode):
                 self._kept.append(tensor.untyped_storage())
 
     def explain(self, error: Exception) -> str:
-        """Return which layer and operation could not be run."""
+        """Name the layer and operation that could not be run."""
         where = f"layer {self.spans[-1].name}" if self.spans else "before its first layer"
         reason = str(error).strip().splitlines()[0].split(". ")[0]
         return (
@@ -398,7 +398,7 @@ def _count_nodes() -> int:
 
 
 def find_factory(spec: str) -> Any:
-    """Return a function by `module:function`; the module is looked for in the working folder too."""
+    """Import `module:function`; the working folder is searched too."""
     module_name, _, name = spec.partition(":")
     factory = getattr(import_user_module(module_name), name, None)
     if not callable(factory):
@@ -444,7 +444,6 @@ def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def main() -> None:
-    """Read the command line, trace, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--factory", required=True, help="module:function that makes the model")
     parser.add_argument("--input", action="append", default=[], help="shape and type of an argument")

@@ -26,7 +26,7 @@ class Block(nn.Module):
         self.contract = nn.Linear(4 * width, width)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the next hidden state; both of shape (batch, tokens, width)."""
+        """From and to shape (batch, tokens, width)."""
         batch, tokens, width = hidden.shape
         query, key, value = (
             part.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2)
@@ -67,12 +67,12 @@ class SmallGPT(nn.Module):
 
 
 def _begin_small(module: nn.Module) -> None:
-    """Give matrices the small random weights that such models begin with (GPT-2's 0.02)."""
+    """Initialize matrices with small random weights (GPT-2's 0.02)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)
 
 
 def language_loss(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross entropy of predicting each next token."""
+    """Mean cross entropy of predicting each next token."""
     loss: torch.Tensor = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
     return loss

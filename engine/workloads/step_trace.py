@@ -1,9 +1,8 @@
 """Traces training steps on the simulated device, for `vramscope estimate --factory`: a program of its own.
 
-It is given a request and a name for its result, both JSON. The user's function makes the training, which
-makes two steps: the first brings the optimizer's state. What the user's own code raises has its traceback on
-stderr, without our frames; whether it may be that tensors without values cannot do what was asked is in the
-result.
+Its arguments are a request and a name for its result, both JSON. The user's function makes the training,
+which makes two steps: the first creates the optimizer's state. The traceback of the user's own code goes to
+stderr, without our frames; the result says if tensors without values may be the cause of a failure.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ class KindMarks:
         optimizer.register_optimizer_step_post_hook(lambda it, *_: self._note_state(it))
 
     def begin_trace(self) -> None:
-        """Forget what was marked."""
         self.marks = {}
         self._owners = {}
         self._models = []
@@ -73,7 +71,7 @@ class KindMarks:
         self.place.begin_trace(self._log.events)
 
     def end_trace(self) -> None:
-        """Let go of the models, after a last look at what they hold."""
+        """Mark what the models have for the last time, and drop them."""
         for model in self._models:
             self._mark_model(model)
         for hook in self._hooks:
@@ -82,7 +80,7 @@ class KindMarks:
         self._hooks = []
 
     def note_model(self, model: nn.Module) -> None:
-        """Mark what a model holds, and its gradients as they come."""
+        """Mark parameters and buffers of a model, and its gradients as they come."""
         self.place.name_modules(model)
         self._models.append(model)
         self._mark_model(model)
@@ -130,7 +128,7 @@ class KindMarks:
 
 
 def _each_tensor(value: Any, visit: Callable[[Any], None], levels: int = _MOST_LEVELS) -> None:
-    """Visit the tensors in what is held, some levels deep."""
+    """Visit the tensors in a structure, some levels deep."""
     if isinstance(value, torch.Tensor):
         visit(value)
     elif levels and isinstance(value, (list, tuple, dict)):
@@ -138,8 +136,8 @@ def _each_tensor(value: Any, visit: Callable[[Any], None], levels: int = _MOST_L
             _each_tensor(each, visit, levels - 1)
 
 
+# The event of a script that emptied the cache.
 EMPTIED = 0
-"""The event of a script that gave cached memory back."""
 
 
 class Locator(Protocol):
@@ -150,9 +148,9 @@ class Locator(Protocol):
 
 
 class BlockLog:
-    """What came and went, as numbers: cheap to note, and read when all is over.
+    """Allocations and frees as numbers: cheap to note, and read when all is over.
 
-    A block is known by its place in `sizes`; an event is that place plus one, less than 0 where it ends.
+    A block is known by its place in `sizes`; an event is that place plus one, less than 0 if it ends.
     """
 
     def __init__(self) -> None:
@@ -182,13 +180,12 @@ class BlockLog:
         self.events.append(place + 1)
 
     def note_freed(self, address: int) -> None:
-        """Note the end of a block; of one that was there before, nothing."""
+        """A block from before the trace is ignored."""
         place = self._live.pop(address, None)
         if place is not None and self.is_running:
             self.events.append(-place - 1)
 
     def note_emptied(self) -> None:
-        """Note that cached memory was given back."""
         if self.is_running:
             self.events.append(EMPTIED)
 
@@ -201,14 +198,14 @@ class BlockLog:
         return [stack.frames for stack in self._stack_numbers]
 
 
-# Forward passes tell by hooks that every module calls. In the backward pass an operation belongs to the
-# module that was running when its node of the autograd graph was made, told by the node's sequence number.
+# In forward passes hooks name the module that runs. In the backward pass an operation belongs to the module
+# that was running when its node of the autograd graph was made, known by the node's sequence number.
 
 MAKING, FORWARD, BACKWARD, OPTIMIZER, RECOMPUTE = range(5)
+# The module number while no module is running.
 OUTSIDE = 0
-"""The module where none is running."""
+# Names that wrappers of models put before those of the user.
 _WRAPPERS = ("_module.", "module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""Names that wrappers of models put before those of the user."""
 
 
 class StepPlace:
@@ -230,7 +227,7 @@ class StepPlace:
         self._sequence_modules: list[int] = []
 
     def install(self) -> None:
-        """Let every module of this process say when it runs."""
+        """Hook every module of this process."""
         module_hooks.register_module_forward_pre_hook(self._enter)
         module_hooks.register_module_forward_hook(self._leave, always_call=True)
 
@@ -265,11 +262,10 @@ class StepPlace:
         return BACKWARD, self._find_maker()
 
     def number_of(self, module: nn.Module) -> int:
-        """Return the number of a module that was named."""
         return self._numbers.get(module, OUTSIDE)
 
     def name_modules(self, root: nn.Module) -> None:
-        """Give a model and everything in it their names; those of a second model begin with its class."""
+        """Name a model and everything in it; names of a second model begin with its class."""
         kind = type(root).__name__
         before = f"{kind}." if len(self.names) > 1 else ""
         for name, module in root.named_modules():
@@ -305,7 +301,7 @@ class StepPlace:
             self.recompute_ends.append(len(self.events))
 
     def _note_sequence(self) -> None:
-        """Note from which node of the autograd graph on another module is the maker."""
+        """Note from which node of the autograd graph on the running module has changed."""
         self._sequences.append(torch._C._autograd._get_sequence_nr())
         self._sequence_modules.append(self._running[-1] if self._running else OUTSIDE)
 
@@ -320,12 +316,12 @@ _OPTIMIZERS = ("adamw", "adam", "sgd", "none")
 
 
 class Training(NamedTuple):
+    # One whole step, from data to zeroed gradients.
     step: Callable[[], object]
-    """One whole step, from data to zeroed gradients."""
+    # None if the function returned nothing but a step; the model is then found in the first one.
     model: nn.Module | None = None
-    """None where the function returned nothing but a step; the model is then met in the first one."""
+    # Referenced here, as a step may not keep it alive.
     optimizer: Any = None
-    """Kept, as a step may not hold it."""
 
 
 def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]) -> dict[str, object]:
@@ -335,7 +331,7 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
         given: By name; None for what was not given.
 
     Raises:
-        TraceError: Something was given that the function does not take.
+        TraceError: Something was given that the function does not accept.
     """
     try:
         parameters = inspect.signature(factory).parameters
@@ -353,7 +349,7 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
 
 
 def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Training:
-    """Return the training that a function's result stands for.
+    """Make a training of a function's result.
 
     Args:
         inputs: Shapes and types of the arguments of a module's forward pass, as `4x1024:int64`.
@@ -377,9 +373,9 @@ def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Traini
 
 
 def step_in_spite_of_overflow() -> None:
-    """Let a `GradScaler` always step: whether gradients overflow is a value, which no shape tells.
+    """Make a `GradScaler` always step: whether gradients overflow is a value, which no shape has.
 
-    The first steps of a real run are left out while its scale is too large; in the ones that last, none is.
+    The first steps of a real run are left out while its scale is too large; later no gradient overflows.
     """
 
     def step(scaler: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
@@ -414,7 +410,7 @@ def _make_optimizer(name: str, parameters: list[Any]) -> Any:
 
 
 def find_loss(output: Any) -> Any:
-    """Return `.loss` of a result where it has one, else the mean of its first tensor, in float32.
+    """Return `.loss` of a result if it has one, else the mean of its first tensor, in float32.
 
     Raises:
         TraceError: There is no tensor in it.
@@ -433,8 +429,9 @@ def find_loss(output: Any) -> Any:
 
 STEPS = 2
 _ALLOCATOR = "vramscope_allocator_model"
+# From here on a refusal of the simulated device gives advice that is for `vramscope run`.
 _ADVICE = ", and with --fake tensors have none"
-"""From here on a refusal of the simulated device tells what to do about it, which is for `vramscope run`."""
+# Frames of files with these prefixes are no use to the user.
 _OURS = (
     str(Path(__file__).resolve().parents[1]),
     str(Path(__file__).absolute().parents[1]),
@@ -442,7 +439,6 @@ _OURS = (
     str(Path(os.__file__).parent / "importlib"),
     "<frozen ",
 )
-"""How the names of files begin whose frames tell the user nothing."""
 
 
 class StepTracer:
@@ -460,8 +456,8 @@ class StepTracer:
         """Return what a training allocated, and where.
 
         Args:
-            request: What the user asked for.
-            layers: Of the model; None for what the function makes by itself.
+            request: From the user.
+            layers: Of the model; None for the function's own default.
 
         Raises:
             TraceError: The function makes no training.
@@ -513,7 +509,7 @@ class StepTracer:
 
 
 def load_allocator_model() -> Any:
-    """Return the package that models the allocator, by its path: it stands above, and is not imported."""
+    """Load the package that models the allocator by its path: it is in a layer above, and is not imported."""
     folder = locate_allocator_model()
     spec = spec_from_file_location(
         _ALLOCATOR, folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -535,9 +531,9 @@ def _clean(frames: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def trace_all(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the traces of a request, or what stood in their way.
+    """Return the traces of a request, or why there are none.
 
-    `error` is what the user is told. `doubt` says that tensors without values may be to blame for it.
+    `error` is for the user. `doubt` says that tensors without values may be the cause.
     """
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
@@ -555,12 +551,12 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         told = error.text.partition(_ADVICE)[0]
         return {"error": told, "is_refused": True, "doubt": told if is_fake else None}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
-        return _tell(error, request)
+        return _report_error(error, request)
     return {"traces": traces, "seconds": perf_counter() - begun_s, "torch": torch.__version__}
 
 
-def _tell(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
-    """Print the user's traceback, unless real tensors may do better; return what is told in a line."""
+def _report_error(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
+    """Print the user's traceback, unless real tensors may do better; return the error in a line."""
     told = f"{request['factory']} raised {type(error).__name__}: {error}"
     if request["is_fake"] and isinstance(error, RuntimeError):
         return {"error": told, "doubt": told}
@@ -575,7 +571,6 @@ def _tell(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the request, trace, write the result."""
     request_name, result_name = sys.argv[1:]
     request = json.loads(Path(request_name).read_text(encoding="utf-8"))
     result = trace_all(request)

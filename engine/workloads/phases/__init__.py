@@ -1,1 +1,1 @@
-"""Training by phase: what runs in the process that trains for `vramscope phases`, and what it reports."""
+"""Training by phase: what runs in the process that trains for `vramscope phases`, and its reports."""

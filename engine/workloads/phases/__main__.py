@@ -15,12 +15,12 @@ import msgspec
 from .updates import Obstacle, PhaseRequest, RunUpdate, UpdateWriter
 
 SIMULATED = "vramscope simulate: "
+# Begin of the line that a card is larger than the host; whether tensors fit was checked before.
 _OF_THE_START = "the cards have "
-"""The line that a card is larger than the host; whether tensors fit was weighed before."""
 
 
 class OverheardErrors:
-    """Stands for stderr."""
+    """Replaces stderr."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -29,11 +29,11 @@ class OverheardErrors:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the simulated device said of this run, oldest first."""
+        """Lines of the simulated device about this run, oldest first."""
         return tuple(line for line in self._heard if not line.startswith(_OF_THE_START))
 
     def write(self, text: str) -> int:
-        """Write text on, or keep a notice and the end of its line."""
+        """Write text through, or keep a notice and the end of its line."""
         if text.startswith(SIMULATED):
             self._heard.append(text.removeprefix(SIMULATED).strip())
             self._is_kept = not text.endswith("\n")
@@ -44,7 +44,6 @@ class OverheardErrors:
         return len(text)
 
     def flush(self) -> None:
-        """Flush what was written."""
         self._stream.flush()
 
     def __getattr__(self, name: str) -> object:
@@ -52,7 +51,6 @@ class OverheardErrors:
 
 
 def main() -> None:
-    """Read the command line, train, report how it ended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--report", required=True, type=int, help="descriptor to write JSON lines to")
     parser.add_argument("request", help="what to train, as JSON")

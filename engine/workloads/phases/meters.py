@@ -21,45 +21,41 @@ from .updates import RunUpdate, UpdateWriter
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+# Written to clear_refs it sets VmHWM back to VmRSS (proc(5)).
 _RESET_PEAK = "5"
-"""Written to clear_refs it sets VmHWM back to VmRSS (proc(5))."""
 
 
 class Meter(Protocol):
     """Reads the memory of this process on one device."""
 
     def wait(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device has finished all work."""
 
     def reset_peak(self) -> None:
-        """Let the peak begin anew at what is held now."""
+        """Restart the peak at the present level."""
 
-    def read(self) -> MemoryLevels:
-        """Return what is held now."""
+    def read(self) -> MemoryLevels: ...
 
     def read_peak(self) -> MemoryLevels:
-        """Return the most that was held since the peak was reset."""
+        """Since the peak was reset."""
 
 
 class CudaMeter:
     """The caching allocator of the current CUDA device, real or simulated."""
 
     def wait(self) -> None:
-        """Wait for all kernels."""
         torch.cuda.synchronize()
 
     def reset_peak(self) -> None:
-        """Reset the allocator's peak counters."""
         torch.cuda.reset_peak_memory_stats()
 
     def read(self) -> MemoryLevels:
-        """Return allocated and reserved bytes."""
         return MemoryLevels(
             allocated_bytes=torch.cuda.memory_allocated(), reserved_bytes=torch.cuda.memory_reserved()
         )
 
     def read_peak(self) -> MemoryLevels:
-        """Return the peaks of both; they need not be of one moment."""
+        """Allocated and reserved; they need not be of one moment."""
         return MemoryLevels(
             allocated_bytes=torch.cuda.max_memory_allocated(),
             reserved_bytes=torch.cuda.max_memory_reserved(),
@@ -67,16 +63,15 @@ class CudaMeter:
 
 
 class ResidentMeter:
-    """Resident memory of this process, in the place of what an allocator would hold."""
+    """Resident memory of this process, in place of an allocator's."""
 
     def __init__(self) -> None:
         self._can_reset = True
 
-    def wait(self) -> None:
-        """The host has done what it was given."""
+    def wait(self) -> None: ...
 
     def reset_peak(self) -> None:
-        """Reset the kernel's peak; where that is not allowed, peaks stay unmeasured."""
+        """Reset the kernel's peak; if that is not allowed, peaks stay unmeasured."""
         try:
             _CLEAR.write_text(_RESET_PEAK)
         except OSError:
@@ -99,7 +94,7 @@ class PhaseRecorder:
 
     @contextmanager
     def measure(self, phase: str, step: int | None = None) -> Iterator[None]:
-        """Measure what runs inside; a step below one is warm-up, and its phases are not reported."""
+        """Measure the block; a step below one is warm-up, and its phases are not reported."""
         is_told = step is None or step > 0
         self._writer.send(RunUpdate(began=phase, began_step=step if is_told else None))
         self._meter.wait()
@@ -119,7 +114,7 @@ class PhaseRecorder:
 
 
 def _read_status(key: str) -> int | None:
-    """Return bytes of a line of /proc/self/status, which tells kB; None where there is none."""
+    """Return bytes of a line of /proc/self/status, which has kB; None if there is none."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:
@@ -130,8 +125,8 @@ def _read_status(key: str) -> int | None:
 _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _HOST_IS_FULL = "real tensors need real memory"
+# In messages of gloo when a rank is no longer there.
 _PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
-"""In what gloo says when a rank is no longer there."""
 _NEEDS_OPACUS = (
     "Opacus is not installed here: pip install 'vramscope[train]', or train without it by --dp-mode none"
 )
@@ -140,10 +135,10 @@ _NEEDS_OPACUS = (
 def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter) -> RunUpdate:
     """Return the last update of a run that did not finish.
 
-    Where the user's own code raised, its traceback goes to stderr.
+    If the user's own code raised, its traceback goes to stderr.
 
     Args:
-        notices: What the simulated device said.
+        notices: Lines of the simulated device.
     """
     if isinstance(error, torch.OutOfMemoryError):
         return RunUpdate(
@@ -164,7 +159,7 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
 
 
 def _describe_error(error: BaseException) -> RunUpdate:
-    """Return what any other error means: no Opacus, another rank gone, or the code that is trained raised."""
+    """Explain any other error: no Opacus, another rank gone, or the code that is trained raised."""
     if isinstance(error, ModuleNotFoundError) and error.name == "opacus":
         return refuse(_NEEDS_OPACUS)
     if any(words in str(error) for words in _PEER_IS_GONE):
@@ -178,7 +173,7 @@ def refuse(text: str) -> RunUpdate:
 
 
 def read_asked_bytes(message: str) -> int | None:
-    """Return what an out-of-memory error says was asked for; None where it does not say."""
+    """Return the requested bytes of an out-of-memory error; None if it does not say."""
     found = _ASKED.search(message)
     return round(float(found.group(1)) * _UNITS[found.group(2)]) if found else None
 
@@ -204,7 +199,7 @@ def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _shorten(error: BaseException) -> str:
-    """Return what PyTorch says up to the capacity of the card; what was held is told as figures."""
+    """Keep PyTorch's message up to the capacity of the card; used memory is reported as numbers."""
     return _take_first_line(error).partition(" Including non-PyTorch")[0].strip()
 
 

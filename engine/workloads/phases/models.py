@@ -12,11 +12,12 @@ from torch import nn
 
 from ...model.phase_memory import PhaseTraining
 from ..llama import Llama
-from ..llama_presets import LLAMA_PRESETS, LlamaSizes
+from ..llama_presets import LLAMA_PRESETS
 from ..model_tracer import import_user_module
 
+# Inputs and targets, on the host.
 Batch = tuple[Any, Any]
-"""Inputs and targets, on the host."""
+# Our names of sizes, and those of a config.json.
 _HF_SIZES = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -25,7 +26,6 @@ _HF_SIZES = {
     "num_heads": "num_attention_heads",
     "num_kv_heads": "num_key_value_heads",
 }
-"""Our names of sizes, and those of a config.json."""
 
 
 class UserError(Exception):
@@ -34,7 +34,7 @@ class UserError(Exception):
 
 @dataclass
 class MadeModel:
-    """A model on its device, and where its batches come from."""
+    """A model on its device, and the source of its batches."""
 
     module: nn.Module
     make_batch: Callable[[], Batch]
@@ -56,7 +56,7 @@ def make_model(
         module, sizes = _make_by_transformers(Path(training.hugging_face), training, device)
     else:
         preset = LLAMA_PRESETS[training.model_size or ""]
-        sizes = _name_sizes(preset)
+        sizes = {name: getattr(preset, name) for name in _HF_SIZES}
         with torch.device(device):
             module = Llama(preset, is_checkpointed=training.is_checkpointed)
     module = _set_type(repair(module), training).train()
@@ -93,7 +93,7 @@ def _make_by_factory(
 
 
 def _part(made: object) -> tuple[object, Callable[[int, int], Any] | None]:
-    """Return the model, and what makes its batches where a function gave both."""
+    """Return the model, and the function for its batches if there are both."""
     if isinstance(made, tuple) and len(made) == 2 and callable(made[1]):
         return made[0], made[1]
     return made, None
@@ -115,7 +115,7 @@ def _take_batches(make_batch: Callable[[int, int], Any], training: PhaseTraining
 
 
 def find_factory(spec: str) -> Callable[[], object]:
-    """Return a function by `module:function`; the module is looked for in the working folder too.
+    """Import `module:function`; the working folder is searched too.
 
     Raises:
         RefusedError: There is no such module or function.
@@ -166,16 +166,12 @@ def _make_by_transformers(
     return module, sizes
 
 
-def _name_sizes(preset: LlamaSizes) -> dict[str, int]:
-    return {name: getattr(preset, name) for name in _HF_SIZES}
-
-
 def _set_type(module: nn.Module, training: PhaseTraining) -> nn.Module:
     return module.to(torch.bfloat16) if training.precision == "bf16" else module
 
 
 def _make_tokens(vocabulary: int, training: PhaseTraining) -> Callable[[], Batch]:
-    """Return a source of random tokens, each to be followed by the next; other ranks draw others."""
+    """A source of random tokens, each to be followed by the next; other ranks draw others."""
 
     def make() -> Batch:
         shape = (training.batch_size, training.seq_length + 1)

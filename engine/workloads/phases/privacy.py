@@ -1,4 +1,4 @@
-"""Differential privacy by Opacus: what it can train, and how a model is handed to it."""
+"""Differential privacy by Opacus: what it can train, and how it wraps a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ from .models import RefusedError
 
 
 class ModelRepair:
-    """Refuses what Opacus cannot train, or lets it replace that.
-
-    Args:
-        training: Says whether there is privacy, and whether modules may be replaced.
-    """
+    """Refuses what Opacus cannot train, or lets it replace that."""
 
     def __init__(self, training: PhaseTraining) -> None:
         self._training = training
@@ -101,7 +97,7 @@ def make_private(
 
 
 def teach_opacus() -> None:
-    """Tell Opacus how gradients by sample of our own norm are had; the noise of its warnings goes."""
+    """Register gradients by sample of our own norm with Opacus, and silence its warnings."""
     from opacus.grad_sample import register_grad_sampler
 
     warnings.filterwarnings("ignore", module=r"opacus\..*")
@@ -113,6 +109,6 @@ def teach_opacus() -> None:
 def _sample_norm_gradients(
     layer: RMSNorm, activations: list[torch.Tensor], backprops: torch.Tensor
 ) -> dict[nn.Parameter, torch.Tensor]:
-    """Return the gradient of the weight by sample, of shape (batch, hidden)."""
+    """Gradient of the weight by sample, of shape (batch, hidden)."""
     products = layer.normalize(activations[0]) * backprops
     return {layer.weight: products.flatten(1, -2).sum(1)}

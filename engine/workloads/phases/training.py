@@ -29,7 +29,7 @@ class Place:
 
 
 def find_place() -> Place:
-    """Return where torchrun put this process; one process alone is rank 0 of 1."""
+    """One process alone is rank 0 of 1."""
     if "RANK" not in os.environ:
         return Place(0, 1, 0)
     rank, world_size, local_rank = (
@@ -41,7 +41,7 @@ def find_place() -> Place:
 
 @contextmanager
 def joined(training: PhaseTraining, device: torch.device) -> Iterator[None]:
-    """Be in one process group with the other ranks."""
+    """Join one process group with the other ranks."""
     if training.strategy is None:
         yield
         return
@@ -52,7 +52,7 @@ def joined(training: PhaseTraining, device: torch.device) -> Iterator[None]:
 
 
 def share_model(training: PhaseTraining, module: nn.Module, place: Place) -> nn.Module:
-    """Return the model as its strategy shares it among ranks.
+    """Wrap the model by its strategy of sharing among ranks.
 
     Raises:
         RefusedError: Opacus cannot train it so.
@@ -110,7 +110,7 @@ def count_state(optimizer: Any) -> TrainingState:
 
 
 def _count_optimizer_bytes(optimizer: Any) -> int:
-    """Count the state that lies where its parameter does; step counters of the host are not of the card."""
+    """Count the state on the device of its parameter; step counters on the host are not of the card."""
     return _count_bytes(
         value
         for parameter, state in optimizer.state.items()
@@ -126,7 +126,7 @@ def _count_bytes(tensors: Iterable[torch.Tensor | None]) -> int:
 
 
 def _localize(tensor: Any) -> torch.Tensor:
-    """Return what this rank has of a tensor."""
+    """Return this rank's part of a tensor."""
     local: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return local
 
@@ -139,8 +139,8 @@ def _flatten(value: Any) -> Iterator[torch.Tensor]:
         yield from value
 
 
+# Names in `torch.optim`.
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
-"""Names in `torch.optim`."""
 
 
 @dataclass
@@ -228,7 +228,7 @@ class PhaseSession:
             self._writer.send(RunUpdate(losses=(None if self._request.is_fake else loss.detach().item(),)))
 
     def _cast(self) -> AbstractContextManager[Any]:
-        """Return autocast where it is asked for."""
+        """Autocast, if it is asked for."""
         if self._training.precision != "amp":
             return nullcontext()
         cast: AbstractContextManager[Any] = torch.autocast(self._device.type, dtype=torch.bfloat16)
@@ -243,7 +243,7 @@ def load_lazily_imported(training: PhaseTraining) -> None:
 
 
 def describe_device(request: PhaseRequest, device: torch.device) -> PhaseDevice:
-    """Return what is trained on, by its own name."""
+    """The device with its own name."""
     if device.type == "cpu":
         import os
 
@@ -271,7 +271,7 @@ def _choose_device(request: PhaseRequest, place: Place) -> torch.device:
 
 
 def _find_loss(criterion: Callable[..., Any], logits: torch.Tensor, targets: torch.Tensor) -> Any:
-    """Return the mean cross entropy; ghost clipping learns the shape, for it takes the loss by sample."""
+    """Mean cross entropy; ghost clipping needs the shape, for it computes the loss by sample."""
     rows = logits.flatten(0, -2)
     wanted = targets.flatten()
     if isinstance(criterion, nn.Module) or logits.dim() != 3:
@@ -286,7 +286,7 @@ NOTE = (
 
 
 def teach_opacus_to_fake() -> None:
-    """Give Opacus a norm sampler of embeddings whose shapes do not follow from values."""
+    """Register a norm sampler of embeddings whose shapes do not depend on values."""
     from opacus.grad_sample import register_norm_sampler
 
     register_norm_sampler(nn.Embedding)(sample_embedding_norm)
@@ -295,9 +295,10 @@ def teach_opacus_to_fake() -> None:
 def sample_embedding_norm(
     layer: nn.Embedding, activations: list[torch.Tensor], backprops: torch.Tensor
 ) -> dict[nn.Parameter, torch.Tensor]:
-    """Return a norm for each sample, of shape (batch,), by tensors of the sizes that Opacus's own makes.
+    """Return a norm for each sample, of shape (batch,), with tensors of the sizes that Opacus's own makes.
 
-    Opacus sums the gradients of tokens that are alike; how many are is not known here, so none is.
+    Opacus sums the gradients of equal tokens; how many are equal is not known here, so all count as
+    different.
     """
     ids = activations[0]
     batch = ids.shape[0]

@@ -1,4 +1,4 @@
-"""What the process that trains is told, and what it reports: one JSON object a line. Loads no torch."""
+"""Request to the process that trains, and its reports: one JSON object a line. Loads no torch."""
 
 from __future__ import annotations
 
@@ -18,29 +18,27 @@ from ...model.phase_memory import (
     TrainingState,
 )
 
+# Why there is no run: the request is impossible, no CUDA, or no host memory for real tensors.
 Obstacle = Literal["refused", "no_cuda", "host_full"]
-"""Why there is no run: what was asked for cannot be, no CUDA, or no host memory for real tensors."""
 
 
 class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process that trains is told."""
-
     training: PhaseTraining
     kind: Literal["cuda", "cpu", "simulated"]
     is_fake: bool = False
+    # Why it is this device, for `PhaseDevice.note`.
     note: str | None = None
-    """Why it is this device, for `PhaseDevice.note`."""
 
 
 class RunUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is new in a run; what is None or empty stays as it was."""
+    """What is new in a run; None or empty is unchanged."""
 
     device: PhaseDevice | None = None
     rank: int | None = None
     world_size: int | None = None
     model: dict[str, int] | None = None
+    # The phase that begins; it is the one that failed, should nothing more come.
     began: str | None = None
-    """The phase that begins; it is the one that failed, should nothing more come."""
     began_step: int | None = None
     phase: PhaseMemory | None = None
     losses: tuple[float | None, ...] = ()
@@ -50,26 +48,22 @@ class RunUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested_bytes: int | None = None
     held: MemoryLevels | None = None
     error: str | None = None
+    # Set with `error`: there is no run, or none that counts.
     obstacle: Obstacle | None = None
-    """Set with `error`: there is no run, or none that counts."""
 
 
 class UpdateWriter:
-    """Sends updates to whoever started this process.
+    """Sends updates to the process that started this one.
 
     Args:
-        descriptor: Open for writing; a pipe.
+        descriptor: A pipe, open for writing.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def send(self, update: RunUpdate) -> None:
-        """Send one update.
-
-        Raises:
-            SystemExit: Nobody reads any more; then nobody wants the rest.
-        """
+        """Send an update; end the process (SystemExit) if nobody reads any more."""
         rest = msgspec.json.encode(update) + b"\n"
         try:
             while rest:
@@ -78,7 +72,6 @@ class UpdateWriter:
             raise SystemExit(1) from None
 
     def close(self) -> None:
-        """End the report."""
         with suppress(OSError):
             os.close(self._descriptor)
 
