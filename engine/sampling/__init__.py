@@ -1,1 +1,1 @@
-"""From readings to samples: the sampler thread, its watchdog, and the producers a hub publishes from."""
+"""From readings to samples: the sampler thread, its watchdog, and the producers of a hub."""

@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 
 
 class SampleProducer(Protocol):
-    """Yields samples when they are due; the caller owns the waiting."""
+    """Yields samples when they are due; the caller does the waiting."""
 
     node: str
-    """Name of the node that the samples are of."""
+    # Length of one published tick in seconds.
     interval_s: float
-    """Length of one published tick in seconds."""
 
     def start(self) -> None:
-        """Begin; the first sample may be due at once."""
+        """The first sample may be due at once."""
         ...
 
     def wait_s(self) -> float:
-        """Return the seconds until the next sample is due; 0 when one is."""
+        """Seconds until the next sample is due; 0 if one is."""
         ...
 
     def take(self) -> list[Sample]:
@@ -37,19 +36,17 @@ class SampleProducer(Protocol):
         ...
 
     def stop(self) -> None:
-        """End; never waits for a driver call that hangs."""
+        """Never waits for a driver call that hangs."""
         ...
 
 
+# A first sample is published even if a driver call has not returned by then.
 FIRST_SAMPLE_WITHIN_S = 0.7
-"""A first sample is published even if a driver call has not returned by then."""
+# Between two checks for a hung driver call if none is under way; a call under way is checked at its deadline.
 WATCH_INTERVAL_S = 1.0
-"""How often a hung driver call is looked for, where none is under way; one that is, at its deadline."""
 
 
 class HostSource(Protocol):
-    """Reads the host's memory."""
-
     def read(self) -> HostSample:
         """Return the host as it is now; never blocks."""
         ...
@@ -100,17 +97,16 @@ class LiveProducer:
 
     @property
     def has_held_calls(self) -> bool:
-        """Whether a driver call still has not returned; the process must then end with `os._exit`."""
+        """A driver call still has not returned; the process must then end with `os._exit`."""
         return any(sampler.has_held_calls for sampler in self._samplers)
 
     def start(self) -> None:
-        """Begin reading on threads of its own."""
         self._started_s = self._clock.monotonic_s()
         for sampler in self._samplers:
             sampler.start()
 
     def wait_s(self) -> float:
-        """Return the seconds until `take` should be called again, for a sample or to watch the driver."""
+        """Seconds until `take` should be called again, for a sample or to watch the driver."""
         if self._due_s is None:
             return 0.0 if self._is_first_due() else 0.005
         now_s = self._clock.monotonic_s()
@@ -120,7 +116,6 @@ class LiveProducer:
         return min([max(0.0, self._due_s - now_s), *waits_s])
 
     def take(self) -> list[Sample]:
-        """Return the sample that is due, if one is."""
         for sampler in self._samplers:
             sampler.watch()
         now_s = self._clock.monotonic_s()
@@ -171,12 +166,12 @@ class LiveProducer:
         )
 
 
+# Of a chosen name; the rest is cut.
 MOST_NAME_CHARS = 200
-"""Of a chosen name; what is longer is cut."""
 
 
 def node_name() -> str:
-    """Return the name of this node: `VRAMSCOPE_NODE`, else the first label of the host name."""
+    """`VRAMSCOPE_NODE`, else the first label of the host name."""
     chosen = make_printable(os.environ.get("VRAMSCOPE_NODE", ""), MOST_NAME_CHARS).strip()
     return chosen or make_printable(socket.gethostname().partition(".")[0]) or "localhost"
 
@@ -192,7 +187,7 @@ def open_node(
 
     Args:
         memory_interval_s: Seconds between two readings of device memory within a sample.
-        has_plugins: Look for sources in `vramscope.sources` too.
+        has_plugins: Use sources of the group `vramscope.sources` too.
         roster: Training processes that report to this node's hub.
     """
     from ..sources.host import HostReader

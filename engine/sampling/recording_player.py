@@ -16,18 +16,18 @@ from .series_player import LONE_INTERVAL_S, FileSource, PlayedDevices
 
 
 class RecordingPlayer(FileSource):
-    """Yields the samples of the first node of a recording, or of all; findings are to be found again.
+    """Yields the samples of the first node of a recording, or of all, without their findings.
 
-    Samples are numbered anew: those of a recording begin at 1 again where its agent was restarted. A sample
-    that is not newer than the one before, because a clock was set back, is left out and counted.
+    Samples are renumbered: those of a recording begin at 1 again where its agent was restarted. A sample that
+    is not newer than the one before, because a clock was set back, is left out and counted.
 
     Args:
-        capacity_bytes: Capacity of devices of which none was recorded.
-        interval_s: Length of one tick where the recorded one shall not count.
-        has_all_nodes: Whether the samples of all nodes are yielded, in the order in which they were recorded.
+        capacity_bytes: Of devices whose own was not recorded.
+        interval_s: Length of one tick, instead of the recorded one.
+        has_all_nodes: Yield the samples of all nodes, in the order in which they were recorded.
 
     Raises:
-        InputFileError: It is no recording, damaged beyond reading, or holds no samples.
+        InputFileError: It is no recording, damaged beyond reading, or has no samples.
     """
 
     format: SeriesFormat = "recording"
@@ -105,7 +105,7 @@ class RecordingPlayer(FileSource):
         self.interval_s = known_s if interval_s is None else interval_s
 
     def _take_next(self, sample: Sample) -> Sample:
-        """Return a sample as it is played, and look at the one after it: there may be none."""
+        """Return a sample as it is played, and look ahead for the one after it: there may be none."""
         self._newest_s[sample.node] = sample.time_s
         self._next = self._find_newer()
         devices = self._devices.complete(sample.devices)

@@ -31,14 +31,14 @@ from ..sources.source import (
     make_reading,
 )
 
+# Between two tries of a refused memory call.
 UNSUPPORTED_RETRY_S = 10.0
-"""How often a refused memory call is tried again."""
 
 
 class DeviceReadings:
     """Folds readings of one device into what the next tick publishes.
 
-    Reading happens on a sampler thread, taking on the hub's; the sampler's lock guards both.
+    A sampler thread reads, the hub's thread collects; the sampler's lock guards both.
     """
 
     def __init__(self, reader: DeviceReader) -> None:
@@ -61,17 +61,17 @@ class DeviceReadings:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the device fell off the bus; its handle must not be used again."""
+        """The device fell off the bus; its handle must not be used again."""
         return self._state == "lost"
 
     @property
     def is_provisional(self) -> bool:
-        """Whether the reader stands in for a device that has not answered the source yet."""
+        """The reader is a stand-in for a device that has not answered the source yet."""
         return self.reader.identity.is_provisional and not self.is_lost
 
     @property
     def was_read(self) -> bool:
-        """Whether its memory has ever been read."""
+        """Its memory has been read at least once."""
         return self._read_at_s is not None
 
     def replace_reader(self, reader: DeviceReader) -> None:
@@ -86,14 +86,13 @@ class DeviceReadings:
             self.memory_due_s = self.details_due_s = 0.0
 
     def mark_lost(self, reason: str) -> None:
-        """Say that the device is gone, and why."""
         self._state = "lost"
         self._reason = reason
         self._parse()
         self.prepared = None
 
     def fold_memory(self, taken: MemoryReading | bytes, at_s: float) -> None:
-        """Take one successful memory reading of some time, or the bytes that the prepared call has read."""
+        """Fold a successful memory reading, or the bytes that the prepared call has read."""
         if isinstance(taken, bytes) and self.prepared is None:
             return  # the call hung, and its reader was replaced meanwhile
         if self._read_at_s is not None and at_s < self._read_at_s:
@@ -129,13 +128,13 @@ class DeviceReadings:
             self._max_bytes = used
 
     def fold_details(self, details: DeviceDetails, at_s: float, failure: str | None = None) -> None:
-        """Take one reading of the slower fields, of some time; `failure` is a plug-in's bug in it."""
+        """Store a reading of the slower fields; `failure` is a plug-in's bug in it."""
         self._details = details
         self._details_at_s = at_s
         self.details_failure = failure
 
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
-        """Take a failed memory call: what it means for the state, and when to try again."""
+        """A memory call failed: set the state, and when to try again."""
         self._reason = str(error)
         self._parse()
         self.prepared = None
@@ -159,8 +158,8 @@ class DeviceReadings:
 
         Args:
             now_s: Monotonic seconds.
-            stale_after_s: Age from which its memory is not of now.
-            details_stale_after_s: The same of its other fields.
+            stale_after_s: Age at which its memory is no longer current.
+            details_stale_after_s: The same for its other fields.
             held_since_s: When the call began that has outlived its deadline and still has not returned.
         """
         self._parse()
@@ -183,7 +182,7 @@ class DeviceReadings:
             state=state,
             reason=reason,
             age_s=None if age_s is None else round(age_s, 3),
-            memory=self._take_memory(state),
+            memory=self._collect_memory(state),
             utilization_percent=details.utilization_percent,
             temperature_c=details.temperature_c,
             power_w=details.power_w,
@@ -194,14 +193,14 @@ class DeviceReadings:
         return sample
 
     def _find_stale_details_age_s(self, now_s: float, stale_after_s: float) -> float | None:
-        """Return the age of the slower fields; None where they are of now, or unmeasured."""
+        """Age of the slower fields; None if they are current, or unmeasured."""
         if self._details_at_s is None or self._details == DeviceDetails():
             return None
         age_s = now_s - self._details_at_s
         return round(age_s, 1) if age_s > stale_after_s else None
 
     def _drop_ended(self, details: DeviceDetails) -> DeviceDetails:
-        """Return details without the processes that have ended since, which needs no driver."""
+        """Drop the processes that have ended since, which needs no driver."""
         if not details.processes or not isinstance(self.reader, ProcessKnowingReader):
             return details
         return replace(details, processes=self.reader.drop_ended(details.processes))
@@ -220,7 +219,7 @@ class DeviceReadings:
             return "stale", f"the driver has not answered {waited}"
         return "ok", None
 
-    def _take_memory(self, state: DeviceState) -> MemoryReading:
+    def _collect_memory(self, state: DeviceState) -> MemoryReading:
         memory = self._memory
         if state == "ok":
             return MemoryReading(
@@ -236,25 +235,25 @@ class DeviceReadings:
         return MemoryReading(total_bytes=memory.total_bytes, source=memory.source)
 
 
+# A driver call that takes longer costs its device the lane.
 CALL_DEADLINE_S = 0.5
-"""A driver call that takes longer costs its device the lane."""
+# Between two searches for a source that has nothing to measure, or for a lost device.
 RETRY_S = 5.0
-"""How soon a source that has nothing to measure, or a lost device, is looked for again."""
+# Between two searches for a device that has not identified itself.
 PROVISIONAL_RETRY_S = 1.0
-"""How soon a device that has not told who it is, is looked for again."""
+# A shorter wait is a plain sleep: it costs a third less than an event, which could end it early.
 PLAIN_SLEEP_S = 0.1
-"""A shorter wait is a plain sleep: it costs a third less than an event, which could end it early."""
+# Between two searches for devices that came or went, MIG instances too; each takes half a millisecond.
 REDISCOVER_S = 15.0
-"""How often devices that came or went are looked for, MIG instances too; half a millisecond each time."""
+# Rounds that wait to be folded for the next tick.
 MOST_ROUNDS = 64
-"""Rounds that wait to be folded for the next tick."""
+# How long details are read in each round, as a share of the time that memory takes, or of its interval.
 DETAILS_SHARE = 0.3
-"""How long details are read in each round, as a share of the time that memory takes, or of its interval."""
+# The same in the first round: the first sample should have the details of every device.
 FIRST_DETAILS_S = 0.5
-"""The same in the first round: the first sample is to have the details of every device."""
 
+# The device, None for the search for devices, and since when.
 _Call = tuple[DeviceReadings | None, float]
-"""What is called, None where devices are looked for, and since when."""
 _Round = list[tuple[_Call, MemoryReading | bytes]]
 
 
@@ -280,7 +279,7 @@ class _Lane(threading.Thread):
             self.sampler.end_lane(self)
 
     def begin_call(self, device: DeviceReadings | None, now_s: float) -> bool:
-        """Say what is called next; False where this lane was abandoned and may not call it."""
+        """Announce the next call; False if this lane was abandoned and may not make it."""
         self.call = device, now_s
         if self.is_abandoned:
             self.call = None
@@ -289,7 +288,7 @@ class _Lane(threading.Thread):
 
 
 class SourceSampler:
-    """Reads one source: memory ten times a second, details once a tick, devices anew now and then."""
+    """Reads one source: memory ten times a second, details once a tick, its list of devices now and then."""
 
     def __init__(
         self,
@@ -325,11 +324,10 @@ class SourceSampler:
         """Whether one of them is looking for devices."""
 
     def start(self) -> None:
-        """Begin reading."""
         self._lane.start()
 
     def stop(self) -> None:
-        """End; a lane that hangs in the driver is left behind and not waited for."""
+        """A lane that hangs in the driver is left behind."""
         self._is_stopping = True
         self._stop.set()
         if self._lane.is_alive() and self._lane.call is None:
@@ -340,14 +338,16 @@ class SourceSampler:
 
     @property
     def has_held_calls(self) -> bool:
-        """Whether a driver call is still under way; the process must then end with `os._exit`."""
+        """A driver call is still under way; the process must then end with `os._exit`."""
         with self._lock:
             lanes = (*self._abandoned, self._lane)
             is_calling = any(lane.call is not None for lane in lanes)
             return is_calling or any(device.is_provisional for device in self._devices.values())
 
     def watch(self) -> None:
-        """Abandon the lane if its present call has outlived the deadline; `watch_wait_s` says when to ask."""
+        """Abandon the lane if its present call has outlived the deadline; `watch_wait_s` says when to call
+        this.
+        """
         now_s = self._clock.monotonic_s()
         with self._lock:
             call = self._lane.call
@@ -360,7 +360,7 @@ class SourceSampler:
             self._lane.start()
 
     def end_lane(self, lane: _Lane) -> None:
-        """Give back what an abandoned lane had left for itself; called on its thread, last of all."""
+        """Free the device of an abandoned lane; called on its thread, last of all."""
         with self._lock:
             lane.call = None
             if lane in self._abandoned:
@@ -368,11 +368,11 @@ class SourceSampler:
                 self._choose_readable()
 
     def watch_wait_s(self, now_s: float, interval_s: float) -> float:
-        """Return the seconds until `watch` should be called next.
+        """Seconds until `watch` should be called next.
 
         Args:
             now_s: Monotonic seconds.
-            interval_s: How often to look where no call is under way: what hangs soon after is seen by then.
+            interval_s: Between two checks if no call is under way: a later one that hangs is noticed by then.
         """
         call = self._lane.call
         if call is None:
@@ -394,11 +394,11 @@ class SourceSampler:
         return samples
 
     def notes(self, *, has_others: bool = False) -> list[str]:
-        """Return sentences about what is missing from this source.
+        """Sentences about what is missing from this source.
 
         Args:
-            has_others: Whether the sample has devices all the same, as a simulated one; then a library that
-                is not installed is no loss.
+            has_others: The sample has devices all the same, as a simulated one; then a library that is not
+                installed is no loss.
         """
         now_s = self._clock.monotonic_s()
         with self._lock:
@@ -414,8 +414,8 @@ class SourceSampler:
     def run_lane(self, lane: _Lane) -> None:
         """Read in turns on the thread of `lane`.
 
-        This runs ten times a second on a cold cache, where every function and page that it touches costs
-        more than what it does there: a turn with nothing due but memory stays within very few of them.
+        This runs ten times a second on a cold cache, where every function and page that it touches costs more
+        than what it does there: a turn with nothing due but memory stays within very few of them.
         """
         clock_s = self._clock.monotonic_s
         has_read = False
@@ -460,7 +460,7 @@ class SourceSampler:
 
     @property
     def _rediscovery_s(self) -> float:
-        """How soon devices are looked for again."""
+        """Seconds until the next search for devices."""
         devices = self._devices.values()
         if any(device.is_provisional for device in devices):
             return PROVISIONAL_RETRY_S
@@ -490,20 +490,19 @@ class SourceSampler:
         return dict(call for call in calls if call is not None)
 
     def _choose_readable(self) -> None:
-        """Note which devices may be read, with the lock held; call when one is found, held, freed or lost."""
+        """Find the devices that may be read; needs the lock; call when one is found, held, freed or lost."""
         held = self._find_held()
         self._is_search_hung = None in held
         self._readable = tuple(d for d in self._devices.values() if not (d in held or d.is_lost))
         self._details_due_s = 0.0
 
     def _read_due_details(self, lane: _Lane, memory_took_s: float) -> None:
-        """Read the details of devices whose time has come, those first that have waited longest.
+        """Read the details of devices that are due, those first that have waited longest.
 
-        A quick driver answers all in one burst, which costs least. Of a slow one memory is read between, and
-        details keep a share of the time all the same: at least one device a round, each in its turn.
+        A quick driver answers all in one burst, which costs least. With a slow one memory is read in between,
+        and details keep a share of the time all the same: at least one device a round, each in its turn.
 
         Args:
-            lane: The lane that this runs on.
             memory_took_s: How long memory has taken in this round.
         """
         clock_s = self._clock.monotonic_s
@@ -556,7 +555,7 @@ class SourceSampler:
             lane.call = None
 
     def _fold_rounds(self) -> None:
-        """Fold what was read since this was last done, with the lock held."""
+        """Fold the rounds since the last call; needs the lock."""
         for read in self._rounds:
             for (device, at_s), taken in read:
                 if device is not None:

@@ -24,10 +24,10 @@ from ..files.base.series_record import (
 from ..model import AllocatorReading, DeviceSample, MemoryReading, Sample
 from ..units import format_bytes
 
+# Records at the beginning from which the length of a tick is derived.
 HEAD_RECORDS = 4096
-"""Records at the beginning from which the length of a tick is told."""
+# Length of a tick if no device was seen twice.
 LONE_INTERVAL_S = 1.0
-"""Length of a tick where no device was seen twice."""
 
 _LEAST_INTERVAL_S = 1e-6
 
@@ -38,49 +38,47 @@ class FileSource(ABC):
     path: Path
     format: SeriesFormat
     node: str
-    """Name of the node that the samples are of."""
+    # `wall`: seconds since the epoch; `trace`: the input's own time.
     clock: Literal["wall", "trace"]
-    """`wall` where times are seconds since the epoch, `trace` where they are the input's own."""
+    # Nominal length of one tick in seconds.
     interval_s: float
-    """Nominal length of one tick in seconds."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what limits the figures; complete after the last sample."""
+        """Sentences about what limits the values; complete after the last sample."""
 
     @property
     @abstractmethod
     def read_share(self) -> float:
-        """Share of the input that was read so far, from 0 to 1."""
+        """From 0 to 1."""
 
     @abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time; to be called once.
+        """Yield the samples in order of time; call it once.
 
         Raises:
-            InputFileError: The file is damaged so that it cannot be read on.
+            InputFileError: The file is too damaged to go on.
         """
 
     @abstractmethod
     def label(self, uuid: str) -> str:
-        """Return a device as the input writes it, or as people call it."""
+        """The device as in the input, or as people call it."""
 
     @abstractmethod
     def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device where the input tells it, None where it was made up."""
+        """The UUID of a device if the input has it, None if it was made up."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Stop before the end."""
+    def close(self) -> None: ...
 
 
 class SeriesPlayer(FileSource):
     """Yields the samples of one input; records of several devices at about one time are one sample.
 
     Args:
-        capacity_bytes: Capacity of devices whose input does not tell it.
-        interval_s: Length of one tick, where it shall not be told from the times.
+        capacity_bytes: Of devices whose own is not in the input.
+        interval_s: Length of one tick; None derives it from the times.
 
     Raises:
         InputFileError: There is no record that can be used.
@@ -108,7 +106,7 @@ class SeriesPlayer(FileSource):
             "wall" if self._head[len(self._head) // 2].time_s >= WALL_CLOCK_FROM_S else "trace"
         )
         self._is_interval_given = interval_s is not None
-        self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
+        self.interval_s = interval_s or _derive_interval(self._head) or LONE_INTERVAL_S
         self._tick = SeriesTick(capacity_bytes, has_allocator=reader.has_allocator)
         self._track = SeriesTrack(capacity_bytes)
 
@@ -136,11 +134,11 @@ class SeriesPlayer(FileSource):
         head = self._head
         self._head = []
         for record in chain(head, self._records):
-            if not tick.take(record, self.interval_s / 2):
+            if not tick.add(record, self.interval_s / 2):
                 if held is not None:
                     yield held
                 held = self._make_sample(track.tick_count, record.time_s)
-                tick.take(record, self.interval_s / 2)
+                tick.add(record, self.interval_s / 2)
             track.observe(record, self.interval_s)
         if held is not None:
             yield held
@@ -155,8 +153,8 @@ class SeriesPlayer(FileSource):
         return sample
 
 
-def _tell_interval(head: list[SeriesRecord]) -> float | None:
-    """Return the median time between two records of one device, or None where no device came twice."""
+def _derive_interval(head: list[SeriesRecord]) -> float | None:
+    """Return the median time between two records of one device, or None if no device came twice."""
     times_s: dict[str, list[float]] = {}
     for record in head:
         times_s.setdefault(record.device.uuid, []).append(record.time_s)
@@ -171,8 +169,8 @@ def _is_other_pace(pace_s: float, interval_s: float) -> bool:
     return not interval_s / 1.5 <= pace_s <= interval_s * 1.5
 
 
+# Records that are held back, so that a late one can still be put in its place.
 WINDOW_RECORDS = 256
-"""Records that are held back, so that one that comes late can still be put in its place."""
 
 
 class RecordOrder:
@@ -185,7 +183,6 @@ class RecordOrder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the records that were not in order."""
         notes = []
         if self.moved_count:
             notes.append(f"{_count(self.moved_count)} not in order of time and put in place")
@@ -233,17 +230,17 @@ def _count(count: int) -> str:
     return "1 record was" if count == 1 else f"{count:,} records were"
 
 
+# The pace is derived from so many distances between records, so that a logger may change it.
 RECENT_RECORDS = 64
-"""Records whose distances tell the pace anew, so that a logger that changes it is followed."""
+# A longer silence of a device is a gap.
 GAP_TICKS = 3.5
-"""A silence of a device that is longer than so many ticks is a gap."""
 
 
 class SeriesTrack:
     """Follows the records of one series.
 
     Args:
-        capacity_bytes: Capacity of devices whose input does not tell it.
+        capacity_bytes: Of devices whose own is not in the input.
     """
 
     def __init__(self, capacity_bytes: int | None) -> None:
@@ -266,7 +263,6 @@ class SeriesTrack:
         return (*self._describe_repeated(), *self._describe_gaps(), *self._describe_capacity())
 
     def observe(self, record: SeriesRecord, interval_s: float) -> None:
-        """Take a record, in order of time."""
         uuid = record.device.uuid
         last = self._last.get(record.device.uuid)
         if last is None:
@@ -286,7 +282,7 @@ class SeriesTrack:
             self._resize(record, record.total_bytes)
 
     def end_tick(self) -> float | None:
-        """Count a tick; return the pace of late in seconds now and then, else None."""
+        """Count a tick; now and then return the recent pace in seconds, else None."""
         self.tick_count += 1
         if self._since_pace < RECENT_RECORDS:
             return None
@@ -336,8 +332,8 @@ class SeriesTick:
     """Gathers the records of one tick, at most one a device, or several of exactly one time.
 
     Args:
-        capacity_bytes: Capacity of devices whose input does not tell it.
-        has_allocator: Whether the input has figures of the allocator.
+        capacity_bytes: Of devices whose own is not in the input.
+        has_allocator: Whether the input has values of the allocator.
     """
 
     def __init__(self, capacity_bytes: int | None, *, has_allocator: bool) -> None:
@@ -348,8 +344,8 @@ class SeriesTick:
         self._start_s = 0.0
         self._end_s = 0.0
 
-    def take(self, record: SeriesRecord, most_s: float) -> bool:
-        """Take a record; tell whether it is of this tick, which is left as it was where it is of a later one.
+    def add(self, record: SeriesRecord, most_s: float) -> bool:
+        """Add a record; False if it is of a later tick, and this one is left as it was.
 
         Args:
             record: At the time of those before it, or later.
@@ -450,15 +446,15 @@ def _index_of(record: SeriesRecord) -> int:
     return record.device.index
 
 
+# Devices that a driver knows; others were simulated.
 REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
-"""Kinds of devices that a driver knows; others were modelled."""
 
 
 class PlayedDevices:
     """Devices as they were last played.
 
     Args:
-        capacity_bytes: Capacity of devices of which none was recorded.
+        capacity_bytes: Of devices whose own was not recorded.
     """
 
     def __init__(self, capacity_bytes: int | None) -> None:
@@ -468,22 +464,22 @@ class PlayedDevices:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was not recorded."""
+        """What was not recorded."""
         given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
         return (given,) if self._is_capacity_used else ()
 
     def complete(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceSample, ...]:
-        """Return the devices of one sample, with the capacity that was given where they tell none."""
+        """Return the devices of one sample, with the given capacity where none was recorded."""
         completed = tuple(map(self._complete, devices))
         self._devices.update((device.uuid, device) for device in completed)
         return completed
 
     def label(self, uuid: str) -> str:
-        """Return a device as people call it."""
+        """As people call it."""
         return self._devices[uuid].label
 
     def real_uuid(self, uuid: str) -> str | None:
-        """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
+        """The UUID of a device of the driver, None if it was made up for a simulated one."""
         return uuid if self._devices[uuid].kind in REAL_KINDS else None
 
     def _complete(self, device: DeviceSample) -> DeviceSample:

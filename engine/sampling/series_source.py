@@ -1,4 +1,4 @@
-"""Opens what a person gives as a series of samples, in any known format; several inputs become one."""
+"""Opens an input of any known format as a series of samples; several inputs become one."""
 
 import heapq
 import math
@@ -63,14 +63,14 @@ class TraceSource(FileSource):
         return self._labels[uuid]
 
     def real_uuid(self, uuid: str) -> None:
-        """Return None: a trace does not tell UUIDs."""
+        """None: a trace has no UUIDs."""
 
     def close(self) -> None:
-        """Stop before the end: nothing is held open."""
+        """Nothing stays open."""
 
 
 def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
-    """Yield what became of the readings where a tick holds several of them, and how to keep each."""
+    """Yield what became of the readings if a tick has several of them, and how to keep each."""
     readings = sum(rank.samples for rank in run.ranks)
     ticks = sum(rank.stop - rank.start for rank in run.ranks)
     if ticks == readings:
@@ -84,17 +84,17 @@ def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
     )
 
 
+# Statuses at the beginning from which the length of a tick is derived.
 HEAD_STATUSES = 64
-"""Statuses at the beginning from which the length of a tick is told."""
 
 
 class StatusPlayer(FileSource):
-    """Yields the samples of the first node of a kept stream, each as it was; findings are to be found again.
+    """Yields the samples of the first node of a saved stream, each as it was, without their findings.
 
     Args:
-        capacity_bytes: Capacity of devices whose status does not tell it.
-        interval_s: Length of one tick, where it shall not be told from the times.
-        has_all_nodes: Whether the samples of all nodes are yielded, and not of the first alone.
+        capacity_bytes: Of devices whose own is not in the status.
+        interval_s: Length of one tick; None derives it from the times.
+        has_all_nodes: Yield the samples of all nodes, not of the first alone.
 
     Raises:
         InputFileError: The file cannot be read, or there is no status in it that can be used.
@@ -121,7 +121,7 @@ class StatusPlayer(FileSource):
         self.node = first.node
         self._has_all_nodes = has_all_nodes
         self.clock: Literal["wall", "trace"] = "wall" if first.time >= WALL_CLOCK_FROM_S else "trace"
-        self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
+        self.interval_s = interval_s or _derive_interval(self._head) or LONE_INTERVAL_S
         self._devices = PlayedDevices(capacity_bytes)
         self._late_count = 0
         self._other_count = 0
@@ -187,7 +187,7 @@ class StatusPlayer(FileSource):
         )
 
 
-def _tell_interval(head: list[KeptStatus]) -> float | None:
+def _derive_interval(head: list[KeptStatus]) -> float | None:
     own = [status for status in head if status.node == head[0].node]
     between = [later.time - earlier.time for earlier, later in pairwise(own) if later.time > earlier.time]
     return median(between) if between else None
@@ -201,18 +201,18 @@ def open_series(
     on_read: Callable[[float], None] | None = None,
     has_all_nodes: bool = False,
 ) -> FileSource:
-    """Open a file of any format that is played as a series; which one it is, its content says.
+    """Open a file of any format that is played as a series, recognized by its content.
 
     Args:
         path: A file, or the folder or files of a run of memory traces.
-        capacity_bytes: Capacity of devices whose input does not tell it.
-        interval_s: Length of one tick, where it shall not be told from the times.
-        on_read: Called with the share that was read, where much is read before the first sample; what it
-            raises ends the reading.
-        has_all_nodes: Of several nodes in it, yield the samples of all, and not of the first alone.
+        capacity_bytes: Of devices whose own is not in the input.
+        interval_s: Length of one tick; None derives it from the times.
+        on_read: Called with the share read, if much is read before the first sample; what it raises ends the
+            reading.
+        has_all_nodes: Of several nodes in it, yield the samples of all, not of the first alone.
 
     Raises:
-        InputFileError: It cannot be read, is none of these, or holds no record that can be used.
+        InputFileError: It cannot be read, has no known format, or no record that can be used.
         UsageError: Interval or capacity make no sense.
     """
     _check_settings(capacity_bytes, interval_s)
@@ -243,10 +243,10 @@ def _check_settings(capacity_bytes: int | None, interval_s: float | None) -> Non
         raise UsageError(f"interval {interval_s:g} s is out of range; expected 0.001 s to a day")
 
 
+# Formats that name the node: their samples stay as they are.
 _NODE_FORMATS: frozenset[SeriesFormat] = frozenset({"status stream", "recording"})
-"""Formats that say of which node they are: their samples stay as they are."""
+# Several files of these formats are moments of the same devices.
 _SAME_DEVICES: frozenset[SeriesFormat] = frozenset({"memory report"})
-"""Formats of which several files are moments of the same devices."""
 _MADE_UP = ("index-", "name-")
 _SHOWN_NAMES = 8
 
@@ -254,12 +254,12 @@ _SHOWN_NAMES = 8
 class JoinedSeries:
     """Yields the samples of several inputs in order of time, in constant memory.
 
-    Samples of inputs that do not say of which node they are become those of one node: at most one of each
-    input within half a tick, its time that of the newest of them. A device that its input only numbers or
-    names gets the name of its file as well.
+    Samples of inputs that do not name a node become those of one node: at most one of each input within half
+    a tick, its time that of the newest of them. A device that its input only numbers or names gets the name
+    of its file as well.
 
     Args:
-        sources: The inputs, with a name for each by which its devices are told apart.
+        sources: The inputs, with a name for each that distinguishes its devices.
         node: Name of the node that they are joined to.
 
     Raises:
@@ -282,27 +282,22 @@ class JoinedSeries:
 
     @property
     def read_share(self) -> float:
-        """Share of all inputs that was read so far, from 0 to 1."""
+        """Of all inputs, from 0 to 1."""
         return sum(source.read_share for source in self._sources) / len(self._sources)
 
     def samples(self) -> Iterator[tuple[int | None, Sample]]:
-        """Yield samples with the number of their input, None for those that were joined; to be called once.
-
-        Raises:
-            InputFileError: A file is damaged so that it cannot be read on.
-        """
+        """Yield samples with the number of their input, None for joined ones; call it once."""
         walks = [_number(number, source) for number, source in enumerate(self._sources)]
         for number, sample in heapq.merge(*walks, key=lambda it: it[1].time_s):
             if self._sources[number].format in _NODE_FORMATS:
                 yield number, sample
             else:
-                for joined in self._tick.take(number, sample):
+                for joined in self._tick.add(number, sample):
                     yield None, joined
         for joined in self._tick.end():
             yield None, joined
 
     def close(self) -> None:
-        """Stop before the end."""
         for source in self._sources:
             source.close()
 
@@ -333,7 +328,6 @@ class _JoinedTick:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about which device is which."""
         if not self._renamed:
             return ()
         shown = ", ".join(self._renamed[:_SHOWN_NAMES])
@@ -341,8 +335,8 @@ class _JoinedTick:
         more = f" and {count - _SHOWN_NAMES:,} more" if count > _SHOWN_NAMES else ""
         return (f"devices of several files were told apart by their files: {shown}{more}",)
 
-    def take(self, number: int, sample: Sample) -> Iterator[Sample]:
-        """Take a sample in order of time; yield the tick before it where it begins another."""
+    def add(self, number: int, sample: Sample) -> Iterator[Sample]:
+        """Add a sample in order of time; yield the tick before it if it begins another."""
         is_late = sample.time_s - self._start_s > self._interval_s / 2
         if self._taken and (number in self._taken or is_late):
             yield self._emit(sample.time_s)

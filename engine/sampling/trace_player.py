@@ -26,8 +26,8 @@ from ..model import SIMULATED_TRACE, AllocatorReading, DeviceSample, DeviceState
 from ..units import MIB, format_bytes
 from .trace_ticks import ROUNDING, RankTicks, TickRow, TraceIterations, TraceRows, TraceRunTicks, tick_of
 
+# Seconds of the trace after its own last sample from which a rank's values count as stale.
 STALE_AFTER_S = 1.0
-"""Seconds of the trace after its own last sample from which a rank's figures count as stale."""
 
 
 class TraceRank:
@@ -35,8 +35,8 @@ class TraceRank:
 
     Args:
         run_identity: Short name of the run.
-        capacity_bytes: Capacity of the device, which a trace does not record.
-        is_simulated: Whether one GPU played the rank in a simulation.
+        capacity_bytes: Of the device, since a trace does not record it.
+        is_simulated: One GPU played the rank in a simulation.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class TraceRank:
 
 
 def name_device(run_identity: str, rank: int) -> str:
-    """Return the UUID of the device that a rank plays as."""
+    """UUID of the device that a rank plays as."""
     return f"trace-{run_identity}-rank{rank}"
 
 
@@ -120,12 +120,12 @@ def _read_allocator(row: TickRow, is_within: bool) -> AllocatorReading:
     )
 
 
+# Most samples that one `take` returns; a player that is late catches up over several.
 TAKE_LIMIT = 64
-"""Most samples that one `take` returns; a player that is late catches up over several."""
 LEAST_TICK_S = 0.001
 MOST_TICK_S = 3600.0
+# Result of `wait_s` once nothing more will come.
 IDLE_S = 1.0
-"""What `wait_s` says once nothing more will come."""
 
 
 class TracePlayer:
@@ -135,13 +135,13 @@ class TracePlayer:
         path: Folder of the run, the file of one rank, or the files of one run.
         speed: Seconds of the trace per second of the clock.
         interval_s: Length of one tick in seconds of the trace.
-        capacity_bytes: Capacity of every device, which a trace does not record.
-        clock: Whose monotonic seconds drive the playing.
+        capacity_bytes: Of every device, since a trace does not record it.
+        clock: Its monotonic seconds drive the playing.
         node: Name of the node that the run plays as; None for that of its folder or file.
-        on_read: Called while the files are read with the share that was; what it raises ends the reading.
+        on_read: Called with the share read; what it raises ends the reading.
 
     Raises:
-        InputFileError: There is no trace, it is malformed, or it holds no samples.
+        InputFileError: There is no trace, it is malformed, or has no samples.
         UsageError: Speed, interval or capacity make no sense.
     """
 
@@ -181,11 +181,10 @@ class TracePlayer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the figures are and what was left out."""
+        """Sentences about the meaning of the values, and what was left out."""
         return self._notes
 
     def add_note(self, sentence: str) -> None:
-        """Say something more about what the figures are."""
         self._notes = (*self._notes, sentence)
 
     @property
@@ -200,35 +199,34 @@ class TracePlayer:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last sample of the trace was taken."""
+        """Whether the last sample of the trace was returned."""
         return self._tick > self._last_tick
 
     def start(self) -> None:
-        """Begin to play; the first sample is due at once."""
+        """The first sample is due at once."""
         if self._started_s is None:
             self._started_s = self._clock.monotonic_s()
 
     def wait_s(self) -> float:
-        """Return the seconds until the next sample is due; 0 when one is."""
+        """Seconds until the next sample is due; 0 if one is."""
         if self._started_s is None or self._is_stopped or self.is_ended:
             return IDLE_S
         due_s = self._started_s + (self._tick - self._first_tick) * self.interval_s
         return max(0.0, due_s - self._clock.monotonic_s())
 
     def take(self) -> list[Sample]:
-        """Return the samples that are due, oldest first and at most `TAKE_LIMIT`; none after the end."""
         samples: list[Sample] = []
         while len(samples) < TAKE_LIMIT and self.wait_s() <= 0:
             samples.append(self._make_sample())
         return samples
 
     def play_at_once(self) -> Iterator[Sample]:
-        """Yield all samples that are left without waiting until they are due."""
+        """Yield all remaining samples without waiting until they are due."""
         while not self.is_ended:
             yield self._make_sample()
 
     def seek(self, time_s: float) -> None:
-        """Go to the tick that holds a time, back or forth; its sample is as if it had been played up to."""
+        """Go to the tick of a time, back or forth; its sample is as if it had been played up to."""
         asked = math.inf if math.isnan(time_s) else max(time_s, self._first_tick * self._tick_s)
         end_s = (self._last_tick + 1) * self._tick_s
         self._tick = min(self._last_tick + 1, self._tick_of(min(asked, end_s)))
@@ -236,7 +234,7 @@ class TracePlayer:
         self._ranks = self._begin_ranks(self._tick - 1)
 
     def stop(self) -> None:
-        """End; nothing is due any more."""
+        """Nothing is due any more."""
         self._is_stopped = True
 
     def _tick_of(self, time_s: float) -> int:
@@ -312,7 +310,7 @@ def _read_run(
 
 
 def _identify(run: TraceRunTicks) -> str:
-    """Return a short name for a run that stays the same wherever its files lie."""
+    """Short name of a run that does not depend on the folder of its files."""
     digest = hashlib.sha256()
     for trace in run.ranks:
         digest.update(repr((trace.name.rank, trace.name.run)).encode())
@@ -328,7 +326,7 @@ def read_run_ticks(
     Args:
         path: The folder or file, or the files of one run.
         interval_s: Length of one tick in seconds of the trace.
-        on_read: Called now and then with the share that was read; what it raises ends the reading.
+        on_read: Called now and then with the share read; what it raises ends the reading.
 
     Raises:
         InputFileError: There is no trace, a file is malformed, or the files are of different runs.
@@ -342,7 +340,7 @@ def read_run_ticks(
 
 
 class _Progress:
-    """Says how much of all files was read."""
+    """Reports how much of all files was read."""
 
     def __init__(self, paths: tuple[Path, ...], on_read: Callable[[float], None] | None) -> None:
         self._on_read = on_read
@@ -350,14 +348,13 @@ class _Progress:
         self._all_bytes = sum(map(_size_of, paths))
 
     def note(self, count: int) -> None:
-        """Count bytes that were read."""
         self._read_bytes += count
         if self._on_read is not None:
             self._on_read(min(1.0, self._read_bytes / max(1, self._all_bytes)))
 
 
 def _read_rank(path: Path, rows: TraceRows, interval_s: float, progress: _Progress) -> RankTicks:
-    """Fold one file, piece by piece; one of another shape whole, which also finds better words for it."""
+    """Fold one file, piece by piece; one of another shape whole, which also gives better errors."""
     name = read_trace_name(path)
     start = rows.count
     try:
@@ -446,7 +443,7 @@ class _Fold:
             at = stop
 
     def _merge(self, row: TickRow) -> None:
-        """Take what one span tells of a tick; the tick before is over where it is another."""
+        """Merge one span's part of a tick; a new tick ends the one before."""
         pending = self._pending
         if pending is not None and pending.tick == row.tick:
             row = row._replace(
@@ -460,7 +457,7 @@ class _Fold:
 
 
 def _fold_tick(tick: int, span: TraceSpan, start: int, stop: int) -> TickRow:
-    """Return the row of the samples of one tick that stand in one span."""
+    """Return the row of the samples of one tick within one span."""
     used = span.device_used_mib[start:stop]
     allocated = span.allocated_mib[start:stop]
     return TickRow(

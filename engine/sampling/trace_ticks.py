@@ -18,26 +18,25 @@ from ..files.memory_trace.reading import LoggedBytes, TraceName, TraceSpan
 from ..model import RankCoordinates
 from ..units import MIB
 
+# Further rows go into a file, which has no name and ends with its process.
 MOST_MEMORY_BYTES = 64 * MIB
-"""What more rows take goes into a file, which has no name and goes with its process."""
 _PACKED = struct.Struct("<qdqqqqqi")
 _ROWS_AT_ONCE = 1024
 
 
 class TickRow(NamedTuple):
-    """What one rank told in one tick."""
+    """One rank in one tick."""
 
+    # Tick k spans the seconds after (k - 1) up to k intervals.
     tick: int
-    """Number of the tick; tick k spans the seconds after (k - 1) up to k intervals."""
+    # Time of its newest sample, the one of `used_bytes`, `allocated_bytes` and `iteration`.
     newest_s: float
-    """Time of its newest sample, to which `used_bytes` and `allocated_bytes` belong."""
     used_bytes: int
     used_min_bytes: int
     used_max_bytes: int
     allocated_bytes: int
     allocated_max_bytes: int
     iteration: int
-    """Of the newest sample."""
 
 
 class TraceRows:
@@ -53,11 +52,7 @@ class TraceRows:
         return (self._file_bytes + len(self._buffer)) // _PACKED.size
 
     def append(self, row: TickRow) -> None:
-        """Add a row.
-
-        Raises:
-            OutputFileError: The temporary file cannot be written.
-        """
+        """Add a row; raises `OutputFileError` if the temporary file cannot be written."""
         self._buffer += _PACKED.pack(*row)
         if len(self._buffer) > MOST_MEMORY_BYTES:
             self._spill()
@@ -75,7 +70,7 @@ class TraceRows:
         return int(_PACKED.unpack(self._read(number, 1))[0])
 
     def rows(self, start: int, stop: int) -> Iterator[TickRow]:
-        """Yield the rows from one number up to another, that one not included."""
+        """Yield the rows from `start` up to `stop`, that one not included."""
         for at in range(start, stop, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, stop - at)
             yield from map(TickRow._make, _PACKED.iter_unpack(self._read(at, count)))
@@ -111,8 +106,8 @@ class TraceRows:
         return descriptor
 
 
+# Share of a tick by which a sample may miss its tick's end through the rounding of decimal times.
 ROUNDING = 1e-6
-"""Share of a tick by which a sample may miss its tick's end through the rounding of decimal times."""
 _UNLOGGED = -1
 
 
@@ -140,21 +135,21 @@ class TraceIterations:
                 column.append(_UNLOGGED if value is None else value)
 
     def find(self, index: int) -> int | None:
-        """Return the place of an iteration, None where there is none of that number."""
+        """Return the position of an iteration, None if there is none of that number."""
         at = bisect_left(self._indices, index)
         return at if at < len(self._indices) and self._indices[at] == index else None
 
     def start_s(self, at: int) -> float | None:
-        """Return the time of the first sample of the iteration at a place; None where it has none."""
+        """Time of the first sample of the iteration at a position; None if it has none."""
         start_s = self._starts_s[at]
         return None if math.isnan(start_s) else start_s
 
     def logged(self, at: int) -> LoggedBytes:
-        """Return what was logged once for the iteration at a place."""
+        """What was logged once for the iteration at a position."""
         return LoggedBytes(*(None if it[at] == _UNLOGGED else it[at] for it in self._logged))
 
     def peak_bytes(self) -> int | None:
-        """Return the highest peak that was logged, None where none was."""
+        """Highest logged peak, or None."""
         highest = max(self._logged[0], default=_UNLOGGED)
         return None if highest == _UNLOGGED else highest
 
@@ -164,36 +159,34 @@ class RankTicks(msgspec.Struct, frozen=True):
 
     path: Path
     name: TraceName
+    # Number of its first row; `stop` is the one after its last.
     start: int
-    """Number of its first row."""
     stop: int
-    """Number after its last row."""
     samples: int
+    # Time of the first sample; 0 if there is none.
     start_s: float
-    """Time of the first sample; 0 where there is none."""
     end_s: float
     used_max_bytes: int
     allocated_max_bytes: int
+    # Between two consecutive samples; infinite if there are no two.
     least_gap_s: float
-    """Between two samples that follow each other; infinite where there are not two."""
     iterations: TraceIterations
+    # Of all times and allocations.
     digest: bytes
-    """Of all times and allocations."""
     notes: tuple[str, ...] = ()
 
     @property
     def coordinates(self) -> RankCoordinates:
-        """Where the rank stands in its parallel layout."""
         return self.name.coordinates
 
     @property
     def is_device_foreign(self) -> bool:
-        """Whether device used cannot be that of the rank's own device: less was used than was allocated."""
+        """Less was used than was allocated, so this is not the memory of the rank's own device."""
         return self.samples > 0 and self.used_max_bytes < self.allocated_max_bytes
 
     @property
     def peak_bytes(self) -> int | None:
-        """Most that was allocated, as it was logged once an iteration or else as samples show it."""
+        """Most allocated, as logged once an iteration or else by the samples."""
         logged = self.iterations.peak_bytes()
         return logged if logged is not None or not self.samples else self.allocated_max_bytes
 
@@ -205,20 +198,18 @@ class TraceRunTicks(msgspec.Struct, frozen=True):
     ranks: tuple[RankTicks, ...]
     rows: TraceRows
     interval_s: float
+    # Files left out, ranks that are absent, and values that are not what they seem.
     notes: tuple[str, ...] = ()
-    """Sentences about files left out, ranks that are absent, and figures that are not what they seem."""
 
     @property
     def start_s(self) -> float:
-        """Time of the first sample of all ranks."""
         return min((rank.start_s for rank in self.ranks if rank.samples), default=0.0)
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample of all ranks."""
         return max((rank.end_s for rank in self.ranks if rank.samples), default=0.0)
 
 
 def tick_of(time_s: float, interval_s: float) -> int:
-    """Return the tick that holds a time: tick k spans the seconds after (k - 1) up to k intervals."""
+    """Return the tick of a time: tick k spans the seconds after (k - 1) up to k intervals."""
     return math.ceil(time_s / interval_s - ROUNDING)

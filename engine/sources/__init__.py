@@ -1,1 +1,1 @@
-"""Where figures come from: NVML devices, the host, traces."""
+"""Sources of values: NVML devices, the host, processes."""

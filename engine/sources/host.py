@@ -12,9 +12,9 @@ from ..model import HostSample
 
 
 class KeptFile:
-    """Reads a file of /proc or of a control group anew on every call.
+    """Reads a file of /proc or of a control group through one open descriptor, afresh on every call.
 
-    A control group that was removed refuses to be read; the file is opened anew then, and is absent if it
+    A control group that was removed refuses to be read; the file is opened again then, and is absent if it
     still cannot be read.
 
     Args:
@@ -28,7 +28,7 @@ class KeptFile:
         self._descriptor: int | None = None
 
     def read(self) -> bytes | None:
-        """Return the file's beginning as it is now; None where it cannot be read."""
+        """Return the file's beginning as it is now; None if it cannot be read."""
         if self._descriptor is not None:
             try:
                 return os.pread(self._descriptor, self._most_bytes, 0)
@@ -42,7 +42,7 @@ class KeptFile:
             return None
 
     def close(self) -> None:
-        """Give the descriptor back; the next reading opens the file again."""
+        """The next reading opens the file again."""
         descriptor = self._descriptor
         self._descriptor = None
         if descriptor is not None:
@@ -57,7 +57,7 @@ _DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
 
 
 class Meminfo(msgspec.Struct, frozen=True):
-    """Memory of the host in bytes; None where the kernel does not tell."""
+    """Memory of the host in bytes; None if the kernel does not report it."""
 
     total_bytes: int | None = None
     available_bytes: int | None = None
@@ -66,7 +66,7 @@ class Meminfo(msgspec.Struct, frozen=True):
 
 
 def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
-    """Read the file `meminfo`; everything is None where it is absent.
+    """Read the file `meminfo`; everything is None if it is absent.
 
     Args:
         proc: Where the proc file system is mounted.
@@ -79,9 +79,9 @@ def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
 
 
 def parse_meminfo(text: bytes) -> Meminfo:
-    """Parse lines of `Name:  123 kB`; whatever is not such a line is passed over.
+    """Parse lines of `Name:  123 kB`; other lines are ignored.
 
-    Kernels before 3.14 have no MemAvailable; what is free or can be dropped stands in for it.
+    Kernels before 3.14 have no MemAvailable; memory that is free or can be dropped replaces it.
     """
     total = _find_bytes(text, b"MemTotal")
     available = _find_bytes(text, b"MemAvailable")
@@ -104,7 +104,7 @@ def _estimate_available(text: bytes) -> int | None:
 
 
 def _find_bytes(text: bytes, name: bytes) -> int | None:
-    """Return the figure of one line; searching for each costs less than matching all lines with a pattern."""
+    """Return the value of one line; a search for each costs less than matching all lines with a pattern."""
     _, _, rest = (b"\n" + text).partition(b"\n" + name + b":")
     fields = rest.partition(b"\n")[0].split(None, 1)
     return int(fields[0]) * 1024 if fields and fields[0].isdigit() else None
@@ -119,19 +119,19 @@ class CgroupMemory(msgspec.Struct, frozen=True):
     """Memory of the tightest group above this process, in bytes."""
 
     limit_bytes: int
+    # In use, less the page cache that the kernel drops first.
     used_bytes: int | None
-    """In use, less the page cache that the kernel drops first."""
     swap_limit_bytes: int | None = None
     swap_used_bytes: int | None = None
 
 
 class _Names(NamedTuple):
-    """What the files of one version of the memory controller are called."""
+    """File names of one version of the memory controller."""
 
     limit: str
     used: str
+    # Line of `memory.stat` with the inactive page cache, descendants included.
     droppable: str
-    """Line of `memory.stat` with the inactive page cache, descendants included."""
 
 
 _V2 = _Names("memory.max", "memory.current", "inactive_file")
@@ -141,8 +141,8 @@ _V1 = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 class MountedCgroup(NamedTuple):
     """One mounted hierarchy that has the memory controller."""
 
+    # Our own group within it.
     folder: Path
-    """Our own group within it."""
     mount: Path
     is_v2: bool
 
@@ -160,7 +160,6 @@ class _Group:
         self._swap_used = KeptFile(f"{folder}/memory.swap.current") if is_v2 else None
 
     def read(self, limit_bytes: int) -> CgroupMemory:
-        """Return what the group uses beside its limit."""
         return CgroupMemory(
             limit_bytes=limit_bytes,
             used_bytes=self._read_used(),
@@ -180,7 +179,7 @@ class CgroupReader:
     """Reads the tightest limit from our group upward.
 
     Args:
-        hierarchies: What `find_memory_cgroups` returned.
+        hierarchies: From `find_memory_cgroups`.
     """
 
     def __init__(self, hierarchies: list[MountedCgroup]) -> None:
@@ -191,7 +190,7 @@ class CgroupReader:
         ]
 
     def read(self, host_total_bytes: int | None) -> CgroupMemory | None:
-        """Return the tightest limit and its use; None where none is below the host's memory.
+        """Return the tightest limit and its use; None if none is below the host's memory.
 
         Args:
             host_total_bytes: The host's memory; version 1 says "no limit" by a number far above it.
@@ -275,14 +274,14 @@ def _upward(folder: Path, mount: Path) -> list[Path]:
 
 
 def find_memory_stat(text: bytes, name: bytes) -> int:
-    """Return one figure of a file `memory.stat`, lines of `name number`; 0 where it is not there."""
+    """Return one value of a file `memory.stat`, lines of `name number`; 0 if it is not there."""
     _, found, rest = (b"\n" + text).partition(b"\n" + name + b" ")
     number = rest.partition(b"\n")[0]
     return int(number) if found and number.isdigit() else 0
 
 
 def _read_number(file: KeptFile | None) -> int | None:
-    """Return the number in a file; None for `max`, and where there is no such file."""
+    """Return the number in a file; None for `max`, and if there is no such file."""
     text = None if file is None else file.read()
     return int(text) if text is not None and text.strip().isdigit() else None
 
@@ -294,10 +293,10 @@ def _unescape(path: str) -> str:
     return path
 
 
+# Between two searches for a limit if there was none.
 CGROUP_INTERVAL_S = 30.0
-"""How often a limit is looked for again where there was none."""
+# The first line of /proc/stat sums all processors; the rest grows with their number.
 MOST_PROCESS_STAT_BYTES = 1024
-"""The first line of /proc/stat sums all processors; the rest grows with their number."""
 
 
 class HostReader:
@@ -324,7 +323,7 @@ class HostReader:
         """Return the host as it is now; the load is that since the last call.
 
         Memory is MemTotal and MemTotal − MemAvailable. Inside a control group with a lower limit it is that
-        limit, and what the group uses less the page cache that is dropped first.
+        limit, and the group's use less the page cache that is dropped first.
         """
         meminfo = parse_meminfo(self._meminfo.read() or b"") if self._has_proc else _read_meminfo_elsewhere()
         total = meminfo.total_bytes
@@ -355,7 +354,7 @@ class HostReader:
         return group
 
     def _find_groups(self) -> None:
-        """Look where our group is now: a process can be moved into another."""
+        """Find our present group: a process can be moved into another."""
         hierarchies = find_memory_cgroups(self._root)
         if hierarchies != self._hierarchies:
             self._hierarchies = hierarchies
@@ -380,7 +379,7 @@ class HostReader:
 
 
 def parse_cpu_times(text: bytes) -> tuple[float, float] | None:
-    """Return busy and total ticks from the first line of /proc/stat; None where it is not as in proc(5).
+    """Return busy and total ticks from the first line of /proc/stat; None if it is not as in proc(5).
 
     Waiting for input or output is not busy; guest time is contained in user time and not counted twice.
     """
@@ -394,7 +393,7 @@ def parse_cpu_times(text: bytes) -> tuple[float, float] | None:
 
 
 def _narrow(host: HostSample, group: CgroupMemory) -> HostSample:
-    """Return the sample of a host of which only a control group's share may be used."""
+    """Limit the sample of a host to a control group's share."""
     limit = group.limit_bytes
     used = group.used_bytes
     left = None if used is None else max(0, limit - used)
@@ -421,7 +420,7 @@ def _subtract(total: int | None, part: int | None) -> int | None:
 
 
 def _read_meminfo_elsewhere() -> Meminfo:
-    """Read memory where there is no /proc."""
+    """Read memory without /proc."""
     import psutil
 
     memory = psutil.virtual_memory()

@@ -1,4 +1,6 @@
-"""Who a pid is: user, command line, start time and container, read from /proc and kept while it lives."""
+"""The process of a pid: user, command line, start time and container, read from /proc and kept while it
+lives.
+"""
 
 import os
 import re
@@ -14,12 +16,12 @@ from ..errors import UsageError
 from ..model import ProcessReading
 from ..text import make_printable
 
+# Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are.
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are."""
 
 
 def has_own_pids(proc: Path = Path("/proc")) -> bool:
-    """Return whether this process is in a pid namespace of its own, where the driver's pids are strangers.
+    """Tell whether this process is in a pid namespace of its own, in which the driver's pids are unknown.
 
     Args:
         proc: Where the machine's /proc is found.
@@ -31,12 +33,12 @@ def has_own_pids(proc: Path = Path("/proc")) -> bool:
 
 
 MOST_COMMAND_BYTES = 2048
+# How long a look at a pid is valid: one look serves all devices that list it in one round.
 CHECK_INTERVAL_S = 1.0
-"""How long what was seen of a pid holds: one look serves all devices that list it in one round."""
+# The same for a process whose end would be noticed: at most it runs another program meanwhile.
 WATCHED_INTERVAL_S = 10.0
-"""The same of a process whose end would be noticed: it may run another program meanwhile, no more."""
+# How long a process that no device lists any more is remembered.
 FORGET_AFTER_S = 60.0
-"""How long a process that no device lists any more is remembered."""
 
 Location = Literal["here", "container", "outside", "gone"]
 
@@ -50,7 +52,7 @@ class _Stat(NamedTuple):
 
     @property
     def program(self) -> tuple[int, str]:
-        """What stays the same as long as a process runs one program."""
+        """Stays the same as long as a process runs one program."""
         return self.start_ticks, self.name
 
 
@@ -66,7 +68,7 @@ class _Known(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What the last look at a pid showed."""
+    """Result of the last look at a pid."""
 
     at_s: float
     user: str | None = None
@@ -80,15 +82,15 @@ class _Seen(NamedTuple):
 class ProcessTable:
     """Looks up pids that a driver reports.
 
-    A pid is looked at again every second: with another start time it is another process, with another name
-    it has run another program. Where the kernel tells of its end, it is looked at every ten seconds.
-    Inside a container the driver may report pids of the host; such a pid is never taken for a process of ours
-    that has the same number by accident.
+    A pid is looked at again every second: with another start time it is another process, with another name it
+    has run another program. If the kernel reports its end, it is looked at every ten seconds. Inside a
+    container the driver may report pids of the host; such a pid never counts as a process of ours that has
+    the same number by accident.
 
     Args:
         root: Where the machine's /proc and /dev are found.
         clock_s: Monotonic seconds.
-        is_hidden: Tells whether a pid that /proc does not show exists all the same (hidepid).
+        is_hidden: Returns whether a pid that /proc does not show exists all the same (hidepid).
     """
 
     def __init__(
@@ -114,11 +116,11 @@ class ProcessTable:
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
 
     def read(self, pid: int, used_bytes: int | None) -> ProcessReading:
-        """Return what is known of a process that holds memory on a device.
+        """Return what is known of a process with memory on a device.
 
         Args:
             pid: As the driver reports it.
-            used_bytes: Device memory that it holds; None where the driver does not tell.
+            used_bytes: Device memory of the process; None if the driver does not report it.
         """
         now_s = self._clock_s()
         if now_s >= self._exits_due_s:
@@ -140,7 +142,7 @@ class ProcessTable:
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
         """Return the processes of an older list that have not ended since, as they were read then.
 
-        One that had ended already when the list was read stays: its memory was still held.
+        One that had ended already when the list was read stays: its memory was still in use.
         """
         return tuple(it for it in processes if it.location == "gone" or not self._has_ended(it))
 
@@ -199,9 +201,9 @@ class ProcessTable:
         )
 
     def _is_chance_namesake(self, pid: int) -> bool:
-        """Tell whether our process of this number cannot be the driver's: it holds no NVIDIA device open.
+        """Tell whether our process of this number cannot be the driver's: it has no NVIDIA device open.
 
-        Where no device files are there to be opened nothing can be told, and the pid is believed.
+        Without device files nothing is certain, and the pid is accepted.
         """
         if not self._has_device_files:
             return False
@@ -257,7 +259,7 @@ class ProcessTable:
             os.close(descriptor)
 
     def _note_ended(self, now_s: float) -> None:
-        """Look anew at processes that have ended, and forget those that no device lists any more."""
+        """Look again at processes that have ended, and forget those that no device lists any more."""
         for pid in () if self._exits is None else self._exits.take_ended():
             seen = self._seen.get(pid)
             if seen is not None:
@@ -285,7 +287,7 @@ def _exists_for_others(pid: int) -> bool:
 
 
 def find_user_name(uid: int) -> str:
-    """Return the login name of a user id, or the id where it has none."""
+    """The login name, or the id if it has none."""
     import pwd
 
     try:
@@ -306,6 +308,7 @@ def _read_link(path: Path) -> str | None:
 
 
 _ID = r"([0-9a-f]{12})[0-9a-f]{20,52}"
+# Paths that Docker, containerd, CRI-O, Podman, Kubernetes, LXC, systemd-nspawn and Slurm make.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(rf"(?:docker|cri-containerd|containerd|crio|libpod|nerdctl)[-/:]{_ID}(?:\.scope)?"), "{}"),
     (re.compile(rf"kubepods.*[/:-]{_ID}(?:\.scope)?(?:/|$)"), "{}"),
@@ -313,11 +316,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"/machine\.slice/(?:systemd-nspawn@|machine-)([^/]+?)\.(?:service|scope)"), "machine {}"),
     (re.compile(r"/slurm(?:stepd)?[^/]*(?:/[^/]+)*?/job_(\d+)"), "slurm job {}"),
 )
-"""Paths that Docker, containerd, CRI-O, Podman, Kubernetes, LXC, systemd-nspawn and Slurm make."""
 
 
 def find_container(cgroups: str) -> str | None:
-    """Return the short id or the name of a container; None where the paths name none.
+    """Return the short id or the name of a container; None if the paths name none.
 
     Args:
         cgroups: Text of /proc/PID/cgroup: lines of `hierarchy:controllers:path`.
@@ -331,14 +333,14 @@ def find_container(cgroups: str) -> str | None:
     return None
 
 
+# Each takes a file descriptor; further processes are not watched.
 MOST_PROCESSES = 128
-"""Each takes a file descriptor; of more processes than this it is not known."""
 
 
 class ExitWatch:
-    """Knows of processes of this pid namespace whether they still live; safe to use from several threads.
+    """Knows whether processes of this pid namespace still live; safe to use from several threads.
 
-    It needs Linux 5.3 (pidfd_open(2)), and elsewhere knows of none.
+    It needs Linux 5.3 (pidfd_open(2)), and elsewhere knows of no process.
     """
 
     def __init__(self) -> None:
@@ -351,9 +353,9 @@ class ExitWatch:
         return pid in self._descriptors
 
     def add(self, pid: int) -> None:
-        """Watch a process from now on, where that is possible; look at it only afterwards.
+        """Watch a process from now on, if possible; read its files only afterwards.
 
-        What is seen of the pid later is then this process, unless `take_ended` names it.
+        What is read of the pid later is then of this process, unless `take_ended` names it.
         """
         # No Linux, an older one, a sandbox, no process any more, a number that is none.
         with self._lock, suppress(AttributeError, OSError, OverflowError):
@@ -372,7 +374,6 @@ class ExitWatch:
         return ended
 
     def remove(self, pid: int) -> None:
-        """Watch a process no longer."""
         with self._lock:
             descriptor = self._descriptors.pop(pid, None)
             if descriptor is not None:
@@ -393,11 +394,11 @@ class ProcessStatus(NamedTuple):
 
     pid: int
     name: str
+    # One letter, as in proc(5): R, S, D, T (stopped), t (stopped by a tracer), Z (ended).
     state: str
-    """One letter, as proc(5) has it: R, S, D, T (stopped), t (stopped by a tracer), Z (ended)."""
     uid: int
+    # 0 for none.
     tracer_pid: int
-    """The process that traces it; 0 for none."""
 
 
 class MappedFile(NamedTuple):
@@ -407,7 +408,7 @@ class MappedFile(NamedTuple):
 
 
 def read_status(pid: int, proc: Path = PROC) -> ProcessStatus:
-    """Return the state of a process.
+    """Read the state of a process.
 
     Raises:
         UsageError: There is no such process, or it has ended and only waits for its parent.
@@ -430,9 +431,9 @@ def read_status(pid: int, proc: Path = PROC) -> ProcessStatus:
 
 
 def read_start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """Return when a process started, in clock ticks since boot; None where it is gone.
+    """Return when a process started, in clock ticks since boot; None if it is gone.
 
-    With the pid it names a process for good (proc(5): field 22 of stat, counted behind the program's name).
+    With the pid it names a process for good (proc(5): field 22 of stat, counted after the program's name).
     """
     try:
         return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -441,11 +442,7 @@ def read_start_ticks(pid: int, proc: Path = PROC) -> int | None:
 
 
 def list_mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
-    """Return the files that a process has mapped, each once, lowest address first.
-
-    Raises:
-        OSError: The kernel does not tell this user.
-    """
+    """Return the files that a process has mapped, each once, lowest address first; raises `OSError`."""
     found: dict[str, MappedFile] = {}
     for line in (proc / str(pid) / "maps").read_text(errors="surrogateescape").splitlines():
         addresses, _, offset, _, _, *path = line.split(maxsplit=5)
@@ -456,7 +453,7 @@ def list_mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
 
 
 def read_variables(pid: int, proc: Path = PROC) -> dict[str, str]:
-    """Return the environment that a process was started with; empty where it cannot be read."""
+    """Return the environment that a process was started with; empty if it cannot be read."""
     try:
         data = (proc / str(pid) / "environ").read_bytes()
     except OSError:

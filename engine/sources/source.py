@@ -1,4 +1,4 @@
-"""What a source of devices is; plug-ins in the group `vramscope.sources` implement it."""
+"""The protocol of a source of devices; plug-ins in the group `vramscope.sources` implement it."""
 
 import threading
 from collections import deque
@@ -20,11 +20,7 @@ Result = TypeVar("Result")
 
 
 class AbandonableCall(Generic[Result]):
-    """One call that was handed to another thread; its result is there once it has returned.
-
-    Args:
-        function: What to call.
-    """
+    """One call on another thread; its result is there once it has returned."""
 
     def __init__(self, function: Callable[[], Result]) -> None:
         self.started_s = monotonic()
@@ -59,22 +55,18 @@ class AbandonableCall(Generic[Result]):
 
 
 class CallsInTurn(Generic[Result]):
-    """Calls that one thread makes one after another: no thread waits for another between two of them.
-
-    Args:
-        calls: What to make, in this order.
-    """
+    """Calls that one thread makes one after another, without waiting for another thread in between."""
 
     def __init__(self, calls: Iterable[AbandonableCall[Result]]) -> None:
         self._left = deque(calls)
 
     def run(self) -> None:
-        """Make the calls that are left; where one hangs, those after it are not begun."""
+        """Make the remaining calls; if one hangs, those after it are not begun."""
         while (call := self._take()) is not None:
             call.run()
 
     def stop(self) -> "list[AbandonableCall[Result]]":
-        """Begin no more of them, and return those that were not begun."""
+        """Begin no more calls, and return those that were not begun."""
         return list(iter(self._take, None))
 
     def _take(self) -> "AbandonableCall[Result] | None":
@@ -106,7 +98,7 @@ class AbandonableThread:
         return made
 
     def close(self) -> None:
-        """Let the thread end when it has nothing left to do."""
+        """End the thread when it has nothing left to do."""
         if self._queue is not None:
             self._queue.put(None)
             self._queue = None
@@ -126,8 +118,8 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     kind: DeviceKind = "gpu"
     parent_uuid: str | None = None
     mig_index: int | None = None
+    # The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then.
     is_provisional: bool = False
-    """The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then."""
 
 
 class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
@@ -136,28 +128,28 @@ class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
     utilization_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    # None if the device does not report them; empty if there are none.
     processes: tuple[ProcessReading, ...] | None = None
-    """None where the device does not tell; empty where there are none."""
 
 
 class PreparedMemory(NamedTuple):
     """A call that reads the memory of one device into a buffer, all its arguments made beforehand.
 
-    What is read ten times a second and looked at once is taken as bytes, and parsed when it is looked at: the
+    Memory that is read ten times a second and used once is stored as bytes, and parsed when it is used: the
     processor has forgotten all of it in between, so that what a reading touches costs more than what it does.
     """
 
+    # Fill the buffer; 0 if that succeeded. It may block in the driver.
     call: Callable[[], int]
-    """Fill the buffer; 0 where that succeeded. It may block in the driver."""
     buffer: "ctypes.Structure"
+    # Of the buffer: total, free and used bytes.
     layout: Struct
-    """Of the buffer: total, free and used bytes."""
+    # Called with any other code than 0: return the memory by other means, or raise as `read_memory` does.
     conclude: Callable[[int], MemoryReading]
-    """Take any other code than 0: return the memory by other means, or raise as `read_memory` does."""
 
 
 def make_reading(total_bytes: int, free_bytes: int, used_bytes: int) -> MemoryReading:
-    """Return a reading of figures that a driver told; those that contradict each other are not shown."""
+    """Make a reading of a driver's values; those that contradict each other become None."""
     if not total_bytes:  # nobody has a device without memory
         return MemoryReading()
     if used_bytes > total_bytes or free_bytes > total_bytes:
@@ -170,7 +162,7 @@ class PreparingReader(Protocol):
     """A reader that can prepare the call of `read_memory`."""
 
     def prepare_memory(self) -> PreparedMemory | None:
-        """Return the call, good until `discover` is called again; None where `read_memory` must be called."""
+        """Return the call, good until `discover` is called again; None if `read_memory` must be called."""
         ...
 
 
@@ -192,7 +184,7 @@ class DeviceReader(Protocol):
         """Return total, used and free bytes; cheap enough for ten times a second.
 
         Raises:
-            NotSupportedError: The device does not tell its memory.
+            NotSupportedError: The device does not report its memory.
             DeviceLostError: The device is gone.
             DeviceError: Any other failure, in one sentence.
         """
@@ -223,7 +215,7 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what `discover` opened."""
+        """Release what `discover` opened."""
         ...
 
 
@@ -231,14 +223,14 @@ Meeting = Literal["board", "switch", "host bridge", "NUMA node", "sockets"]
 
 
 class TopologyDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device; None where the driver does not tell."""
+    """One device; None if the driver does not report it."""
 
     name: str
     total_bytes: int
+    # Active lanes of NVLink; 0 if it has none.
     lanes: int
-    """Active lanes of NVLink; 0 where it has none."""
+    # NVML's number: 1, 2, 4, 6 and 7 are NVLink 1 to 5.
     nvlink_version: int | None
-    """As NVML numbers it: 1, 2, 4, 6 and 7 are NVLink 1 to 5."""
     pcie_generation: int | None
     pcie_lanes: int | None
 
@@ -248,10 +240,10 @@ class TopologyPair(msgspec.Struct, frozen=True, kw_only=True):
 
     first: int
     second: int
+    # Lanes of NVLink from one to the other, through switches too; 0 if there are none.
     lanes: int
-    """Lanes of NVLink from one to the other, through switches too; 0 where there are none."""
+    # Where their paths over PCI Express meet.
     meeting: Meeting | None
-    """Where their paths over PCI Express meet."""
 
 
 class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ class Code(IntEnum):
     UNKNOWN = 999
 
 
+# A handle is dead after these, whichever function returned them.
 GONE_CODES = frozenset(
     {
         Code.UNINITIALIZED,
@@ -58,10 +59,9 @@ GONE_CODES = frozenset(
         Code.GPU_NOT_FOUND,
     }
 )
-"""Codes after which a handle is dead, whichever function returned them."""
 
+# These mean the same if the memory of a device could be read before and now cannot.
 DEAD_HANDLE_CODES = GONE_CODES | {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.UNKNOWN}
-"""Codes that mean the same where the memory of a device could be read before and now cannot."""
 
 _LOST_SENTENCES = {
     Code.GPU_IS_LOST: "the GPU fell off the bus (NVML error 15); see `dmesg | grep -i xid`, reset or reboot",
@@ -110,11 +110,11 @@ _START_ERRORS: dict[Code, tuple[type[SourceUnavailableError], str]] = {
 
 
 def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
-    """Return the error of ours for a memory call on one device that failed.
+    """Convert the failure of a memory call on one device.
 
     Args:
         text: NVML's own words for it.
-        was_good: Whether the same handle answered before.
+        was_good: The same handle answered before.
     """
     if code in GONE_CODES or (was_good and code in DEAD_HANDLE_CODES):
         return make_lost_error(code)
@@ -129,17 +129,17 @@ def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
 
 
 def make_lost_error(code: int) -> DeviceLostError:
-    """Return the error for a code of `DEAD_HANDLE_CODES`."""
+    """For a code of `DEAD_HANDLE_CODES`."""
     return DeviceLostError(_LOST_SENTENCES[Code(code)])
 
 
 def make_start_error(code: int, text: str, nvml_version: str | None, proc: Path) -> SourceUnavailableError:
-    """Return the error of ours for NVML that could not be started: one sentence with what to do.
+    """Explain why NVML could not be started, in one sentence with what to do.
 
     Args:
-        code: What `nvmlInit` returned.
+        code: Result of `nvmlInit`.
         text: NVML's own words for it.
-        nvml_version: Version of the library, where it could be asked.
+        nvml_version: Version of the library, if known.
         proc: Where the proc file system is mounted.
     """
     if code == Code.LIB_RM_VERSION_MISMATCH:
@@ -167,13 +167,13 @@ def _describe_mismatch(nvml_version: str | None, kernel_version: str | None) -> 
 
 
 def driver_part(nvml_version: str) -> str:
-    """Return the driver's version within NVML's, which leads with CUDA's: 13.580.95 is of 580.95."""
+    """Return the driver's version within NVML's, which begins with CUDA's: 13.580.95 is of 580.95."""
     parts = nvml_version.split(".")
     return ".".join(parts[1:]) if len(parts) > 2 else nvml_version
 
 
 def read_kernel_driver_version(proc: Path) -> str | None:
-    """Return the version of the loaded kernel driver, from /proc/driver/nvidia/version."""
+    """Read the version of the loaded kernel driver from /proc/driver/nvidia/version."""
     try:
         first_line = (
             (proc / "driver/nvidia/version").read_text(encoding="utf-8", errors="replace").partition("\n")[0]
@@ -188,8 +188,8 @@ def read_kernel_driver_version(proc: Path) -> str | None:
 # `pynvml` finds and loads the library; the calls that are made ten times a second go to its function
 # pointers directly, because its wrappers make a new struct and an exception object on every call.
 
+# A function of the library; returns a `Code`.
 NvmlFunction = Callable[..., int]
-"""A function of the library; returns a `Code`."""
 
 TEXT_BYTES = 96
 
@@ -197,14 +197,14 @@ TEXT_BYTES = 96
 class LibraryDescription(msgspec.Struct, frozen=True):
     """What was loaded, for people who ask why nothing is found."""
 
+    # File of the Python module `pynvml`; several distributions ship one of that name.
     module_file: str | None = None
-    """File of the Python module `pynvml`; several distributions ship one of that name."""
+    # File that the loader found for libnvidia-ml.so.1.
     library_file: str | None = None
-    """File that the loader took for libnvidia-ml.so.1."""
     nvml_version: str | None = None
     driver_version: str | None = None
+    # Newest CUDA version that the driver serves.
     cuda_version: str | None = None
-    """Newest CUDA version that the driver serves."""
 
 
 class NvmlLibrary:
@@ -216,8 +216,8 @@ class NvmlLibrary:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.is_open = False
+        # Counts how often NVML was started; a handle is valid for the session that gave it out.
         self.session = 0
-        """Counts how often it was started; a handle is good for the session that gave it out."""
         self._proc = proc
         self._functions: dict[str, NvmlFunction | None] = {}
 
@@ -239,7 +239,7 @@ class NvmlLibrary:
         self.session += 1
 
     def close(self) -> None:
-        """Stop the library; handles that it gave out are dead then."""
+        """Stop the library; its handles are dead then."""
         if not self.is_open:
             return
         self.is_open = False
@@ -250,7 +250,7 @@ class NvmlLibrary:
             return  # a driver that was unloaded under us has nothing left to give back
 
     def find(self, name: str) -> NvmlFunction | None:
-        """Return a function of the library, or None where the installed driver lacks it."""
+        """Return a function of the library, or None if the installed driver lacks it."""
         if name not in self._functions:
             pynvml = _import_pynvml()
             try:
@@ -262,28 +262,28 @@ class NvmlLibrary:
         return self._functions[name]
 
     def call(self, name: str, *arguments: object) -> int:
-        """Call a function and return its code; FUNCTION_NOT_FOUND where the driver lacks it."""
+        """Call a function and return its code; FUNCTION_NOT_FOUND if the driver lacks it."""
         function = self.find(name)
         return Code.FUNCTION_NOT_FOUND if function is None else function(*arguments)
 
     def read_text(self, name: str, *arguments: object) -> str | None:
-        """Call a function that fills a text buffer, and return the text; None where it failed."""
+        """Call a function that fills a text buffer; None if it failed."""
         buffer = ctypes.create_string_buffer(TEXT_BYTES)
         if self.call(name, *arguments, buffer, ctypes.c_uint(TEXT_BYTES)) != Code.SUCCESS:
             return None
         return buffer.value.decode("utf-8", errors="replace")
 
     def read_number(self, name: str, *arguments: object) -> int | None:
-        """Call a function that writes an unsigned number, and return it; None where it failed."""
+        """Call a function that writes an unsigned number; None if it failed."""
         number = ctypes.c_uint()
         return number.value if self.call(name, *arguments, ctypes.byref(number)) == Code.SUCCESS else None
 
     def explain(self, code: int) -> str:
-        """Return NVML's own words for a code."""
+        """NVML's own words for a code."""
         return str(_import_pynvml().NVMLError(code))
 
     def describe(self) -> LibraryDescription:
-        """Return what was loaded, as far as it can be told without starting it."""
+        """Describe what was loaded, as far as possible without starting it."""
         try:
             module_file: str | None = _import_pynvml().__file__
         except SourceUnavailableError:
@@ -301,7 +301,7 @@ class NvmlLibrary:
         return self.read_text("nvmlSystemGetNVMLVersion")
 
     def _find_library_file(self) -> str | None:
-        """Return the mapped file; the loader alone knows which of several copies it took."""
+        """Return the mapped file; only the loader knows which of several copies it loaded."""
         try:
             maps = (self._proc / "self/maps").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -311,7 +311,7 @@ class NvmlLibrary:
 
 
 def _import_pynvml() -> Any:  # noqa: ANN401 - the module carries no types
-    """Return the module `pynvml` of nvidia-ml-py; importing it costs 17 ms and 4 MiB, so it is deferred."""
+    """`pynvml` of nvidia-ml-py; importing it costs 17 ms and 4 MiB, so it is deferred."""
     try:
         import pynvml
     except ImportError as error:
@@ -331,8 +331,8 @@ def _import_pynvml() -> Any:  # noqa: ANN401 - the module carries no types
 
 MEMORY_V2 = 2 << 24 | 40
 TEMPERATURE_V1 = 1 << 24 | 12
+# Versions of versioned structs: the number in the top byte, the size below (`NVML_STRUCT_VERSION`).
 ADDRESSING_MODE_V1 = 1 << 24 | 8
-"""Versions of versioned structs: the number in the top byte, the size below (`NVML_STRUCT_VERSION`)."""
 
 
 class MemoryV1(ctypes.Structure):
@@ -361,8 +361,8 @@ class MemoryV2(ctypes.Structure):
     ]
 
 
+# Total, free and used bytes of each.
 MEMORY_LAYOUTS = {MemoryV1: struct.Struct("=QQQ"), MemoryV2: struct.Struct("=8xQ8xQQ")}
-"""Total, free and used bytes of each."""
 
 
 class Utilization(ctypes.Structure):

@@ -35,20 +35,20 @@ from .driver import (
 
 # NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
 # (`usedGpuCcProtectedMemory`) than before and after; read with the wrong length it yields garbage pids. So
-# a list is believed only when every entry is possible, and otherwise read in the next layout.
+# a list is accepted only if every entry is possible, and otherwise read in the next layout.
 
 LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
+# Largest pid that Linux gives (PID_MAX_LIMIT).
 MOST_PIDS = 1 << 22
-"""Largest pid that Linux gives (PID_MAX_LIMIT)."""
+# NVML_VALUE_NOT_AVAILABLE: the driver does not report the memory of this process.
 NOT_AVAILABLE = 2**64 - 1
-"""NVML_VALUE_NOT_AVAILABLE: the driver does not tell the memory of this process."""
 LONGEST_ENTRY_BYTES = 32
+# Entries in a new buffer; it grows as needed.
 FIRST_ROOM = 32
-"""Entries that a buffer holds at first; it grows as needed."""
 
 
 class _Layout(NamedTuple):
@@ -71,16 +71,14 @@ _FUNCTIONS = {name: tuple(name + layout.suffix for layout in _LAYOUTS) for name 
 
 
 class RunningProcess(NamedTuple):
-    """One entry of a process list."""
-
     pid: int
     used_bytes: int | None
+    # GPU instance and compute instance; all ones outside MIG, empty in version 1.
     instances: tuple[int, ...]
-    """GPU instance and compute instance; all ones outside MIG, empty in version 1."""
 
 
 class ListRefusedError(Exception):
-    """A process list could not be read; `code` is what NVML returned."""
+    """A process list could not be read; `code` is from NVML."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -88,7 +86,7 @@ class ListRefusedError(Exception):
 
 
 class ListBuffer:
-    """Room for one list of one device; kept, because making it costs more than the call."""
+    """Buffer for one list of one device; kept, because making it costs more than the call."""
 
     def __init__(self) -> None:
         self.count = ctypes.c_uint()
@@ -108,19 +106,20 @@ class ProcessLists:
 
     def __init__(self, library: NvmlLibrary) -> None:
         self._library = library
+        # First layout of `_LAYOUTS` that is worth trying.
         self._proven = 0
-        """First layout of `_LAYOUTS` that is worth trying."""
 
     def read(
         self, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
     ) -> dict[int, int | None] | None:
-        """Return used bytes by pid, of compute, graphics and MPS processes together; None if none is told.
+        """Return used bytes by pid, of compute, graphics and MPS processes together; None if no list is
+        supported.
 
-        A process that is in several lists holds its memory once; one that runs in several MIG instances
-        holds it in each. A list that the device does not support is left out.
+        A process that is in several lists counts once; one that runs in several MIG instances counts in each.
+        A list that the device does not support is left out.
 
         Args:
-            total_bytes: Its capacity, beyond which an entry is garbage; None where it is not known.
+            total_bytes: Capacity of the device, beyond which an entry is garbage; None if unknown.
             buffer: The device's own; no other call may write it.
 
         Raises:
@@ -140,7 +139,7 @@ class ProcessLists:
     def _read_list(
         self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
     ) -> list[RunningProcess] | None:
-        """Return the entries of one list; None where no version of it is supported."""
+        """Return the entries of one list; None if no version of it is supported."""
         best: list[RunningProcess] | None = None
         for number in range(self._proven, len(_LAYOUTS)):
             layout = _LAYOUTS[number]
@@ -159,7 +158,7 @@ class ProcessLists:
         return best
 
     def _call(self, function_name: str, handle: ctypes.c_void_p, buffer: ListBuffer) -> int | None:
-        """Return the number of entries that were written; None where this version does not answer."""
+        """Return the number of entries that were written; None if this version does not answer."""
         function = self._library.find(function_name)
         if function is None:
             return None
@@ -198,14 +197,14 @@ def _sum_by_pid(held: dict[tuple[int, ...], int | None]) -> dict[int, int | None
     return by_pid
 
 
+# Process lists change seldom, and cost more than all other fields together.
 PROCESS_INTERVAL_S = 2.0
-"""How often process lists are read: they change seldom, and cost more than all other fields together."""
+# A tick that comes this much early reads them all the same.
 TICK_SLACK_S = 0.5
-"""A tick that comes this much early reads them all the same."""
 MOST_POWER_W = 10_000.0
 COOLEST_C = -50
+# Values beyond these are a driver's mistake, and are not shown.
 HOTTEST_C = 200
-"""Figures beyond these are a driver's mistake, and are not shown."""
 
 
 class NvmlReader:
@@ -214,8 +213,6 @@ class NvmlReader:
     A handle whose device was lost is never passed to the driver again: some drivers crash on it.
 
     Args:
-        handle: What the library gave out for the device.
-        identity: What does not change about it.
         lists: Process lists, shared by all devices of the library.
         table: Knows user and command of a pid.
         proc: Where the proc file system is mounted.
@@ -261,7 +258,7 @@ class NvmlReader:
         self._call_power = self._prepare("nvmlDeviceGetPowerUsage", number)
 
     def is_of(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> bool:
-        """Return whether this reads the device of a handle that the library gives out now, and still can."""
+        """Tell whether this is a reader of the device of a current handle, and still works."""
         is_good = self._lost is None and self._session == self._library.session
         return is_good and self._handle.value == handle.value and self.identity == identity
 
@@ -270,10 +267,10 @@ class NvmlReader:
 
         Used is that of NVML's version 2, which leaves out what the driver reserved for itself, so used and
         free add up to total less that reserve. Drivers before 510 have version 1 only, whose used includes
-        it. Figures that contradict each other (used above total) are not shown.
+        it. Values that contradict each other (used above total) are not shown.
 
         Raises:
-            NotSupportedError: The device does not tell its memory, and does not share the host's.
+            NotSupportedError: The device does not report its memory, and does not share the host's.
             DeviceLostError: The device is gone; this reader will not touch it again.
             DeviceError: Any other failure, in one sentence.
         """
@@ -283,14 +280,14 @@ class NvmlReader:
         return self._conclude_memory(self._call_memory())
 
     def prepare_memory(self) -> PreparedMemory | None:
-        """Return the call of `read_memory`, for a device that has told its memory before."""
+        """The call of `read_memory`, for a device whose memory could be read before."""
         if not self._was_good or self._lost is not None:
             return None
         layout = MEMORY_LAYOUTS[type(self._memory)]
         return PreparedMemory(self._call_memory, self._memory, layout, self._conclude_memory)
 
     def _conclude_memory(self, code: int) -> MemoryReading:
-        """Return what a memory call has read, or what another tells where it returned an error."""
+        """Return the result of a memory call, or of another call if it returned an error."""
         if code:
             code = self._call_older_memory(code)
         memory = self._memory
@@ -318,7 +315,7 @@ class NvmlReader:
         )
 
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
-        """Return the processes of an older list that have not ended since; asks the kernel only."""
+        """Asks the kernel only."""
         return self._table.drop_ended(processes)
 
     def _check_handle(self) -> None:
@@ -328,7 +325,7 @@ class NvmlReader:
             self._condemn(Code.UNINITIALIZED)
 
     def _call_older_memory(self, code: int) -> int:
-        """Call version 1 of the memory function where the driver lacks the other; return what came of it."""
+        """Call version 1 of the memory function if the driver lacks the other; return the code."""
         is_lacking = code in (Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH)
         if not is_lacking or isinstance(self._memory, MemoryV1):
             return code
@@ -337,12 +334,12 @@ class NvmlReader:
         return self._call_memory()
 
     def _prepare(self, name: str, *arguments: object) -> Callable[[], int]:
-        """Return a call of a function on this device that takes no arguments any more: none is made anew."""
+        """Return a call of a function on this device without arguments, so that no call creates any."""
         function = self._library.find(name)
         return _find_nothing if function is None else partial(function, self._handle, *arguments)
 
     def _read_instead(self, code: int) -> MemoryReading:
-        """Read the host's memory where the device shares it, else raise what the code means."""
+        """Read the host's memory if the device shares it, else raise what the code means."""
         error = make_device_error(code, self._library.explain(code), was_good=self._was_good)
         if isinstance(error, NotSupportedError) and (
             self.identity.kind == "unified" or is_unified(self._library, self._handle, self.identity.name)
@@ -355,7 +352,7 @@ class NvmlReader:
         raise error
 
     def _has_answered(self, code: int) -> bool:
-        """Tell from what a function returned, of a field that a device may lack, whether it answered.
+        """Tell whether a function answered, for a field that a device may lack.
 
         Only codes that condemn the handle are errors: a broken sensor does not make a device lost.
         """
@@ -409,10 +406,10 @@ def _within(value: float, least: float, most: float) -> float | None:
     return value if least <= value <= most else None
 
 
+# Names of systems on a chip whose GPU has no memory of its own.
 UNIFIED_NAMES = re.compile(r"\b(GB10|DGX Spark|N1X|Orin|Xavier|Thor|Tegra|Jetson)\b", re.IGNORECASE)
-"""Names of systems on a chip whose GPU has no memory of its own."""
+# The GPU translates addresses through the processor's page tables (`NVML_DEVICE_ADDRESSING_MODE_ATS`).
 ADDRESSING_MODE_ATS = 2
-"""The GPU translates addresses through the processor's page tables (`NVML_DEVICE_ADDRESSING_MODE_ATS`)."""
 
 
 def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) -> bool:

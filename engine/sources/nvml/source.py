@@ -18,12 +18,12 @@ from .driver import DEAD_HANDLE_CODES, Code, NvmlLibrary, make_lost_error, make_
 from .reader import NvmlReader, ProcessLists
 
 
-# Who they are is told by /proc/driver/nvidia as far as that is certain.
+# Lost and hung GPUs are identified by /proc/driver/nvidia as far as that is certain.
 class LostReader:
-    """A GPU that was off the bus when it was looked for; it has no handle.
+    """A GPU that was off the bus during the search; it has no handle.
 
     Args:
-        identity: Who it is, or who stands in for it.
+        identity: Its own, or a stand-in.
         code: What NVML returned instead of a handle.
     """
 
@@ -32,27 +32,17 @@ class LostReader:
         self._code = code if code in DEAD_HANDLE_CODES else Code.GPU_IS_LOST
 
     def read_memory(self) -> MemoryReading:
-        """Raise that the GPU is lost.
-
-        Raises:
-            DeviceLostError: Always.
-        """
         raise make_lost_error(self._code)
 
     def read_details(self) -> DeviceDetails:
-        """Raise that the GPU is lost.
-
-        Raises:
-            DeviceLostError: Always.
-        """
         raise make_lost_error(self._code)
 
 
 class HungReader:
-    """A GPU in whose driver calls a thread hangs since it was looked for; it is asked nothing meanwhile.
+    """A GPU whose driver call has hung since the search; no further call is made meanwhile.
 
     Args:
-        identity: Who it is, or who stands in for it.
+        identity: Its own, or a stand-in.
         since_s: When the call was made, in monotonic seconds.
     """
 
@@ -61,19 +51,9 @@ class HungReader:
         self._since_s = since_s
 
     def read_memory(self) -> MemoryReading:
-        """Raise that the driver does not answer for this GPU.
-
-        Raises:
-            DeviceError: Always.
-        """
         raise self._make_error()
 
     def read_details(self) -> DeviceDetails:
-        """Raise that the driver does not answer for this GPU.
-
-        Raises:
-            DeviceError: Always.
-        """
         raise self._make_error()
 
     def _make_error(self) -> DeviceError:
@@ -81,7 +61,7 @@ class HungReader:
 
 
 def list_gpu_folders(proc: Path) -> frozenset[str]:
-    """Return the bus addresses of the GPUs that the kernel driver knows; asks no GPU anything."""
+    """Return the bus addresses of the GPUs that the kernel driver knows; makes no call to a GPU."""
     try:
         return frozenset(folder.name for folder in (proc / "driver/nvidia/gpus").iterdir())
     except OSError:
@@ -89,11 +69,11 @@ def list_gpu_folders(proc: Path) -> frozenset[str]:
 
 
 def find_missing_identities(proc: Path, known: set[str], indices: list[int]) -> list[DeviceIdentity]:
-    """Return who the GPUs of some indices are, where that is certain, else nothing.
+    """Identify the GPUs of some indices, if that is certain, else return nothing.
 
-    The kernel driver may know more GPUs than this user may see (a Slurm job on a share of the node), so
-    the ones that NVML did not name are taken for the missing only where they are as many. NVML numbers
-    GPUs in the order of their bus addresses. May block in the driver, as any look into its folder may.
+    The kernel driver may know more GPUs than this user may see (a Slurm job on a share of the node), so the
+    ones that NVML did not name count as the missing only if they are as many. NVML numbers GPUs in the order
+    of their bus addresses. May block in the driver, as any read of its folder may.
 
     Args:
         proc: Where the proc file system is mounted.
@@ -112,7 +92,7 @@ def find_missing_identities(proc: Path, known: set[str], indices: list[int]) -> 
 
 
 def _read_information(folder: Path) -> tuple[str, str | None] | None:
-    """Return UUID and model of a GPU; None where the driver does not tell, as before its first use."""
+    """Return UUID and model of a GPU; None if the driver does not have them, as before its first use."""
     try:
         text = (folder / "information").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -124,28 +104,28 @@ def _read_information(folder: Path) -> tuple[str, str | None] | None:
     return None if not uuid or "?" in uuid else (uuid, fields.get("Model"))
 
 
+# A device whose identity takes longer is left to its thread, and the next one is asked.
 DEVICE_DEADLINE_S = 0.3
-"""A device whose identity takes longer is left to its thread, and the next one is asked."""
 ENUMERATION_DEADLINE_S = 1.0
+# For each device once the enumeration has taken too long.
 LEAST_DEADLINE_S = 0.01
-"""What each device still gets once the enumeration has taken too long."""
+# How long to wait for late answers if some came late, or none at all: a driver that nobody keeps loaded
+# starts its GPUs when they are first asked for.
 PATIENCE_S = 3.0
-"""How long late answers are waited for where some came late, or none at all: a driver that nobody keeps
-loaded starts its GPUs when they are first asked for."""
+# NVML_GPU_VIRTUALIZATION_MODE_VGPU: we are a guest and see a share of a GPU.
 VIRTUALIZATION_MODE_VGPU = 2
-"""NVML_GPU_VIRTUALIZATION_MODE_VGPU: we are a guest and see a share of a GPU."""
 
+# A GPU and its MIG instances.
 _Family = list[NvmlReader]
-"""A GPU and its MIG instances."""
+# Readers of an index, or the code that NVML returned instead.
 _Answer = _Family | int
-"""What was found under an index, or the code that NVML returned instead."""
 
 
 class Enumeration(msgspec.Struct, frozen=True):
-    """What is there, in index order."""
+    """The devices, in index order."""
 
+    # Lost and hung devices included; one that cannot be named is provisional.
     readers: list[NvmlReader | LostReader | HungReader]
-    """Lost and hung devices included; one that cannot be named is provisional."""
     lost_count: int = 0
     hung_count: int = 0
 
@@ -153,11 +133,11 @@ class Enumeration(msgspec.Struct, frozen=True):
 class DeviceEnumerator:
     """Asks the driver for its devices one by one, on a thread that can be left behind.
 
-    A device is asked by one thread at most: while that hangs, the device is not asked again. What it says
-    when it returns at last counts at the next enumeration.
+    A device is asked by one thread at most: while that hangs, the device is not asked again. A late answer
+    counts at the next enumeration.
 
     Args:
-        library: The library, open whenever something is enumerated.
+        library: Open whenever something is enumerated.
         table: Knows user and command of a pid.
         proc: Where the proc file system is mounted.
         clock_s: Monotonic seconds, for how often process lists are read.
@@ -182,7 +162,7 @@ class DeviceEnumerator:
 
     @property
     def is_hanging(self) -> bool:
-        """Whether a thread is inside the driver; the library must not be stopped then."""
+        """A thread is inside the driver; the library must not be stopped then."""
         return any(not call.has_returned for call in self._calls.values())
 
     def enumerate(self) -> Enumeration:
@@ -215,7 +195,7 @@ class DeviceEnumerator:
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
     def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Answer]]:
-        """Ask every device; where the driver is slow rather than stuck, give it more time."""
+        """Ask every device; if the driver is slow rather than stuck, give it more time."""
         begun_s = monotonic()
         calls = {index: call for index, call in self._calls.items() if index < count}
         begun = self._ask_in_turn(thread, [index for index in range(count) if index not in calls])
@@ -244,9 +224,9 @@ class DeviceEnumerator:
         return {index: call for index, call in calls.items() if call not in not_begun}
 
     def _gather(self, thread: AbandonableThread, answers: dict[int, _Answer]) -> Enumeration:
-        """Put readers together in index order, with rows for the devices that gave none.
+        """Collect readers in index order, with rows for the devices without one.
 
-        A GPU that this user may not open is none of theirs and has no row.
+        A GPU that this user may not open has no row.
         """
         families = {index: answer for index, answer in answers.items() if isinstance(answer, list)}
         codes = {index: answer for index, answer in answers.items() if isinstance(answer, int)}
@@ -271,7 +251,7 @@ class DeviceEnumerator:
     def _identify_missing(
         self, thread: AbandonableThread, known: set[str], lost: list[int]
     ) -> dict[int, list[DeviceIdentity]]:
-        """Return who the devices are that did not say so, as far as that is certain, by index."""
+        """Identify the devices that did not answer, as far as that is certain, by index."""
         hung = {index: self._named.get(index, []) for index in self._calls}
         named = {i: f for i, f in hung.items() if f and not any(one.uuid in known for one in f)}
         unnamed = [*lost, *(index for index in hung if index not in named)]
@@ -285,7 +265,7 @@ class DeviceEnumerator:
         return named
 
     def _recall(self, index: int, known: set[str]) -> DeviceIdentity:
-        """Return who had an index the last time and is nowhere else now; a stand-in where nobody did."""
+        """Return who had an index the last time and is nowhere else now, or a stand-in."""
         former = (it for it in self._described.values() if it.index == index and it.uuid not in known)
         return next(former, None) or _make_stand_in(index)
 
@@ -302,7 +282,7 @@ class DeviceEnumerator:
         return [self._make_reader(handle, identity), *self._find_instances(handle, identity)]
 
     def _make_reader(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> NvmlReader:
-        """Return a reader of a device; the one that there is, as long as it is good."""
+        """Return a reader of a device; the present one, as long as it works."""
         reader = self._readers.get(identity.uuid)
         if reader is None or not reader.is_of(handle, identity):
             reader = self._readers[identity.uuid] = NvmlReader(
@@ -362,22 +342,22 @@ class DeviceEnumerator:
 
 
 def _make_stand_in(index: int) -> DeviceIdentity:
-    """Return who stands in for a GPU that has not said who it is."""
+    """Identity of a GPU that has not identified itself."""
     return DeviceIdentity(uuid=f"unknown-nvml-{index}", index=index, is_provisional=True)
 
 
 RESTART_AFTER_S = 30.0
+# Time between two restarts of NVML for a device that stays lost, doubled each time up to the second value:
+# starting it takes seconds if no persistence daemon runs.
 MOST_RESTART_AFTER_S = 300.0
-"""Time between two restarts of NVML for a device that stays lost, doubled each time up to the second figure:
-starting it costs seconds where no persistence daemon runs."""
 
 
 class NvmlSource:
     """NVIDIA devices through NVML.
 
-    MIG instances follow their GPU as devices of their own with its `parent_uuid`; their memory is part of
-    the GPU's, so whoever sums devices skips those with a parent. CUDA_VISIBLE_DEVICES has no effect: a
-    monitor shows what is there.
+    MIG instances follow their GPU as devices of their own with its `parent_uuid`; their memory is part of the
+    GPU's, so whoever sums devices skips those with a parent. CUDA_VISIBLE_DEVICES has no effect: a monitor
+    shows what is there.
 
     Args:
         root: Where the machine's /proc is found.
@@ -397,12 +377,12 @@ class NvmlSource:
         self._restart_after_s = RESTART_AFTER_S
 
     def discover(self) -> list[NvmlReader | LostReader | HungReader]:
-        """Start NVML where it does not run, and return its devices in index order.
+        """Start NVML if it does not run, and return its devices in index order.
 
-        NVML lists the devices that it found when it was started. It is started anew when it answers
-        nothing any more, when a device is lost, and when the driver knows of more or fewer GPUs than then;
-        the readers that were given out before are dead after that. While a call hangs in the driver NVML is
-        not stopped, and the device that it asked for is a reader which says so.
+        NVML lists the devices that it found when it was started. It is restarted when it no longer answers,
+        when a device is lost, and when the driver knows of more or fewer GPUs than then; earlier readers are
+        dead after that. While a call hangs in the driver NVML is not stopped, and the device of that call is
+        a reader which says so.
 
         Raises:
             SourceUnavailableError: There is nothing to measure; the text says why and what to do.

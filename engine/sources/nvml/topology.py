@@ -1,4 +1,4 @@
-"""What links the NVIDIA devices of this node: lanes of NVLink, PCI Express, and where their paths meet."""
+"""Links between the NVIDIA devices of this node: lanes of NVLink, PCI Express, and where paths meet."""
 
 import ctypes
 from itertools import combinations
@@ -8,11 +8,12 @@ from ...errors import SourceUnavailableError, UsageError
 from ..source import AbandonableThread, Meeting, NodeTopology, TopologyDevice, TopologyPair
 from .driver import Code, MemoryV1, NvmlLibrary, make_start_error
 
+# A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs.
 ANSWERS_WITHIN_S = 20.0
-"""A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs."""
+# NVML_NVLINK_MAX_LINKS.
 MOST_LANES = 36
-"""NVML_NVLINK_MAX_LINKS."""
 
+# `nvmlGpuTopologyLevel_t`.
 _MEETINGS: dict[int, Meeting] = {
     0: "board",
     10: "switch",
@@ -21,9 +22,8 @@ _MEETINGS: dict[int, Meeting] = {
     40: "NUMA node",
     50: "sockets",
 }
-"""`nvmlGpuTopologyLevel_t`."""
+# NVML_NVLINK_DEVICE_TYPE_SWITCH.
 _SWITCH = 2
-"""NVML_NVLINK_DEVICE_TYPE_SWITCH."""
 
 
 class _PciInfo(ctypes.Structure):
@@ -38,14 +38,14 @@ class _PciInfo(ctypes.Structure):
 
 
 def read_topology(proc: Path = Path("/proc")) -> NodeTopology:
-    """Return the devices of this node and what links them, as the driver tells.
+    """Return the devices of this node and their links, as the driver reports them.
 
     Args:
         proc: Where the proc file system is mounted.
 
     Raises:
         SourceUnavailableError: There is no driver or no device, or the driver does not answer.
-        UsageError: A device is split by MIG, or does not tell its memory.
+        UsageError: A device is split by MIG, or does not report its memory.
     """
     thread = AbandonableThread("nvml-topology")
     call = thread.call(lambda: _read(NvmlLibrary(proc), proc), ANSWERS_WITHIN_S)
@@ -139,7 +139,7 @@ def _list_remotes(library: NvmlLibrary, handle: ctypes.c_void_p) -> list[bytes |
 
 
 def _count_lanes(remotes: list[bytes | None], bus: bytes | None) -> int:
-    """Return how many lanes lead to a device: all that end at switches, and those that end at it."""
+    """Count the lanes that lead to a device: all that end at switches, and those that end at it."""
     return sum(remote is None or remote == bus for remote in remotes)
 
 
