@@ -1,1 +1,1 @@
-"""Processes that talk: the hub, its workers and its viewers, over ZeroMQ."""
+"""The processes of a node that serve others: the hub and its workers, over ZeroMQ."""

@@ -1,4 +1,4 @@
-"""The agent process: takes the runtime folder, then serves it with a hub until told to end."""
+"""The agent process: locks the runtime folder, then serves it with a hub until it is stopped."""
 
 import gc
 import os
@@ -39,50 +39,48 @@ if TYPE_CHECKING:
     from ..cluster.gate import Listening
 
 
+# How long an agent that ends goes on delivering alerts.
 FINISH_ALERTS_WITHIN_S = 2.0
-"""How long an agent that ends goes on delivering alerts."""
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
-    """What an agent is started with."""
-
     version: str
+    # This user's own by default.
     runtime_dir: Path | None = None
-    """Folder to serve; this user's own by default."""
     interval_s: float = 1.0
     memory_interval_s: float = 0.1
+    # A trace to play instead of sampling this node.
     replay: Path | None = None
-    """A trace to play instead of sampling this node."""
     speed: float = 1.0
+    # Seconds of the trace from one sample to the next.
     replay_interval_s: float = 0.1
-    """Seconds of the trace from one sample to the next."""
+    # Of the recorded devices, if it is not in the trace.
     capacity_bytes: int | None = None
-    """Capacity of the recorded devices, where the trace does not say it."""
+    # A viewer or a job started it, for itself and those that join: it ends with the last of them.
     leaves_with_viewers: bool = False
-    """A viewer or a job started it, for itself and those that join: it ends with the last of them."""
+    # How long it waits for the first viewer or training process, if it leaves with them.
     first_within_s: float = VIEWER_WITHIN_S
-    """How long it waits for the first viewer or training process, where it leaves with them."""
+    # How long it waits for the next, once the last has left.
     linger_s: float = 0.0
-    """How long it waits for the next, once the last has left."""
+    # The folder was made for one viewer alone and is removed at the end.
     is_folder_private: bool = False
-    """The folder was made for one viewer alone and is removed at the end."""
     has_worker: bool = True
+    # Who is alerted of findings besides the viewers; None for nobody.
     alerts: AlertSettings | None = None
-    """Who is told of findings besides the viewers; None for nobody."""
+    # Flags of the process that serves Prometheus; None for none.
     exporter_arguments: tuple[str, ...] | None = None
-    """Flags of the process that serves Prometheus; None for none."""
+    # Where it listens beyond its folder; None for nowhere.
     listening: "Listening | None" = None
-    """Where it listens beyond its folder; None for nowhere."""
 
 
 def run_agent(options: AgentOptions) -> int:
-    """Serve until told to end; return the exit code.
+    """Serve until stopped; return the exit code.
 
     Raises:
         HubTakenError: Another agent serves the folder.
         RuntimeFolderError: The folder is not private, or its path is too long.
         InputFileError: The trace cannot be played.
-        UsageError: Prometheus cannot be served where it was to be, or the port of `listening` is taken.
+        UsageError: Prometheus cannot be served at its address, or the port of `listening` is taken.
     """
     folder = open_runtime_folder(options.runtime_dir)
     lock = HubLock(folder)
@@ -108,7 +106,7 @@ def run_agent(options: AgentOptions) -> int:
         lock.release()
     left = desk.finish(FINISH_ALERTS_WITHIN_S)  # another agent may serve the folder meanwhile
     if left is not None:
-        _tell(left)
+        _print(left)
     if getattr(producer, "has_held_calls", False):
         sys.stderr.flush()
         os._exit(0)  # a thread hangs in the driver: the interpreter's own way out would wait for it
@@ -116,7 +114,7 @@ def run_agent(options: AgentOptions) -> int:
 
 
 def _open_desk(folder: Path, node: str, options: AgentOptions) -> AlertDesk:
-    """Return who tells people of findings; a recording tells only who watches it."""
+    """A recording alerts nobody but its viewers."""
     if options.replay is not None:
         return AlertDesk()
     path = None if options.is_folder_private else decisions_file(state_folder(), node, folder)
@@ -131,7 +129,6 @@ def _serve(
     desk: AlertDesk,
     options: AgentOptions,
 ) -> None:
-    """Run the hub until it is told to end."""
     hub = Hub(
         folder,
         producer,
@@ -147,37 +144,37 @@ def _serve(
     )
     stop_on_signals(hub)
     if not options.leaves_with_viewers:
-        _tell(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
+        _print(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
     if options.listening is not None:
         from .supervisor import allow_many_descriptors
 
         allow_many_descriptors()
-        _tell(options.listening.words)
+        _print(options.listening.words)
     gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
     hub.run()
 
 
 @contextmanager
 def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None]:
-    """Have Prometheus served meanwhile, where that was asked for."""
+    """Serve Prometheus within the block, if that was asked for."""
     if arguments is None:
         yield
         return
-    exporter = ExporterProcess(folder, arguments, tell=_tell)
+    exporter = ExporterProcess(folder, arguments, tell=_print)
     try:
-        _tell(f"metrics are at {exporter.start()}")
+        _print(f"metrics are at {exporter.start()}")
         yield
     finally:
         exporter.stop()
 
 
-def _tell(sentence: str) -> None:
+def _print(sentence: str) -> None:
     sys.stderr.write(f"vramscope agent: {make_printable(sentence)}\n")
     sys.stderr.flush()
 
 
 def _sweep_payloads(folder: Path) -> None:
-    """Remove what attaching has left for processes that have ended since."""
+    """Remove payloads of attaching for processes that have ended since."""
     from ..jobs.handover import sweep
 
     with suppress(OSError):
@@ -185,7 +182,7 @@ def _sweep_payloads(folder: Path) -> None:
 
 
 def _empty_log() -> None:
-    """Begin the log anew, if that is where stderr goes: what an earlier agent said is over."""
+    """Empty the log, if that is where stderr goes: what an earlier agent said is over."""
     with suppress(OSError):
         if stat.S_ISREG(os.fstat(2).st_mode):
             os.ftruncate(2, 0)
@@ -194,8 +191,8 @@ def _empty_log() -> None:
 def _tidy(folder: Path, *, is_private: bool) -> None:
     """Remove the sockets, while the lock keeps another agent from binding its own under these names.
 
-    `hub.lock` stays: were it removed, one process could hold the file that is gone and another a new one
-    of the same name, and both would believe that they serve the folder. A private folder has no other.
+    `hub.lock` stays: were it removed, one process could lock the file that is gone and another a new one of
+    the same name, and both would believe that they serve the folder. A private folder has no other.
     """
     names = (*SOCKET_NAMES, PROBE_SOCKET_NAME, *((*LOG_NAMES, LOCK_NAME) if is_private else ()))
     with suppress(OSError):
@@ -225,22 +222,22 @@ def _open_producer(options: AgentOptions, roster: Roster | None) -> SampleProduc
 
 STARTS_WITHIN_S = 20.0
 ENDS_WITHIN_S = 1.0
+# Wait before the next start, by the number of crashes so far.
 BACKOFF_S = (0.5, 2.0, 10.0, 60.0)
-"""Wait before the next start, by the number of crashes so far."""
 MOST_ADDRESS_BYTES = 4096
 
 
 class ExporterProcess:
-    """Keeps `vramscope exporter` running; a thread waits for its end, so the agent spends nothing on it.
+    """Keeps `vramscope exporter` running; a thread waits for its end, so it costs the agent nothing.
 
     Args:
-        tell: Told in a sentence when it crashed.
+        tell: Called with a sentence when it crashed.
     """
 
     def __init__(self, runtime_dir: Path, arguments: Sequence[str], *, tell: Callable[[str], None]) -> None:
         self._command = command_of("exporter", *arguments, "--runtime-dir", str(runtime_dir))
         self._log = runtime_dir / EXPORTER_LOG_NAME
-        self._tell = tell
+        self._print = tell
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="exporter", daemon=True)
@@ -261,7 +258,7 @@ class ExporterProcess:
         return address
 
     def stop(self) -> None:
-        """End it; it goes by itself when its standard input closes."""
+        """End it; it ends by itself when its standard input closes."""
         self._stop.set()
         if self._process is not None:
             self._end(self._process)
@@ -280,7 +277,7 @@ class ExporterProcess:
             )
 
     def _keep(self) -> None:
-        """Wait for its end, and start it again unless it was asked for."""
+        """Wait for its end, and start it again unless that was asked for."""
         for crashes in range(1 << 30):
             if self._process is None:
                 return
@@ -289,14 +286,14 @@ class ExporterProcess:
                 return
             wait_s = BACKOFF_S[min(crashes, len(BACKOFF_S) - 1)]
             reason = last_line(self._log) or f"status {code}"
-            self._tell(f"the exporter of metrics ended ({reason}); it is started again in {wait_s:g} s")
+            self._print(f"the exporter of metrics ended ({reason}); it is started again in {wait_s:g} s")
             if self._stop.wait(wait_s):
                 return
             _close_pipes(self._process)
             self._process = self._spawn()
             address = _read_address(self._process)
             if address is not None:
-                self._tell(f"metrics are at {address} again")
+                self._print(f"metrics are at {address} again")
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
         _close_pipes(process)
@@ -308,7 +305,7 @@ class ExporterProcess:
 
 
 def _read_address(process: "subprocess.Popen[bytes]") -> str | None:
-    """Return the line that it prints when it serves; None where it ended, or prints none in time."""
+    """Return the line that it prints when it serves; None if it ended, or prints none in time."""
     if process.stdout is None or not select.select([process.stdout], [], [], STARTS_WITHIN_S)[0]:
         return None
     return os.read(process.stdout.fileno(), MOST_ADDRESS_BYTES).decode(errors="replace").strip() or None

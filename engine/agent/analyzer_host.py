@@ -1,4 +1,4 @@
-"""Analyzers side by side: one that fails is set aside. Knows no socket, so that any process can host them."""
+"""Runs analyzers; one that fails is set aside. Knows no socket, so that any process can host them."""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +20,11 @@ class AnalyzerHost:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the analyzers that run."""
+        """Of the analyzers that run."""
         return tuple(analyzer.name for analyzer in self._analyzers)
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """Ids of the findings that are open."""
         return tuple(self._open)
 
     @property
@@ -33,7 +32,7 @@ class AnalyzerHost:
         return bool(self._assessors)
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Hand findings of a predecessor to the analyzers."""
+        """Pass findings of a predecessor to the analyzers."""
         for analyzer in tuple(self._analyzers):
             try:
                 analyzer.restore(findings)
@@ -44,7 +43,7 @@ class AnalyzerHost:
     def observe(self, sample: Sample) -> list[Finding]:
         """Feed one sample to every analyzer and return what they found.
 
-        A sample without a finite time can be placed before or after nothing: nobody gets it.
+        A sample without a finite time cannot be ordered: no analyzer gets it.
         """
         if not math.isfinite(sample.time_s):
             return []
@@ -65,15 +64,15 @@ class AnalyzerHost:
         return found
 
     def name_finder(self, finding_id: str) -> str:
-        """Return which analyzer a finding comes of; empty where it was only restored, or is forgotten."""
+        """Return the analyzer of a finding; "" if it was only restored, or is forgotten."""
         return self._found_by.get(finding_id, "")
 
     def forget_closed(self) -> None:
-        """Forget of whom findings come that are over."""
+        """Forget the analyzers of closed findings."""
         self._found_by = {it: name for it, name in self._found_by.items() if it in self._open}
 
     def assess(self) -> list[Assessment]:
-        """Return the assessments that changed since this was last asked."""
+        """Return the assessments that changed since the last call."""
         changed: list[Assessment] = []
         for analyzer in [analyzer for analyzer in self._assessors if analyzer in self._analyzers]:
             try:

@@ -63,29 +63,28 @@ if TYPE_CHECKING:
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0
 MAX_REASON_CHARACTERS = 300
+# How long a training process may be asked to go on, or to wait for the end of a step.
 MAX_WISH_S = 86_400.0
-"""How long a training process may be asked to go on, or to wait for the end of a step."""
 
+# Seconds for which the number of the newest findings is published again: who missed them asks for all. A
+# subscription may take effect after the welcome was made; what is published in between is lost.
 NUMBER_REPEATS = 10
-"""Seconds for which the number of the newest findings is published again: who missed them asks for all.
-
-A subscription may take effect after the answer to who joins was made; what is published between is lost."""
 
 
 class Hub:
     """One hub; everything happens on the thread that calls `run`.
 
     Args:
-        runtime_dir: Private folder that holds its sockets.
-        version: Version of vramscope, told to viewers.
+        runtime_dir: Private folder of its sockets.
+        version: Version of vramscope, for viewers.
         supervisor: Keeps the analyzer worker; None to run without analyzers.
         roster: Training processes that report to this hub; the producer publishes them.
         leaves_with_viewers: End when the last viewer and the last training process have left.
         first_within_s: How long to wait for the first of them.
         linger_s: How long to wait for the next, once the last has left.
-        alerts: Tells people of findings; None for one that tells nobody.
+        alerts: Alerts people of findings; None for nobody.
         listening: Where it listens beyond its folder; None for nowhere.
-        lock: That of its folder, where the hub is to notice that the folder was removed.
+        lock: Of its folder, if the hub is to notice that the folder was removed.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ class Hub:
             self._sockets.is_stream_new = False
             self._attendance.await_return(self._clock.monotonic_s())
         for peer, data in self._sockets.take_requests():
-            self._take_request(peer, data)
+            self._handle_request(peer, data)
         if self._roster is not None and self._roster.has_answers:
             self._answer_for_ranks(self._roster)
         if self._supervisor is not None and self._sample is not None:
@@ -205,10 +204,10 @@ class Hub:
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
     def _mend(self, sample: Sample) -> Sample:
-        """Return a sample that no viewer rejects: what a source cannot have measured is left unmeasured.
+        """Return a sample that no viewer rejects: impossible values become unmeasured.
 
         Raises:
-            WireError: It has no place in time.
+            WireError: It has no finite time.
         """
         if is_sound(sample):
             return sample
@@ -226,14 +225,14 @@ class Hub:
             self._sockets.publish(TOPIC_FINDING, batch)
 
     def _publish_alerts(self) -> None:
-        """Tell what was decided about findings and what became of them, where that is news."""
+        """Publish decisions about findings and their alerts, if they are news."""
         state = self._alerts.state
         if state != self._shown_alerts:
             self._shown_alerts = state
             self._sockets.publish(TOPIC_FINDING, state)
 
     def _publish_status(self, *, has_sample: bool) -> None:
-        """Tell the hub's own state once a second; beside a sample, which saves everybody a wake-up."""
+        """Publish the hub's own state once a second; together with a sample, which saves everybody a wake-up."""
         now_s = self._clock.monotonic_s()
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return
@@ -248,7 +247,7 @@ class Hub:
             self._sockets.publish(TOPIC_FINDING, FindingBatch((), None, self._batch_number))
 
     def _keep_place(self) -> None:
-        """Listen again where the file of a socket was removed.
+        """Listen again if the file of a socket was removed.
 
         Raises:
             RuntimeFolderError: The folder or its lock was removed, and may be another agent's by now.
@@ -294,12 +293,12 @@ class Hub:
 
     def _read_report(self, data: bytes) -> None:
         try:
-            self._take_report(self._decode_report(decode(data)))
+            self._accept_report(self._decode_report(decode(data)))
         except WireError as error:
             self._rejections.add("from a worker", error, self._clock.monotonic_s())
 
     def _decode_report(self, envelope: Envelope) -> WorkerReport:
-        """Return what a worker tells, without what its analyzers cannot have found, which is counted.
+        """Decode a worker's report; impossible findings are dropped and counted.
 
         Raises:
             WireError: It is no report, or a number of its own cannot be.
@@ -320,7 +319,7 @@ class Hub:
             self._rejections.add(f"from the worker of process {told.pid}", reason, self._clock.monotonic_s())
         return report
 
-    def _take_report(self, report: WorkerReport) -> None:
+    def _accept_report(self, report: WorkerReport) -> None:
         if self._supervisor is not None:
             self._supervisor.take_report(shorten_report(report))
         changed = self._findings.merge(report.findings, report.found_by)
@@ -335,11 +334,11 @@ class Hub:
             self._publish_alerts()  # before the findings: a viewer must know which of them are muted
         self._publish_findings(changed, has_assessed=has_forgotten or has_assessed)
 
-    def _take_request(self, peer: bytes, data: bytes) -> None:
+    def _handle_request(self, peer: bytes, data: bytes) -> None:
         try:
             envelope = decode(data)
             if envelope.kind == "report":
-                self._take_remote_report(peer, self._decode_report(envelope))
+                self._accept_remote_report(peer, self._decode_report(envelope))
                 return
             request = body_of(envelope, Request)
         except WireError as error:
@@ -367,8 +366,8 @@ class Hub:
         else:
             self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
-    def _take_remote_report(self, peer: bytes, report: WorkerReport) -> None:
-        """Take what a worker elsewhere has found, where it may and nobody else does."""
+    def _accept_remote_report(self, peer: bytes, report: WorkerReport) -> None:
+        """Accept what a worker elsewhere has found, if it is allowed and nobody else reports."""
         refusal = self._sockets.refuse_report(peer)
         if refusal is None:
             refusal = self._seat.refuse(
@@ -377,10 +376,10 @@ class Hub:
         if refusal is not None:
             self._refuse(peer, TO_WHOM_IT_CONCERNS, refusal)
         else:
-            self._take_report(report)
+            self._accept_report(report)
 
     def _decide(self, peer: bytes, request_id: int, decision: FindingDecision | None) -> None:
-        """Carry out what a person decided about a finding, and tell everybody."""
+        """Carry out what a person decided about a finding, and publish it."""
         if decision is None:
             return
         time_s = self._clock.wall_s() if self._sample is None else self._sample.time_s
@@ -392,7 +391,7 @@ class Hub:
         self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
 
     def _answer_for_ranks(self, roster: Roster) -> None:
-        """Hand on what probes have answered since the last turn."""
+        """Pass on what probes have answered since the last turn."""
         for packed in roster.take_maps():
             self._sockets.publish(TOPIC_SEGMENTS, packed)
         for (peer, request_id), refusal, modules, advice in roster.take_answers():
@@ -438,6 +437,6 @@ def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
 
 
 def stop_on_signals(hub: Hub) -> None:
-    """End the hub on Ctrl-C, on a polite kill and on hang-up."""
+    """On Ctrl-C, on a polite kill and on hang-up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, hub.stop)

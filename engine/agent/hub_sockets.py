@@ -1,4 +1,4 @@
-"""The sockets of a hub: three in its runtime folder and, where it listens, the gate of its tcp port."""
+"""The sockets of a hub: three in its runtime folder and, if it listens there, the gate of its tcp port."""
 
 import time
 from collections import Counter
@@ -20,37 +20,37 @@ from ..wire.selection import RemotePeer, Told
 if TYPE_CHECKING:
     from ..cluster.gate import Gate, Listening
 
+# How far a stalled viewer may fall behind before new messages are dropped for it alone.
 SEND_QUEUE_MESSAGES = 256
-"""Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
 MAX_REQUESTS_PER_TURN = 64
+# Time of a turn for reports, however many there are: samples must not wait for a flood of them.
 REPORTS_WITHIN_S = 0.1
-"""Time of a turn that reports may take, however many there are: samples must not wait for a flood of them."""
+# Reports, maybe of megabytes, that ZeroMQ has read and the hub has not; more wait at their senders.
 MAX_REPORTS_WAITING = 8
-"""Reports, maybe of megabytes, that ZeroMQ has read and the hub has not; more wait where they are sent."""
+# A larger request disconnects its sender; only reports, on a socket of their own, are larger.
 MAX_REQUEST_BYTES = 1 << 20
-"""Larger requests cut off who sends them; only reports, which have a socket of their own, are of more."""
+# Answers that wait for one peer of the folder that does not read; an answer may be of megabytes.
 MAX_ANSWERS_WAITING = 64
-"""Answers that wait for one peer of the folder that does not read; an answer may be of megabytes."""
+# ZeroMQ disconnects a peer with a longer one: it keeps some fifty bytes for each, and never frees them.
 MAX_SUBSCRIPTION_BYTES = 256
-"""ZeroMQ cuts off who subscribes to more: it keeps some fifty bytes for each, and never gives them back."""
+# Different subscribed topics, by all together; viewers share six.
 MAX_TOPICS = 256
-"""Different topics that are subscribed to, by all together; viewers share six."""
+# Subscriptions to one topic: repeated ones of one peer are counted each time, but it leaves only once.
 MAX_SUBSCRIBERS = 1024
-"""Subscriptions to one topic: who subscribes again and again is counted each time, and leaves only once."""
 MAX_SUBSCRIPTIONS_WAITING = 64
 UNBINDS_WITHIN_S = 1.0
 
 
 class HubSockets:
-    """Carries what a hub says and hears; use from its thread.
+    """Sends and receives for a hub; use from its thread.
 
     Args:
-        runtime_dir: Private folder that holds the sockets.
+        runtime_dir: Private folder of the sockets.
         listening: Where it listens beyond its folder; None for nowhere.
 
     Raises:
         RuntimeFolderError: A socket cannot be made in the folder.
-        UsageError: The tcp port is taken, or its address is none of this machine.
+        UsageError: The tcp port is taken, or its address is not one of this machine.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class HubSockets:
         return socket
 
     def _bind_stream(self) -> "zmq.Socket[bytes]":
-        """Return the socket of the stream; what comes in there is subscriptions, which are short and few."""
+        """The socket of the stream; it receives subscriptions, which are short and few."""
         options: dict[int, int] = {
             zmq.XPUB_VERBOSER: 1,
             zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
@@ -104,7 +104,7 @@ class HubSockets:
     def _restart_stream(self, flooder: str) -> None:
         """Open the stream again without its subscriptions: viewers come back and ask for what they missed.
 
-        ZeroMQ neither refuses a subscription nor cuts off one peer.
+        ZeroMQ neither refuses a subscription nor disconnects one peer.
         """
         self._restarts = self._restarts + 1
         self._flooder = flooder
@@ -122,7 +122,7 @@ class HubSockets:
         self.is_stream_new = True
 
     def restore(self) -> None:
-        """Listen again where somebody has removed the file of a socket; who is connected stays so.
+        """Listen again if somebody has removed the file of a socket; connected peers stay connected.
 
         Raises:
             RuntimeFolderError: A socket cannot be made in the folder.
@@ -152,18 +152,18 @@ class HubSockets:
         return (*((cut,) if self._restarts else ()), *(() if self._gate is None else self._gate.notes))
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait until something arrives, or the time is up; let in over tcp who may come in."""
+        """Wait until something arrives, or the time is up; admit peers over tcp."""
         self._ready = dict(self._poller.poll(timeout_ms))
         if self._gate is not None and self._gate.questions in self._ready:
             self._gate.take_questions()
 
     def cut_off_revoked(self) -> None:
-        """Send nothing more to those who may follow no longer."""
+        """Send nothing more to peers whose keys were revoked."""
         if self._gate is not None:
             self._gate.cut_off_revoked()
 
     def publish(self, topic: bytes, told: Told) -> None:
-        """Tell all who follow a topic; over tcp nothing of devices for which they did not ask."""
+        """Send to all who follow a topic; over tcp only devices that they asked for."""
         if isinstance(told, Sample):
             self._sample = told
         message = encode_told(topic, self._hub_id, told)
@@ -174,43 +174,43 @@ class HubSockets:
             )
 
     def has_followers(self, topic: bytes) -> bool:
-        """Return whether anybody follows a topic over tcp."""
+        """Tell whether anybody follows a topic over tcp."""
         return self._gate is not None and self._gate.has_followers(topic)
 
     def answer(self, peer: bytes, message: bytes) -> None:
-        """Send an answer to who asked, wherever that is."""
+        """Send an answer, over ipc or tcp."""
         if self._gate is not None and isinstance(peer, RemotePeer):
             self._gate.answer(peer, message)
         else:
             self._control.send_multipart([peer, message])
 
     def answer_join(self, peer: bytes, request: Request, message: bytes) -> None:
-        """Send everything to who asked for it, wherever that is."""
+        """Send a welcome, over ipc or tcp."""
         if self._gate is not None and isinstance(peer, RemotePeer):
             self._gate.answer_join(peer, request, message)
         else:
             self._control.send_multipart([peer, message])
 
     def refuse(self, peer: bytes, request: Request) -> str | None:
-        """Return why a request is refused, in one sentence, or None; over ipc everything may be."""
+        """Return why a request is refused, in one sentence, or None; over ipc everything is allowed."""
         if self._gate is None or not isinstance(peer, RemotePeer):
             return None
         return self._gate.refuse(peer, request)
 
     def is_on_its_way(self, peer: bytes, request: Request) -> bool:
-        """Return whether an answer to this very request was sent already, over a line that may be slow."""
+        """Tell whether an answer to this very request was sent already, over a line that may be slow."""
         if self._gate is None or not isinstance(peer, RemotePeer):
             return False
         return self._gate.is_on_its_way(peer, request)
 
     def refuse_report(self, peer: bytes) -> str | None:
-        """Return why what a worker tells by way of requests is refused, in one sentence, or None."""
+        """Return why a worker's report by way of requests is refused, in one sentence, or None."""
         if self._gate is None or not isinstance(peer, RemotePeer):
             return "workers of this node report by a socket of their own"
         return self._gate.refuse_report(peer)
 
     def take_reports(self) -> Iterator[bytes]:
-        """Yield what workers report, for a part of a turn; the rest is for the next."""
+        """Yield reports of workers, for a part of a turn; the rest is for the next."""
         if self._reports in self._ready:
             ends_s = self._clock.monotonic_s() + REPORTS_WITHIN_S
             for number in range(MAX_REQUESTS_PER_TURN):
@@ -222,7 +222,7 @@ class HubSockets:
                     return
 
     def take_attendance(self) -> Iterator[bool]:
-        """Yield whether a viewer came or left: ZeroMQ tells, however it leaves."""
+        """Yield whether a viewer came or left: ZeroMQ notices, however it leaves."""
         for _ in range(4 * MAX_TOPICS if self._stream in self._ready else 0):
             try:
                 frame = self._stream.recv(zmq.NOBLOCK, copy=False)
@@ -248,7 +248,7 @@ class HubSockets:
                 return
 
     def take_requests(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is asked, each with who asks."""
+        """Yield requests with their senders."""
         if self._control in self._ready:
             for _ in range(MAX_REQUESTS_PER_TURN):
                 try:
@@ -260,12 +260,11 @@ class HubSockets:
             yield from self._gate.take_requests()
 
     def close(self) -> None:
-        """Stop listening."""
         self._context.destroy(linger=0)
 
 
 def _name_peer(frame: zmq.Frame) -> str:
-    """Return which process a message of a socket in the folder is of, by the kernel's word."""
+    """Name the process behind a message of a socket in the folder, by the kernel's word."""
     try:
         _, _uid, _gid, pid = str(frame.get("Peer-Address")).split(":")
     except (zmq.ZMQError, ValueError):

@@ -1,4 +1,4 @@
-"""The processes of an agent: its worker, what they use, and who is attended to."""
+"""The processes of an agent: its worker, what they use, and who is present."""
 
 import os
 import resource
@@ -25,7 +25,7 @@ class OwnUsage:
         self._cpu_s = 0.0
 
     def cpu_percent(self, now_s: float, other_pids: list[int]) -> float | None:
-        """Return percent of one core since the last call; None at the first, or where it cannot be read."""
+        """Percent of one core since the last call; None at the first, or if it cannot be read."""
         own = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = own.ru_utime + own.ru_stime + sum(_cpu_s_of(pid) for pid in other_pids)
         before_s = self._at_s
@@ -38,7 +38,7 @@ class OwnUsage:
 
 
 def rss_bytes(pid: int | None = None) -> int | None:
-    """Return the resident bytes of a process (this one by default), or None where it cannot be read."""
+    """Resident bytes of a process (this one by default), or None if they cannot be read."""
     try:
         fields = Path(f"/proc/{pid or 'self'}/statm").read_text().split()
         return int(fields[1]) * _PAGE_BYTES
@@ -54,15 +54,15 @@ def _cpu_s_of(pid: int) -> float:
         return 0.0
 
 
+# More than one machine can open connections to one port, as Linux gives out ports by default.
 MOST_DESCRIPTORS = 65_536
-"""More than one machine can open connections to one port, as Linux gives out ports by default."""
 
 
 def allow_many_descriptors() -> int:
     """Raise the limit of open files as far as this user may, and return it.
 
     Every connection is one, also of a stranger who is refused after seconds only; with all of them taken, an
-    agent could open nothing that it reads figures from. What it starts has the same limit.
+    agent could not open the files that it samples. Its child processes have the same limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
@@ -72,14 +72,14 @@ def allow_many_descriptors() -> int:
     return wanted
 
 
+# Wait before the next start, by the number of failures in a row.
 BACKOFF_S = (0.1, 0.5, 2.0, 10.0)
-"""Wait before the next start, by the number of failures in a row."""
+# The failures of a worker that lived this long are forgiven.
 STEADY_S = 60.0
-"""A worker that lived this long has its failures forgiven."""
+# A worker without a report for so long while samples flow is killed and restarted.
 SILENT_S = 10.0
-"""A worker that has not reported for so long while samples flow is killed and started anew."""
+# A worker that has not ended by then, once its standard input is closed, is killed.
 ENDS_WITHIN_S = 0.5
-"""A worker that has not gone by then, once its standard input is closed, is killed."""
 
 Spawn = Callable[[list[str], Path], "subprocess.Popen[bytes]"]
 
@@ -89,8 +89,6 @@ def _spawn_worker(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 class WorkerSupervisor:
-    """One worker of one hub."""
-
     def __init__(self, runtime_dir: Path, clock: Clock, *, start: Spawn = _spawn_worker) -> None:
         self.restarts = 0
         self._command = command_of("worker", "--runtime-dir", str(runtime_dir))
@@ -108,7 +106,6 @@ class WorkerSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the worker, while it runs."""
         return self._process.pid if self._process is not None else None
 
     def poll(self) -> None:
@@ -136,12 +133,12 @@ class WorkerSupervisor:
             self._note_end(now_s, f"the worker cannot be started: {why}")
 
     def take_report(self, report: WorkerReport) -> None:
-        """Remember what the worker last said of itself."""
+        """Remember the worker's last report of itself."""
         if report.pid == self.pid:
             self._report, self._heard_s = report, self._clock.monotonic_s()
 
     def status(self) -> WorkerStatus:
-        """Return the worker as viewers see it."""
+        """The worker as viewers see it."""
         report = self._report
         is_reporting = report is not None and report.pid == self.pid
         state: Literal["starting", "running", "restarting", "failed"]
@@ -163,7 +160,7 @@ class WorkerSupervisor:
         )
 
     def stop(self) -> None:
-        """End the worker; it goes by itself when its standard input closes."""
+        """End the worker; it ends by itself when its standard input closes."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -196,7 +193,7 @@ MAX_REASON_CHARACTERS = 1000
 
 
 def shorten_report(report: WorkerReport) -> WorkerReport:
-    """Return what is kept of a report and published again and again: what the worker says of itself."""
+    """Bound the part of a report that is published again and again: the worker's description of itself."""
     return WorkerReport(
         report.name[:MAX_NAME_CHARACTERS],
         report.pid,
@@ -208,10 +205,10 @@ def shorten_report(report: WorkerReport) -> WorkerReport:
 
 
 class WorkerSeat:
-    """Lets one worker report at a time; another may once it has been silent.
+    """Allows one worker to report at a time; another may once it has been silent.
 
     Args:
-        is_open: Whether the agent runs no analyzers itself.
+        is_open: The agent runs no analyzers itself.
     """
 
     def __init__(self, *, is_open: bool, clock: Clock) -> None:
@@ -222,7 +219,7 @@ class WorkerSeat:
         self._heard_s = 0.0
 
     def refuse(self, user: str, report: WorkerReport) -> str | None:
-        """Return why a report is not taken, in one sentence, or None; who reports has the seat.
+        """Return why a report is refused, in one sentence, or None; who reports has the seat.
 
         Args:
             user: Whose key the worker showed.
@@ -236,7 +233,7 @@ class WorkerSeat:
         return None
 
     def status(self) -> tuple[WorkerStatus, ...]:
-        """Return the worker as viewers see it; nothing before the first."""
+        """The worker as viewers see it; () before the first."""
         report = self._report
         if report is None:
             return ()
@@ -257,8 +254,8 @@ class WorkerSeat:
         return self._clock.monotonic_s() - self._heard_s > SILENT_S
 
 
+# A hub that a viewer started ends if none has arrived by then.
 VIEWER_WITHIN_S = 15.0
-"""A hub that a viewer started ends if none has arrived by then."""
 
 
 class Attendance:
@@ -276,19 +273,18 @@ class Attendance:
         self._ends_s = now_s + first_within_s
 
     def note_viewer(self, *, has_come: bool) -> None:
-        """Count a viewer that came or left."""
         self.viewers = max(0, self.viewers + (1 if has_come else -1))
 
     def await_return(self, now_s: float) -> None:
-        """Wait for viewers that were cut off as for the first one."""
+        """Wait for viewers that were disconnected as for the first one."""
         self._ends_s = max(self._ends_s, now_s + VIEWER_WITHIN_S)
 
     def is_over(self, now_s: float, *, has_ranks: bool) -> bool:
-        """Return whether everybody has left and stayed away; ask several times a second.
+        """Tell whether everybody has left and stayed away; call it several times a second.
 
         Args:
             now_s: Monotonic seconds.
-            has_ranks: Whether a training process is connected.
+            has_ranks: A training process is connected.
         """
         if self.viewers or has_ranks:
             self._ends_s = now_s + self._linger_s

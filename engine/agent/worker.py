@@ -24,12 +24,12 @@ QUEUE_REPORTS = 1024
 
 
 class WorkerLink(Protocol):
-    """What a worker needs of a connection."""
+    """A worker's connection to a hub."""
 
+    # Samples that were published and never arrived.
     samples_dropped: int
-    """Samples that were published and never reached this end."""
+    # The pipe given to `watch` was closed at its other end.
     is_watched_closed: bool
-    """Whether the pipe given to `watch` was closed at its other end."""
 
     def events(self, timeout_s: float) -> list[Event]:
         """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
@@ -40,21 +40,17 @@ class WorkerLink(Protocol):
         ...
 
     def report(self, data: bytes) -> bool:
-        """Send a report; return whether it went: it does not while the hub is behind, or away."""
+        """Send a report; False if the hub is behind, or gone."""
         ...
 
     def watch(self, fd: int) -> None:
         """Wake up when a pipe's other end closes."""
         ...
 
-    def close(self) -> None:
-        """Disconnect."""
-        ...
+    def close(self) -> None: ...
 
 
 class LocalWorkerLink(HubStream):
-    """The connection to the hub of this node."""
-
     def __init__(self, runtime_dir: Path, clock: Clock) -> None:
         super().__init__(runtime_dir, is_viewer=False, clock=clock)
         self._reports = self._context.socket(zmq.PUSH)
@@ -63,7 +59,6 @@ class LocalWorkerLink(HubStream):
         self._reports.connect(endpoints_of(runtime_dir).reports)
 
     def report(self, data: bytes) -> bool:
-        """Send a report; return whether it went: it does not while the hub is behind."""
         try:
             self._reports.send(data, zmq.NOBLOCK)
         except zmq.Again:
@@ -71,10 +66,10 @@ class LocalWorkerLink(HubStream):
         return True
 
 
+# How often a worker reports that it is alive when it has found nothing new.
 REPORT_INTERVAL_S = 3.0
-"""How often a worker says that it is alive when it has found nothing new."""
+# How long a worker waits for news at most; more than a usual tick, so that no wait ends just before one.
 POLL_S = 1.5
-"""How long a worker waits for news at most; more than a usual tick, so that no wait ends just before one."""
 NOTHING_SEEN = -1
 
 
@@ -82,9 +77,9 @@ class Worker:
     """One worker of one hub.
 
     Args:
-        inquirers: Fresh inquirers, who look closer at what the analyzers find.
-        is_chosen: Whether these are some of the analyzers, of which alone findings may be closed.
-        reason: Why an analyzer could not be loaded, told to viewers.
+        inquirers: Fresh inquirers, which look closer at what the analyzers find.
+        is_chosen: These are some of the analyzers; only their findings may be closed.
+        reason: Why an analyzer could not be loaded, for viewers.
         parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
     """
 
@@ -137,7 +132,7 @@ class Worker:
         elif isinstance(event, Sample):
             self._observe(event)
         elif isinstance(event, PackedSegments):
-            self._take_map(event)
+            self._pass_map(event)
 
     def _catch_up(self, event: Joined) -> None:
         """Go through the ring: the findings come out as if this worker had always run."""
@@ -165,8 +160,8 @@ class Worker:
         for inquiry in self._look.take_inquiries():
             self._link.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
-    def _take_map(self, packed: PackedSegments) -> None:
-        """Let those look at a map who wait for it; others ask for maps too, to draw them."""
+    def _pass_map(self, packed: PackedSegments) -> None:
+        """Pass a map to those who wait for it; others ask for maps too, to draw them."""
         if self._look.awaits_map(packed.node, packed.pid):
             try:
                 self._unsent.extend(self._look.take_map(unpack_segments(packed)))
@@ -231,28 +226,28 @@ def run_worker(
 
 
 T = TypeVar("T")
+# Questions that wait to be sent; the newest are dropped beyond.
 MOST_INQUIRIES = 64
-"""Questions that wait to be sent; the newest are dropped beyond."""
 
 
 class CloserLook:
-    """Lets inquirers follow what is found, and enrich it before anybody sees it."""
+    """Passes findings to inquirers, which enrich them before anybody sees them."""
 
     def __init__(self, inquirers: Sequence[Inquirer]) -> None:
         self._inquirers = list(inquirers)
         self._open: dict[str, Finding] = {}
         self._inquiries: list[Inquiry] = []
+        # Why an inquirer was set aside.
         self.reason: str | None = None
-        """Why an inquirer was set aside."""
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Hand findings of a predecessor to the inquirers."""
+        """Pass findings of a predecessor to the inquirers."""
         for inquirer in tuple(self._inquirers):
             self._try(inquirer, lambda it: it.restore(findings), None)
         self._open.update((finding.id, finding) for finding in findings if finding.is_open)
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> list[Finding]:
-        """Take one sample with what was found in it; return the same findings with what is known of them."""
+        """Return the findings of a sample, enriched."""
         for inquirer in tuple(self._inquirers):
             nothing: Sequence[Inquiry] = ()
             asked = self._try(inquirer, lambda it: it.follow(sample, findings), nothing)
@@ -271,14 +266,14 @@ class CloserLook:
         return inquiries
 
     def awaits_map(self, node: str, pid: int) -> bool:
-        """Return whether anybody waits for a map of this process."""
+        """Tell whether anybody waits for a map of this process."""
         return any(
             self._try(inquirer, lambda it: it.awaits_map(node, pid), False)
             for inquirer in tuple(self._inquirers)
         )
 
     def take_map(self, segment_map: SegmentMap) -> list[Finding]:
-        """Take an answer; return the open findings of which more is known by it."""
+        """Pass a map on; return the open findings that it enriched."""
         before = {finding.id: self._enrich(finding) for finding in self._open.values()}
         for inquirer in tuple(self._inquirers):
             self._try(inquirer, lambda it: it.take_map(segment_map), None)

@@ -1,4 +1,4 @@
-"""What feeds the screens: a thread that follows a hub, starts one where none runs, and comes back to it."""
+"""Feeds the screens: a thread that follows a hub, starts one if none runs, and reconnects to it."""
 
 import os
 import shutil
@@ -22,12 +22,12 @@ from .feed import AskingFeed
 from .picture import NodePicture
 from .snapshot import Snapshot
 
+# A hub that ended is started again no more often than this.
 RESPAWN_S = 2.0
-"""A hub that ended is started again no more often than this."""
+# A view that has had no sample for so long says what it waits for.
 TELL_WAIT_AFTER_S = 3.0
-"""A view that has seen no figures for so long says what it waits for."""
+# Between two updates of a lost connection's age.
 AGE_INTERVAL_S = 1.0
-"""How often a lost connection's age is told anew."""
 MOST_QUESTIONS = 16
 
 Question = Callable[[NodePicture], object]
@@ -39,7 +39,7 @@ class HubFeed(AskingFeed):
     Args:
         runtime_dir: Folder of the hub; None for this user's own.
         agent_arguments: Arguments of `vramscope agent` for a hub that this feed starts.
-        is_private: The folder was made for this feed alone and goes with it.
+        is_private: The folder was made for this feed alone and is removed with it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HubFeed(AskingFeed):
         self.history = History(keeps_ranks=False)
 
     def start_hub(self) -> None:
-        """Start a hub if none serves the folder; returns at once, so that it starts beside the screen."""
+        """Start a hub if none serves the folder; returns at once, so that it starts while the screen does."""
         if is_hub_alive(self._folder):
             open_runtime_folder(self._folder)  # refuses one that is not this user's own
         else:
@@ -123,7 +123,7 @@ class HubFeed(AskingFeed):
         os.close(self._closing_fd)
 
     def _tend(self, snapshot: Snapshot, now_s: float) -> Snapshot:
-        """Start a hub where none is left, and say what is waited for."""
+        """Start a hub if none is left, and say what the view waits for."""
         is_alive = is_hub_alive(self._folder)
         if self._waits_since_s is None:
             self._waits_since_s = now_s
@@ -138,7 +138,7 @@ class HubFeed(AskingFeed):
         return snapshot if reason is None else msgspec.structs.replace(snapshot, reason=reason)
 
     def _explain_wait(self) -> str:
-        """Return what is known of a hub that has never answered, and what to do."""
+        """Say what is known of a hub that has never answered, and what to do."""
         if not is_hub_alive(self._folder):
             log = self._folder / HUB_LOG_NAME
             return self._explain_end() or f"it is starting; what it says goes to {log}"
@@ -150,7 +150,7 @@ class HubFeed(AskingFeed):
         return f"{who} does not answer; if it hangs, end it to start another"
 
     def _explain_end(self) -> str | None:
-        """Return why no hub runs; None where one may be starting."""
+        """Return why no hub runs; None if one may be starting."""
         if self._obstacle is not None:
             return self._obstacle
         code = None if self._hub is None else self._hub.poll()
@@ -164,7 +164,7 @@ class HubFeed(AskingFeed):
         return f"the agent ended {end} and said nothing" if code else None
 
     def _spawn(self) -> None:
-        """Start a hub; where that fails the reason is kept, for the screen, and it is tried again later."""
+        """Start a hub; if that fails, keep the reason for the screen, and try again later."""
         self._last_end = self._explain_end() if self._obstacle is None else None
         self._spawn_due_s = self._clock.monotonic_s() + RESPAWN_S
         log = self._folder / HUB_LOG_NAME
@@ -202,13 +202,13 @@ def attach_or_start(
     memory_interval_s: float = 0.1,
     config: Path | None = None,
 ) -> HubFeed:
-    """Return a feed of this node, whose hub is already on its way if none was running.
+    """Return a feed of this node, whose hub is already starting if none was running.
 
     Args:
         runtime_dir: Folder of the hub; by default this user's own.
         interval_s: Seconds from one sample to the next.
         memory_interval_s: Seconds between two readings of device memory.
-        config: Settings file that the hub is to read, where it was named on the command line.
+        config: Settings file for the hub, if one was named on the command line.
     """
     named = () if config is None else ("--config", str(config.absolute()))
     intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))

@@ -1,4 +1,4 @@
-"""A viewer's end: the newest picture of a node, its history, and what became of the connection."""
+"""A viewer's end: the newest picture of a node, its history, and the state of the connection."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +17,10 @@ from .snapshot import Snapshot
 
 POLL_S = 0.25
 MOST_PATIENCE_S = 1.5
+# Between two questions of `connect` until it is answered: a question to a hub that is being replaced is lost.
 REPEAT_S = 0.5
-"""How often `connect` asks until it is answered: what is sent to a hub that is being replaced is lost."""
+# A hub that has missed this many ticks, and at least this many seconds, is silent.
 SILENT_INTERVALS = 2.5
-"""A hub that has missed this many ticks, and at least this many seconds, is called silent."""
 
 
 class Client(NodePicture):
@@ -29,7 +29,7 @@ class Client(NodePicture):
     Args:
         history: History to fill; a fresh one by default.
         closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
-        is_counted: Whether it counts as a viewer, for whom a hub stays.
+        is_counted: It counts as a viewer, for whom a hub stays.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Client(NodePicture):
             self._stream.watch(closing_fd)
 
     def snapshot(self, timeout_s: float = 1.0) -> Snapshot:
-        """Return the newest picture: at once when something is new, else after at most `timeout_s`.
+        """Return the newest picture: at once if something is new, else after at most `timeout_s`.
 
-        Samples that arrived together are all in `history`; the picture holds the newest.
+        Samples that arrived together are all in `history`; the picture has the newest.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
@@ -67,14 +67,14 @@ class Client(NodePicture):
 
     @property
     def _patience_s(self) -> float:
-        """How long to sleep without looking at the connection: a hub that lives wakes us with each sample."""
+        """How long to sleep without checking the connection: a living hub wakes us with each sample."""
         hub = self.newest.hub
         if hub is None or self.newest.connection != "live":
             return POLL_S
         return max(POLL_S, min(1.25 * hub.interval_s, MOST_PATIENCE_S))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield samples as they arrive, for ever; ends when the hub is gone.
+        """Yield samples as they arrive, for ever.
 
         Raises:
             HubUnreachableError: The hub ended.
@@ -94,11 +94,11 @@ class Client(NodePicture):
         return None if reason is None else f"answered with what this version does not accept: {reason}"
 
     def ask_again(self) -> None:
-        """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
+        """Repeat an open question: a hub that was just replaced has not got it."""
         self._stream.repeat()
 
     def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
-        """Let the probe of a training process go and return once it has.
+        """Detach the probe of a training process and return once it has left.
 
         Args:
             pid: Process id as in `RankSample.pid`.
@@ -127,7 +127,7 @@ class Client(NodePicture):
         reason: str = "",
         step_end_within_s: float = ADVICE_WITHIN_S,
     ) -> Advised:
-        """Advise a training process as `advise` does, and return what it made of that.
+        """Advise a training process as `advise` does, and return its answer.
 
         Args:
             pid: Process id as in `RankSample.pid`.
@@ -168,7 +168,7 @@ class Client(NodePicture):
         return f"the agent{version} that serves {self._runtime_dir} has not answered within {timeout_s:g} s"
 
     def _judge_connection(self) -> bool:
-        """Say `lost` when the hub ended or has been silent too long; return whether that is news."""
+        """Set `lost` when the hub ended or has been silent too long; return whether that is news."""
         heard_s = self._stream.heard_s
         if heard_s is None:
             return False

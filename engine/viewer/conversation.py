@@ -1,4 +1,4 @@
-"""What one end says to a hub and hears from it: every sample in order, gaps filled from the hub's ring."""
+"""One end's conversation with a hub: every sample in order, gaps filled from the hub's ring."""
 
 import itertools
 import os
@@ -41,15 +41,15 @@ from ..wire.messages import (
 )
 
 ANSWER_WITHIN_S = 3.0
+# An unanswered question is repeated after so long, then after twice as long, and so on up to the most: on a
+# slow line the answer may be on its way.
 MOST_PATIENCE_S = 24.0
-"""An answer that stays out is asked for again after so long, then after twice as long, and so on up to the
-most: on a slow line it is on its way, and so is what was asked."""
+# Samples after a gap wait so long for what fills it.
 HOLD_BACK_S = 30.0
-"""Samples after a gap wait so long for what fills it."""
 MAX_PENDING = 1024
 
+# What can be asked of a training process.
 RankVerb = Literal["segments", "detach", "history", "modules"]
-"""What can be asked of a training process."""
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -57,8 +57,8 @@ class Joined(msgspec.Struct, frozen=True):
 
     welcome: Welcome
     is_new_hub: bool
+    # Samples in full that came before the answer, and are not newer than its own.
     held: tuple[Sample, ...] = ()
-    """Samples in full that came while the answer was awaited, and are not newer than its own."""
 
 
 class Assessed(msgspec.Struct, frozen=True):
@@ -83,12 +83,12 @@ Event = (
 )
 
 
+# Answers of a hub to one end, by the kind of the message.
 ANSWERS: dict[str, type[Done | ModulesAnswer | Advised]] = {
     "done": Done,
     "modules": ModulesAnswer,
     "advised": Advised,
 }
-"""What a hub answers to who asked, by the kind of the message."""
 
 
 class HubConversation:
@@ -96,10 +96,10 @@ class HubConversation:
 
     Args:
         send: Sends one message to the hub.
-        topics: What the hub is to send from the first answer on, where no subscription says it.
+        topics: What the hub is to send from the first answer on, if there is no subscription.
         detail: How much of each sample these topics have.
-        node: What a relay between calls the node; empty where there is none.
-        devices: Words for the devices that the hub is to tell of; none for all.
+        node: The node's name at a relay in between; "" without one.
+        devices: Words for the devices to receive; none for all.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class HubConversation:
         self._send(self._join_request(request_id))
 
     def count_on(self, before: "HubConversation") -> None:
-        """Number requests after those of a conversation over the same connection, where they are known."""
+        """Continue the request numbers of a conversation over the same connection."""
         self._request_ids = before._request_ids
 
     def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
@@ -173,7 +173,7 @@ class HubConversation:
         return self.ask_for(Request("advise", 0, pid, seconds=seconds, action=action, reason=reason))
 
     def decide(self, decision: FindingDecision) -> int:
-        """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
+        """Send a person's decision; return the number under which `Done` or `Refusal` comes."""
         return self.ask_for(Request("decide", 0, decision=decision))
 
     def ask_for(self, request: Request) -> int:
@@ -198,23 +198,23 @@ class HubConversation:
 
     @property
     def hub_id(self) -> str:
-        """Of the hub that is followed; empty before it has answered."""
+        """Of the hub that is followed; "" before it has answered."""
         return self._hub_id or ""
 
     @property
     def is_asking(self) -> bool:
-        """Whether an answer of the hub is waited for."""
+        """A question is unanswered."""
         return self._asked is not None
 
     def take(self, data: bytes, found: list[Event]) -> None:
-        """Take one message of the hub, and add to `found` what it says; one that is refused is remembered."""
+        """Process one message of the hub, and add its events to `found`; a rejected one is remembered."""
         try:
             self._take(data, found)
         except WireError as error:
             self.refused = str(error)
 
     def give_up_if_unanswered(self, found: list[Event]) -> None:
-        """Ask again when an answer stays out; in the end let go of the samples that were held back for it."""
+        """Repeat an unanswered question; in the end release the samples that were held back for it."""
         now_s = self._clock.monotonic_s()
         if self._asked is None:
             return
@@ -232,9 +232,9 @@ class HubConversation:
             welcome = body_of(envelope, Welcome)
             self._join(envelope.hub_id, welcome, found)
         elif envelope.kind == "refusal":
-            self._take_refusal(body_of(envelope, Refusal), found)
+            self._note_refusal(body_of(envelope, Refusal), found)
         elif envelope.kind == "nodes":
-            self._take_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
+            self._note_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
         elif envelope.kind in ANSWERS:
             found.append(body_of(envelope, ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:
@@ -242,10 +242,10 @@ class HubConversation:
             if envelope.kind == "sample":
                 self._pend(body_of(envelope, Sample))
         else:
-            self._take_published(envelope, found)
+            self._process_published(envelope, found)
 
-    def _take_published(self, envelope: Envelope, found: list[Event]) -> None:
-        """Process what the hub that this conversation follows has published."""
+    def _process_published(self, envelope: Envelope, found: list[Event]) -> None:
+        """Process a publication of the hub that this conversation follows."""
         if envelope.kind == "sample":
             self._follow(body_of(envelope, Sample), found)
         elif envelope.kind == "findings":
@@ -263,7 +263,7 @@ class HubConversation:
             found.append(status)
 
     def _count_batch(self, number: int | None) -> None:
-        """Ask for all findings where a batch of them was missed."""
+        """Ask for all findings if a batch of them was missed."""
         if number is None:
             return
         self._newest_number = max(self._newest_number, number)
@@ -274,8 +274,8 @@ class HubConversation:
         if known is not None and number > known + 1:
             self.ask()
 
-    def _take_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
-        """Take the answer of a relay, or that it has changed."""
+    def _note_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
+        """A relay answered, or its nodes have changed."""
         self._asked = None
         self._hub_id = relay_id
         self._last_seq = None
@@ -283,7 +283,7 @@ class HubConversation:
             self.refused = self.turned_away = None
         found.append(nodes)
 
-    def _take_refusal(self, refusal: Refusal, found: list[Event]) -> None:
+    def _note_refusal(self, refusal: Refusal, found: list[Event]) -> None:
         is_of_join = self._asked is not None and refusal.request_id == self._asked[0]
         if is_of_join or refusal.request_id == TO_WHOM_IT_CONCERNS:
             self.refused = self.turned_away = refusal.reason
@@ -291,7 +291,7 @@ class HubConversation:
             found.append(refusal)
 
     def _meet_new_hub(self, hub_id: str) -> None:
-        """Begin anew: the hub was restarted, so its sequence is another one."""
+        """Start over: the hub was restarted, so its sequence has changed."""
         if self._hub_id is not None or self._asked is None:
             self.ask()
         self._hub_id = hub_id
@@ -328,7 +328,7 @@ class HubConversation:
             self.ask()  # findings that came meanwhile are newer than the answer, which took their place
 
     def _first_known_seq(self, welcome: Welcome) -> int:
-        """Return from which sample on nothing is missing; 0 where there is none."""
+        """Return from which sample on nothing is missing; 0 without samples."""
         if self.detail == "full":
             return welcome.history_first_seq or 0
         known = [*self._pending, *([] if welcome.sample is None else [welcome.sample])]
@@ -345,9 +345,9 @@ class HubConversation:
             found.append(sample)
 
     def _compare(self, status: HubStatus) -> None:
-        """Ask for what was published and has not arrived: the hub tells its newest sample's number.
+        """Ask for what was published and has not arrived: the hub sends its newest sample's number.
 
-        Where that is lower than ours, ours is of another hub, and whatever came would be taken for old.
+        If that is lower than ours, ours is of another hub, and new samples would count as old.
         """
         newest = status.last_seq
         if newest is None or self._asked is not None or newest == self._last_seq:
@@ -373,16 +373,16 @@ class HubConversation:
                 found.append(sample)
 
 
+# How far a stalled reader may fall behind before new messages are dropped; the ring then fills the gap.
 QUEUE_MESSAGES = 256
-"""Messages a stalled reader may fall behind before new ones are dropped; the ring then fills the gap."""
 
 
 class HubStream(HubConversation):
     """Subscribes to one hub of this user and node; yields events in order. Use from one thread only.
 
     Args:
-        is_viewer: Whether to be told findings and the hub's own state too.
-        is_counted: Whether a viewer counts as one, for whom a hub stays.
+        is_viewer: Receive findings and the hub's own state too.
+        is_counted: A viewer counts as one, for whom a hub stays.
     """
 
     def __init__(
@@ -440,7 +440,6 @@ class HubStream(HubConversation):
         self._poller.register(fd, zmq.POLLIN | zmq.POLLERR)
 
     def close(self) -> None:
-        """Disconnect."""
         self._context.destroy(linger=0)
 
     def _drain(self, socket: "zmq.Socket[bytes]", found: list[Event]) -> None:

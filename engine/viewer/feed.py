@@ -1,4 +1,4 @@
-"""What a screen is fed by: a thread that hands over frozen snapshots, and the history that they are of."""
+"""What feeds a screen: a thread that emits frozen snapshots, and their history."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -19,8 +19,8 @@ STOPS_WITHIN_S = 0.5
 class Feed(Protocol):
     """A source of snapshots for one viewer."""
 
+    # What was seen so far, backfill included; safe to read from any thread.
     history: History
-    """What was seen so far, backfill included; safe to read from any thread."""
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
         """Call `on_snapshot` from a thread of the feed's own whenever there is something new."""
@@ -41,54 +41,54 @@ class Feed(Protocol):
         ...
 
     def decide(self, decision: FindingDecision) -> None:
-        """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
+        """Acknowledge a finding, mute its kind on its device, or undo that, from any thread; returns at once.
 
-        It returns at once; a later snapshot says so in `alerts`, or why not in `decision_refused`.
+        A later snapshot shows it in `alerts`, or why not in `decision_refused`.
         """
         ...
 
     def stop(self) -> None:
-        """End the thread and give back the connection; returns within half a second."""
+        """End the thread and close the connection; returns within half a second."""
         ...
 
 
 @runtime_checkable
 class AdvisingFeed(Protocol):
-    """A source of snapshots that passes advice on to the processes it tells of."""
+    """A feed that passes advice on to training processes."""
 
     def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
         """Ask a training process to do something about its memory, from any thread; returns at once.
 
-        What it made of that comes with a later snapshot, in `advice`.
+        Its answer comes with a later snapshot, in `advice`.
         """
         ...
 
 
 @runtime_checkable
 class ChoosingFeed(Protocol):
-    """A source of snapshots that follows some of the nodes that there are."""
+    """A feed that follows only some of the known nodes."""
 
     @property
     def nodes_left_out(self) -> int:
-        """Nodes that are known and not followed, because nobody asked for them; from any thread."""
+        """Known nodes that are not followed, because nobody asked for them; from any thread."""
         ...
 
 
 @runtime_checkable
 class SeveralNodesFeed(Feed, Protocol):
-    """A source of snapshots of several nodes, each named in its own."""
+    """A feed of several nodes, each named in its own snapshots."""
 
     def history_of(self, node: str) -> History:
-        """Return what was seen so far of a node; safe to read from any thread."""
+        """What was seen so far of a node; safe to read from any thread."""
         ...
 
     def look_at(self, node: str) -> None:
-        """Say which node is looked at, from any thread: what is asked from now on is asked there."""
+        """Focus a node, from any thread: later questions go there."""
         ...
 
 
 class BaseFeed(ABC):
-    """The thread of a feed: begins with `start`, ends with `stop`, and hands over snapshots."""
+    """The thread of a feed: begins with `start`, ends with `stop`, and emits snapshots."""
 
     history: History
 
@@ -109,11 +109,11 @@ class BaseFeed(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """Hand over snapshots until `_stopped` is set."""
+        """Emit snapshots until `_stopped` is set."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """Have the thread look at `_stopped` and at what was asked; called from any thread."""
+        """Make the thread check `_stopped` and its questions; called from any thread."""
 
 
 class AskingFeed(BaseFeed):
@@ -133,4 +133,4 @@ class AskingFeed(BaseFeed):
 
     @abstractmethod
     def _ask(self, question: "Callable[[NodePicture], object]") -> None:
-        """Have the thread of the feed put a question; called from any thread."""
+        """Make the thread of the feed ask a question; called from any thread."""

@@ -1,4 +1,4 @@
-"""Where the samples of this node come from: its agent where one runs, else this very process."""
+"""The source of this node's samples: its agent if one runs, else this very process."""
 
 import math
 import time
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 EXIT_DRIVER_SILENT = 5
 DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"
+# A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs.
 ANSWERS_WITHIN_S = 5.0
-"""A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs."""
 
 
 class Words(NamedTuple):
-    """What analyzers said after the newest sample."""
+    """What analyzers reported after the newest sample."""
 
     findings: "tuple[Finding, ...]" = ()
+    # All that are open; None if none has changed.
     assessments: "tuple[Assessment, ...] | None" = None
-    """All that stand; None where none has changed."""
 
 
 class LocalNode:
-    """This node, sampled and analyzed by this very process: its own readings, nothing started.
+    """This node, sampled and analyzed by this very process; starts nothing.
 
     Args:
         interval_s: Seconds from one sample to the next.
@@ -54,17 +54,17 @@ class LocalNode:
 
     @property
     def has_held_calls(self) -> bool:
-        """Whether a driver call has not returned; the process must then end with `os._exit`."""
+        """A driver call has not returned; the process must then end with `os._exit`."""
         return self._producer.has_held_calls
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known why there is no device, or the driver has been silent for too long."""
+        """It is known why there is no device, or the driver has been silent for too long."""
         return bool(self.failures) or time.monotonic() >= self._answers_until_s
 
     @property
     def exit_code(self) -> int:
-        """The code of why there is no device."""
+        """For the reason why there is no device."""
         return self.failures[0].exit_code if self.failures else EXIT_DRIVER_SILENT
 
     @property
@@ -73,12 +73,11 @@ class LocalNode:
         return [str(failure) for failure in self.failures] or [DRIVER_SILENT]
 
     def start(self) -> None:
-        """Begin to read on threads of its own."""
         self._answers_until_s = time.monotonic() + ANSWERS_WITHIN_S
         self._producer.start()
 
     def take(self, timeout_s: float | None) -> "list[Sample]":
-        """Return what is due next, waiting at most so long; None waits until there is something."""
+        """Return what is due next, waiting at most `timeout_s`; None waits until there is something."""
         end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while not (samples := self._producer.take()):
             left_s = end_s - time.monotonic()
@@ -89,7 +88,7 @@ class LocalNode:
 
     @property
     def analyzers(self) -> "AnalyzerHost":
-        """The analyzers; loaded when they are first asked for."""
+        """Loaded when they are first asked for."""
         if self._host is None:
             from ..agent.analyzer_host import AnalyzerHost
             from ..plugins import make_analyzers
@@ -101,7 +100,7 @@ class LocalNode:
 
     @property
     def assessments(self) -> "AssessmentStore":
-        """What stands of all processes."""
+        """Of all processes."""
         if self._stored is None:
             from ..wire.stores import AssessmentStore
 
@@ -137,8 +136,8 @@ class NodeSource(Generic[Agent, Local]):
     """The agent of this node while one answers, else this process; starts no agent.
 
     Args:
-        connect: Connects to the agent of a folder; raises `HubUnreachableError` where it does not answer.
-        make_local: Makes what samples in this process, not yet started.
+        connect: Connects to the agent of a folder; raises `HubUnreachableError` if it does not answer.
+        make_local: Makes the sampler of this process, not yet started.
         folder: Runtime folder of the agent; this user's own by default.
     """
 
@@ -159,11 +158,11 @@ class NodeSource(Generic[Agent, Local]):
 
     @property
     def is_agent_alive(self) -> bool:
-        """Whether an agent serves the folder, asked or not."""
+        """An agent serves the folder, followed or not."""
         return is_hub_alive(self.folder)
 
     def open(self) -> None:
-        """Ask the agent where one runs, else sample here; nothing where either is so already."""
+        """Follow the agent if one runs, else sample here; do nothing if either is so already."""
         if self.agent is not None or self.local is not None:
             return
         if self.is_agent_alive:
@@ -176,7 +175,7 @@ class NodeSource(Generic[Agent, Local]):
         self.open_local()
 
     def open_local(self) -> Local:
-        """Sample in this process, started where it is not yet."""
+        """Sample in this process."""
         if self.local is None:
             self.local = self._make_local()
             self.local.start()
@@ -186,7 +185,7 @@ class NodeSource(Generic[Agent, Local]):
         """Sample in this process from here on.
 
         Args:
-            sentence: Why, for stderr; None where that is nobody's concern.
+            sentence: Why, for stderr; None if that is nobody's concern.
         """
         if sentence is not None:
             self.sentences.append(sentence)

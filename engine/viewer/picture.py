@@ -1,4 +1,4 @@
-"""The picture that one end has of a node: drawn from what its hub says, with the history beside it."""
+"""The picture that one end has of a node: from its hub's messages, with the history."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ class NodePicture:
 
     Args:
         history: History to fill; a fresh one by default.
-        node: What the node is called in snapshots, where there are several.
+        node: Name of the node in snapshots, if there are several.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class NodePicture:
 
         Args:
             pid: Process id as in `RankSample.pid`.
-            step_end_within_s: How long the process may wait for the end of a step to take the map there, in
-                seconds; None to take it at once.
+            step_end_within_s: How long the process may wait for the end of a step to make the map there, in
+                seconds; None to make it at once.
         """
         self._questions.ask("segments", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
 
     def ask_modules(self, pid: int, *, step_end_within_s: float = MODULES_WITHIN_S) -> None:
-        """Ask for a profile by module of a training process, as it stands at the end of its next step.
+        """Ask for a profile by module of a training process, as of the end of its next step.
 
-        The process begins one where none runs, and follows its modules for a few steps: who looks on asks
-        again. A later snapshot has it in `modules`, or the reason why not.
+        The process starts one if none runs, and follows its modules for a few steps: who goes on watching
+        asks again. A later snapshot has it in `modules`, or the reason why not.
 
         Args:
             pid: Process id as in `RankSample.pid`.
@@ -73,7 +73,7 @@ class NodePicture:
     ) -> int:
         """Ask a training process to do something about its memory at the end of its next step.
 
-        A later snapshot has in `advice` what it made of that, or the reason why it was not asked.
+        A later snapshot has its answer in `advice`, or the reason why it was not asked.
 
         Args:
             pid: Process id as in `RankSample.pid`.
@@ -86,7 +86,7 @@ class NodePicture:
         return self._questions.advise(pid, action, reason, step_end_within_s, self._clock.monotonic_s())
 
     def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
-        """Let a training process record its allocations with their stacks, or stop.
+        """Make a training process record its allocations with their stacks, or stop.
 
         Args:
             pid: Process id as in `RankSample.pid`.
@@ -94,14 +94,14 @@ class NodePicture:
         self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
 
     def decide(self, decision: FindingDecision) -> None:
-        """Acknowledge a finding, mute its kind on its device, or take that back; returns at once.
+        """Acknowledge a finding, mute its kind on its device, or undo that; returns at once.
 
-        Every viewer's next snapshot says so in `alerts`; why it could not be done is in `decision_refused`.
+        Every viewer's next snapshot shows it in `alerts`; `decision_refused` says why it could not be done.
         """
         self._questions.decide(decision, self._clock.monotonic_s())
 
     def apply(self, events: list[Event]) -> bool:
-        """Draw what was heard into the picture; return whether there was anything."""
+        """Apply events to the picture; return whether there were any."""
         snapshot = self.newest
         for event in events:
             snapshot = self._apply_one(event, snapshot)
@@ -149,11 +149,11 @@ class NodePicture:
             self._questions.take_answer(event)
 
     def forget_history(self) -> None:
-        """Let go of what is remembered, which takes 0.5 MiB a device: nobody looks at this node."""
+        """Drop the history, which takes 0.5 MiB a device: nobody looks at this node."""
         self.history.take_over(History(keeps_ranks=self.history.keeps_ranks))
 
     def expire_questions(self) -> bool:
-        """Give up on what nobody answers; return whether that is news."""
+        """Give up on unanswered questions; return whether that is news."""
         if not self._questions.expire(self._clock.monotonic_s()):
             return False
         self.newest = msgspec.structs.replace(
@@ -166,10 +166,10 @@ class NodePicture:
         return True
 
     def tell_lost(self, reason: str, silent_s: float | None) -> None:
-        """Say in the picture that the connection is lost.
+        """Mark the connection as lost in the picture.
 
         Args:
-            silent_s: Seconds since the hub was last heard; None where it never was.
+            silent_s: Seconds since the hub's last message; None if there never was one.
         """
         self.newest = msgspec.structs.replace(
             self.newest,
@@ -184,7 +184,9 @@ class NodePicture:
         return msgspec.structs.replace(snapshot, sample=sample)
 
     def _keep(self, keep: Callable[[], None]) -> bool:
-        """Return whether something was remembered; a hub that tells nonsense has no past, and it is said."""
+        """Return whether the history accepted it; a hub with an impossible past has no history, and the
+        picture says so.
+        """
         try:
             keep()
         except (WireError, ValueError, OverflowError) as error:
@@ -210,14 +212,14 @@ class NodePicture:
         )
 
 
+# Profiles by module in a viewer's memory.
 MAX_MODULES = 16
-"""Profiles by module that a viewer keeps."""
+# Advice with its outcome in a viewer's memory.
 MAX_ADVICE = 16
-"""Advice of which a viewer keeps what became of it."""
+# Segment maps in a viewer's memory; one may take some MiB.
 MAX_MAPS = 4
-"""Segment maps that a viewer keeps; one may take some MiB."""
+# Longer than a hub waits for the process. An agent of an older version never answers.
 HUB_ANSWERS_WITHIN_S = 15.0
-"""Longer than a hub waits for the process. An agent of an older version never answers."""
 NO_ANSWER = "the agent has not answered: it is of an older version, or gone"
 
 
@@ -225,10 +227,10 @@ class _Question(NamedTuple):
     verb: RankVerb | Literal["decide", "advise"]
     pid: int | None
     asked_s: float
+    # How long the process may wait for the end of a step.
     wait_s: float = 0.0
-    """How long the process may wait for the end of a step."""
+    # Of an advice.
     action: AdviceAction | None = None
-    """What a process was advised to do."""
 
 
 class Questions:
@@ -264,29 +266,28 @@ class Questions:
         return number
 
     def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float, now_s: float) -> int:
-        """Advise a process; return the number of the question."""
+        """Return the number of the question."""
         number = self._stream.advise(pid, action, reason, seconds)
         self._open[number] = _Question("advise", pid, now_s, seconds, action)
         return number
 
     def decide(self, decision: FindingDecision, now_s: float) -> None:
-        """Tell the hub what a person decided about a finding."""
         self._open[self._stream.decide(decision)] = _Question("decide", None, now_s)
 
     def is_answered(self, number: int) -> bool:
-        """Return whether a question has been answered, for good or ill."""
+        """Whether it was granted or refused."""
         return number not in self._open
 
     def take_refusal(self, number: int) -> str | None:
-        """Return why a question was refused, or None where it was not."""
+        """Return why a question was refused, or None."""
         return self._results.pop(number, None)
 
     def take_answer(self, answer: Done | Refusal) -> None:
-        """Take what a hub says of a question."""
+        """Close a question."""
         self._conclude(answer.request_id, answer.reason if isinstance(answer, Refusal) else None)
 
     def take_advised(self, answer: Advised) -> None:
-        """Take what a process made of an advice."""
+        """Note a process's answer to an advice."""
         question = self._open.pop(answer.request_id, None)
         if question is not None:
             self._note_advice(answer.request_id, question, advised=answer)
@@ -299,7 +300,7 @@ class Questions:
             self.advice = (newest, *self.advice)[:MAX_ADVICE]
 
     def take_map(self, packed: PackedSegments) -> None:
-        """Take a segment map, whoever asked for it."""
+        """Note a segment map, whoever asked for it."""
         try:
             found = unpack_segments(packed)
         except WireError as error:
@@ -309,7 +310,7 @@ class Questions:
         self.refused = tuple(refused for refused in self.refused if refused.pid != found.pid)
 
     def take_modules(self, answer: ModulesAnswer) -> None:
-        """Take the profile by module that a process was asked for."""
+        """Note a profile by module that this viewer asked for."""
         question = self._open.pop(answer.request_id, None)
         if question is None:
             return
@@ -323,7 +324,7 @@ class Questions:
     def _note_modules(
         self, number: int, pid: int, memory: ModuleMemory | None = None, refusal: str | None = None
     ) -> None:
-        """Keep the newest answer of a process, and its newest profile where this is none."""
+        """Note the newest answer of a process; a refusal keeps its newest profile."""
         known = next((known for known in self.modules if known.pid == pid), None)
         if memory is None and known is not None:
             memory = known.memory
@@ -331,7 +332,7 @@ class Questions:
         self.modules = (RankModules(pid, number, memory, refusal), *others)[:MAX_MODULES]
 
     def expire(self, now_s: float) -> bool:
-        """Give up on questions that nobody answers; return whether that is news."""
+        """Give up on unanswered questions; return whether that is news."""
         late = [n for n, it in self._open.items() if now_s - it.asked_s > HUB_ANSWERS_WITHIN_S + it.wait_s]
         for number in late:
             self._conclude(number, NO_ANSWER)
@@ -358,13 +359,13 @@ class Questions:
 
 
 def read_advised(snapshot: Snapshot, number: int) -> Advised | None:
-    """Return what a process made of an advice, or None where that is not known yet.
+    """Return a process's answer to an advice, or None if it is not known yet.
 
     Args:
         snapshot: Of the viewer that gave it.
 
     Raises:
-        UsageError: The process was not asked, or does not do it in time.
+        UsageError: The process was not asked, or did not do it in time.
         HubUnreachableError: The agent does not answer.
     """
     found = next((advice for advice in snapshot.advice if advice.number == number), None)
@@ -376,10 +377,10 @@ def read_advised(snapshot: Snapshot, number: int) -> Advised | None:
 
 
 def _unpack_modules(answer: ModulesAnswer) -> ModuleMemory:
-    """Return the profile that a probe packed.
+    """Unpack the profile of a probe.
 
     Raises:
-        WireError: It was not packed so.
+        WireError: It is not packed correctly.
         InputFileError: It is no profile.
     """
     from ..files.module_memory.finding import read_exact_text  # most viewers never ask for one

@@ -1,4 +1,4 @@
-"""What a viewer draws from: one frozen picture of a node."""
+"""What a viewer draws: one frozen picture of a node."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -19,163 +19,160 @@ MarkKind = Literal["finding", "oom", "step"]
 class ReplayOverview(msgspec.Struct, frozen=True):
     """The fullest device of a node, in spans of one length from the first minute to the last."""
 
+    # Begin of the first span, in the samples' own clock.
     start_s: float
-    """Where the first span begins, in the samples' own clock."""
     step_s: float
+    # Most used memory of the fullest device in each span, from 0 to 1; None was not measured.
     shares: tuple[float | None, ...]
-    """Most that was used of the fullest device in each span, from 0 to 1; None was not measured."""
+    # 1 is the capacity of a device; else it is the most that any of them ever used.
     is_of_capacity: bool
-    """Whether 1 is the capacity of a device; else it is the most that any of them ever used."""
 
 
 class ReplayMark(msgspec.Struct, frozen=True):
     """A moment that can be jumped to."""
 
+    # In the samples' own clock.
     time_s: float
-    """In the samples' own clock."""
     kind: MarkKind
     text: str
+    # Of a finding.
     severity: Severity | None = None
-    """Of a finding."""
     node: str = ""
-    """Of which it is told."""
 
 
 class ReplayWord(msgspec.Struct, frozen=True):
-    """Something that a person should read once."""
+    """A message to show once."""
 
+    # Different for every message.
     number: int
-    """Another one for every word."""
     text: str
+    # The node to show with it; None leaves the one that is shown.
     node: str | None = None
-    """The node that is to be shown with it; None leaves the one that is shown."""
 
 
 class ReplayPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The one that plays of several runs that follow one another, such as the configurations of a sweep."""
+    """The present one of several runs that follow one another, such as the configurations of a sweep."""
 
+    # Its place among those that can be played, from 1.
     number: int
-    """Its place among those that can be played, counted from 1."""
     total: int
+    # Such as `TP 8 PP 64`.
     name: str
-    """Such as `TP 8 PP 64`."""
+    # Its outcome, in a word or two.
     state: str
-    """What became of it, in a word or two."""
+    # Most allocated, on the rank that used most.
     peak_bytes: int | None = None
-    """Most that was allocated, on the rank that held most."""
+    # By a formula.
     theoretical_bytes: int | None = None
-    """What a formula said that it would be."""
+    # Parameters, gradients and optimizer states, if they were logged.
     static_bytes: int | None = None
-    """Parameters, gradients and optimizer states, where they were logged."""
 
     @property
     def error(self) -> float | None:
-        """How much more the theory says than was held, as a share; None where either is unknown."""
+        """How much more the theory says than was used, as a share; None if either is unknown."""
         if not self.peak_bytes or self.theoretical_bytes is None:
             return None
         return self.theoretical_bytes / self.peak_bytes - 1
 
 
 class ReplayState(msgspec.Struct, frozen=True):
-    """A replay at one moment."""
-
+    # Time of the first sample of all nodes, in the samples' own clock.
     start_s: float
-    """Time of the first sample of all nodes, in the samples' own clock."""
     end_s: float
+    # The moment that is shown: of a single node the time of its sample.
     position_s: float
-    """The moment that is shown: of a single node the time of its sample."""
     clock: Literal["wall", "trace"]
     speed: float
     is_paused: bool
     is_looping: bool
+    # Graphs and verdicts of this moment are still being worked out.
     is_catching_up: bool
-    """Whether graphs and verdicts of this moment are still being worked out."""
+    # Findings are those of the recording.
     is_as_recorded: bool
-    """Whether findings are those of the recording, not found again."""
+    # Findings and out-of-memory errors, in order of time.
     marks: tuple[ReplayMark, ...] = ()
-    """Findings and out-of-memory errors, in order of time."""
+    # The newest message.
     word: ReplayWord | None = None
-    """The newest thing to say."""
+    # Memory of the node over the whole of its recording; None if it is not known, or not yet.
     overview: ReplayOverview | None = None
-    """Memory of the node over the whole of its recording; None where that is not known, or not yet."""
+    # The simulated run to compare this real one with.
     comparison: "TraceComparison | None" = None
-    """The simulated run that stands beside this real one."""
+    # Which of several runs it is; None if there is one.
     part: ReplayPart | None = None
-    """Which of several runs it is; None where there is one."""
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):
-    """Why there is no segment map of a process that one was asked of."""
+    """Why there is no segment map of a process."""
 
     pid: int
     reason: str
 
 
 class RankModules(msgspec.Struct, frozen=True):
-    """What became of this viewer's newest question for the modules of a process."""
+    """State of this viewer's newest question for the modules of a process."""
 
     pid: int
+    # Different for every answer.
     number: int
-    """Another one for every answer."""
+    # The newest profile; None before the first.
     memory: ModuleMemory | None = None
-    """The newest profile that came; None where none has yet."""
+    # Why the newest question was refused, in one sentence.
     refusal: str | None = None
-    """Why the newest question was refused, in one sentence."""
 
 
 class RankAdvice(msgspec.Struct, frozen=True):
-    """What became of an advice that this viewer gave to a process."""
+    """Outcome of an advice from this viewer to a process."""
 
     pid: int
+    # Different for every advice.
     number: int
-    """Another one for every advice."""
     action: AdviceAction
+    # The process's answer; None if it was refused.
     advised: Advised | None = None
-    """What the process made of it; None where it was refused."""
+    # Why it was not even considered, in one sentence.
     refusal: str | None = None
-    """Why it was not even considered, in one sentence."""
 
 
 class DecisionRefused(msgspec.Struct, frozen=True):
-    """Why what this viewer decided about a finding was not carried out."""
+    """Why a decision of this viewer about a finding was not carried out."""
 
+    # Different for every question.
     number: int
-    """Another one for every question."""
     reason: str
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The newest state of a node as one viewer knows it."""
 
+    # `lost`: the hub is silent or gone; the sample is the last one it sent.
     connection: Literal["connecting", "live", "lost"] = "connecting"
-    """`lost`: the hub is silent or gone; the sample is the last one it sent."""
+    # Why the connection is not live, in one sentence.
     reason: str | None = None
-    """Why the connection is not live, in one sentence."""
+    # Seconds since the hub's last message, while the connection is lost.
     silent_s: float | None = None
-    """Seconds since the hub last spoke, while the connection is lost."""
     sample: Sample | None = None
+    # Open findings first, then recently closed ones, newest first within each.
     findings: tuple[Finding, ...] = ()
-    """Open findings first, then recently closed ones, newest first within each."""
     hub: HubStatus | None = None
+    # Samples that never reached this viewer.
     samples_dropped: int = 0
-    """Samples that never reached this viewer."""
+    # Newest map of each process, whoever asked for it, newest first; a few at most.
     segment_maps: tuple[SegmentMap, ...] = ()
-    """Newest map of each process that anybody asked for one, newest first; a few at most."""
+    # For this viewer's own questions; gone when a map arrives.
     segments_refused: tuple[SegmentsRefused, ...] = ()
-    """What became of this viewer's own questions for one; gone when a map arrives."""
+    # Memory by module of the processes that this viewer asked, the newest answer first; a few at most.
     modules: tuple[RankModules, ...] = ()
-    """Memory by module of the processes that this viewer asked, the newest answer first; a few at most."""
+    # Of this viewer, newest first; a few at most.
     advice: tuple[RankAdvice, ...] = ()
-    """What became of the newest advice that this viewer gave, newest first; a few at most."""
+    # How near each process is to running out of memory, by device and process.
     assessments: tuple[Assessment, ...] = ()
-    """How near each process is to running out of memory, by device and process."""
+    # Decisions of people about findings, and the state of each alert.
     alerts: AlertState = AlertState()
-    """What people decided about findings, and what became of each."""
+    # This viewer's newest decision, if it was refused.
     decision_refused: DecisionRefused | None = None
-    """What became of this viewer's newest decision, where it was refused."""
+    # None if the samples are live.
     replay: ReplayState | None = None
-    """Where a replay is; None where the samples are of the present."""
+    # Name of the node if its feed has several; else "".
     node: str = ""
-    """Of which node it is, where its feed can tell of several; else empty."""
+    # Nothing more will come of this node, as if it had never been: a relay no longer knows it.
     is_gone: bool = False
-    """Whether nothing more will be told of this node, as if it had never been: a relay knows it no longer."""

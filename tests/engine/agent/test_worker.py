@@ -163,7 +163,7 @@ def test_what_the_ring_forgot_is_counted(private_environment: Path) -> None:
     reports: list[WorkerReport] = []
     with RunningHub(private_environment) as running:
         running.hub._history = History(fine_ticks=10)
-        running.hub._take_report = reports.append  # type: ignore[method-assign,assignment]
+        running.hub._accept_report = reports.append  # type: ignore[method-assign,assignment]
         running.producer.push(_full(1, 30))
         with RunningWorker(private_environment):
             wait_until(lambda: any(r.seen_seq == 30 for r in reports), what="the worker to catch up")
