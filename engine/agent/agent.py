@@ -237,7 +237,7 @@ class ExporterProcess:
     def __init__(self, runtime_dir: Path, arguments: Sequence[str], *, tell: Callable[[str], None]) -> None:
         self._command = command_of("exporter", *arguments, "--runtime-dir", str(runtime_dir))
         self._log = runtime_dir / EXPORTER_LOG_NAME
-        self._print = tell
+        self._warn = tell
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="exporter", daemon=True)
@@ -286,14 +286,14 @@ class ExporterProcess:
                 return
             wait_s = BACKOFF_S[min(crashes, len(BACKOFF_S) - 1)]
             reason = last_line(self._log) or f"status {code}"
-            self._print(f"the exporter of metrics ended ({reason}); it is started again in {wait_s:g} s")
+            self._warn(f"the exporter of metrics ended ({reason}); it is started again in {wait_s:g} s")
             if self._stop.wait(wait_s):
                 return
             _close_pipes(self._process)
             self._process = self._spawn()
             address = _read_address(self._process)
             if address is not None:
-                self._print(f"metrics are at {address} again")
+                self._warn(f"metrics are at {address} again")
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
         _close_pipes(process)

@@ -232,7 +232,7 @@ class Hub:
             self._sockets.publish(TOPIC_FINDING, state)
 
     def _publish_status(self, *, has_sample: bool) -> None:
-        """Publish the hub's own state once a second; together with a sample, which saves everybody a wake-up."""
+        """Publish the hub's own state once a second; next to a sample, which saves everybody a wake-up."""
         now_s = self._clock.monotonic_s()
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return

@@ -1,4 +1,4 @@
-"""The past: a ring of columns per device, and views of it that a screen can draw."""
+"""The past: a ring of columns per device, and bucketed views of it for drawing."""
 
 from .block import HOST_KEY, HistoryBlock
 from .history import Field, History, HistoryColumns

@@ -1,4 +1,4 @@
-"""History on the wire: what a hub hands to a late viewer, and the samples it can be turned back into."""
+"""History on the wire: what a hub sends to a late viewer, and the samples it can be turned back into."""
 
 from collections.abc import Callable, Iterator
 
@@ -24,18 +24,18 @@ from .ring import ColumnRing, Row
 # Bytes are kept in units of 512, rounded up, and at most 2 TiB.
 
 RANK_STATES: tuple[RankState, ...] = ("ok", "stale", "ended")
+# Processes in a ring, or as many as run at once; the one not seen for the longest goes first.
 MAX_RANKS = 64
-"""Processes that a ring holds, or as many as run at once; the one not seen for the longest goes first."""
 _MAX_CELL = 2**32 - 2
 _LIMITS = {"retries": 2**31 - 1, "ooms": 2**15 - 1, "steps_within": 2**15 - 1}
 _MS_PER_S = 1000
+# A step's age is stored in milliseconds, its duration in tenths of them.
 _DURATIONS_PER_S = 10_000
-"""A step's age is kept in milliseconds, its duration in tenths of them."""
 _NO_STEPS = 0
 
 
 class RankHeader(msgspec.Struct, frozen=True):
-    """What a ring keeps of a training process beside its columns, as it was last seen."""
+    """Facts about a training process that are not in columns, as last seen."""
 
     pid: int
     started_s: float | None = None
@@ -52,12 +52,12 @@ class RankHeader(msgspec.Struct, frozen=True):
 
 
 def rank_key(rank: RankSample) -> str:
-    """Return where a process stands among the devices of a ring."""
+    """Key of a process among the devices of a ring."""
     return f"rank:{rank.pid}:{rank.started_s}"
 
 
 def rank_header_of(rank: RankSample) -> RankHeader:
-    """Return what the ring keeps of a process beside its columns."""
+    """The facts that are not in columns."""
     return RankHeader(
         rank.pid,
         rank.started_s,
@@ -103,7 +103,7 @@ def rank_values_of(rank: RankSample, time_s: float) -> dict[str, int]:
 def ranks_of(
     ring: ColumnRing, headers: dict[str, RankHeader], position: int, time_s: float
 ) -> tuple[RankSample, ...]:
-    """Return the processes of one tick, with the fields that the ring keeps."""
+    """Return the processes of one tick, with the fields of the ring."""
     found = ((ring.value(key, "state", position), key, header) for key, header in headers.items())
     return tuple(
         RankSample(
@@ -177,13 +177,13 @@ def _step_of(ring: ColumnRing, key: str, position: int, time_s: float) -> StepRe
     )
 
 
+# Key of the host's own memory among the devices of a ring.
 HOST_KEY = "host"
-"""Where the host's own memory stands among the devices of a ring."""
 STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported", "ended")
 
 
 class DeviceHeader(msgspec.Struct, frozen=True):
-    """What a ring keeps of a device beside its columns."""
+    """Facts about a device that are not in columns."""
 
     index: int
     name: str | None = None
@@ -203,21 +203,20 @@ class HistoryBlock(msgspec.Struct, frozen=True):
     fine: dict[str, dict[str, bytes]]
     coarse_ticks: dict[str, bytes]
     coarse: dict[str, dict[str, bytes]]
+    # Training processes, by their key among the columns of `fine`.
     ranks: dict[str, RankHeader] = {}
-    """Training processes, by their key among the columns of `fine`."""
+    # Most device-used bytes of each device and when, to the tick: minutes do not say when within them.
     peaks: dict[str, tuple[int, float]] = {}
-    """Most device-used bytes of each device and when, to the tick: minutes do not say when within them."""
 
 
 def header_of(device: DeviceSample) -> DeviceHeader:
-    """Return what the ring keeps of a device beside its columns."""
     return DeviceHeader(
         device.index, device.name, device.kind, device.parent_uuid, device.mig_index, device.rank
     )
 
 
 def values_of(device: DeviceSample) -> dict[str, int]:
-    """Return the columns of one device in one tick; figures that are not of this tick are left out."""
+    """Return the columns of one device in one tick; values that are not of this tick are left out."""
     memory = device.memory
     allocator = device.allocator
     measured = {"state": STATES.index(device.state), "total": memory.total_bytes}
@@ -237,7 +236,6 @@ def values_of(device: DeviceSample) -> dict[str, int]:
 
 
 def host_values_of(host: HostSample) -> dict[str, int]:
-    """Return the columns of the host in one tick."""
     measured = {"total": host.total_bytes, "used": host.used_bytes}
     return {"state": 0} | {name: value for name, value in measured.items() if value is not None}
 
@@ -251,7 +249,7 @@ def samples_of(
     *,
     skipped: Callable[[Row], bool] | None = None,
 ) -> Iterator[Sample]:
-    """Yield the samples of a ring, oldest first, with the fields that the ring keeps, but those skipped."""
+    """Yield the samples of a ring, oldest first, with the fields of the ring, without the skipped ones."""
     for position, row in ring.rows():
         if skipped is not None and skipped(row):
             continue

@@ -1,7 +1,7 @@
-"""One column of a ring: whole numbers of zero and more, four bytes or fewer each where they fit without loss.
+"""One column of a ring: whole numbers of zero and more, in four bytes or fewer each if they fit without loss.
 
 Bytes are multiples of 512 wherever an allocator or a driver counts them, so four bytes reach to 2 TiB. The
-first figure that is no multiple, or too great, turns its column into one of eight bytes.
+first value that is no multiple, or too great, turns its column into one of eight bytes.
 """
 
 from array import array
@@ -10,9 +10,10 @@ from typing import TypeVar
 T = TypeVar("T", int, float)
 
 UNMEASURED = -1
+# Blocks of PyTorch's caching allocator are multiples of this (`kMinBlockSize`); drivers count in more.
 SECTOR_BYTES = 512
-"""Blocks of PyTorch's caching allocator are multiples of this (`kMinBlockSize`); drivers count in more."""
 
+# Columns of one width.
 _FIXED = {
     "state": "b",
     "utilization": "b",
@@ -21,7 +22,7 @@ _FIXED = {
     "steps_within": "h",
     "is_peak_exact": "b",
 }
-"""Columns of one width."""
+# Columns of four bytes in this unit, or of eight in units of one.
 _UNITS = {
     "total": SECTOR_BYTES,
     "used": SECTOR_BYTES,
@@ -43,23 +44,22 @@ _UNITS = {
     "step_floor": SECTOR_BYTES,
     "step_peak": SECTOR_BYTES,
 }
-"""Columns of four bytes in this unit, or of eight in units of one."""
 _NARROW = "I"
 _WIDE = "q"
+# Cells that are allocated together.
 _BLOCK = 256
-"""Cells that are kept together."""
+# The unmeasured cell of unsigned types; signed ones have `UNMEASURED`.
 _NOTHING = {_NARROW: 2**32 - 1}
-"""How an unsigned cell says that nothing was measured; a signed one holds `UNMEASURED`."""
 
 
 class Column:
-    """The figures of one name, by position; `UNMEASURED` at first.
+    """The values of one name, by position; `UNMEASURED` at first.
 
-    Cells are kept in blocks, and only where something was measured: many processes end within minutes.
+    Cells are in blocks, and only where something was measured: many processes end within minutes.
 
     Args:
-        name: One of those that a ring keeps.
-        length: How many figures it has.
+        name: One of those in a ring.
+        length: How many values it has.
     """
 
     def __init__(self, name: str, length: int) -> None:
@@ -72,11 +72,10 @@ class Column:
         return self._length
 
     def append(self) -> None:
-        """Add a position at which nothing is measured."""
+        """Add an unmeasured position."""
         self._length += 1
 
     def clear(self, position: int) -> None:
-        """Forget the figure at a position."""
         number, at = divmod(position, _BLOCK)
         block = self._blocks.get(number)
         if block is not None:
@@ -85,13 +84,13 @@ class Column:
                 del self._blocks[number]
 
     def read(self, position: int) -> int | None:
-        """Return the figure at a position, or None where nothing was measured."""
+        """None if unmeasured."""
         block = self._blocks.get(position // _BLOCK)
         cell = self._nothing if block is None else block[position % _BLOCK]
         return None if cell == self._nothing else cell * self._unit
 
     def write(self, position: int, value: int) -> None:
-        """Put a figure at a position; `UNMEASURED` is none."""
+        """`UNMEASURED` clears the position."""
         cell = self._nothing
         if value != UNMEASURED:
             cell = value // self._unit
@@ -105,11 +104,10 @@ class Column:
         block[at] = cell
 
     def is_empty(self) -> bool:
-        """Return whether nothing is measured at any position."""
         return not self._blocks
 
     def unroll(self, start: int) -> "array[int]":
-        """Return all figures from a position on, round to it again, `UNMEASURED` where there is none."""
+        """Return all values from a position on, round to it again, with `UNMEASURED`."""
         nothing = self._nothing
         unit = self._unit
         cells = unroll(self._join(), start)
@@ -118,7 +116,7 @@ class Column:
         return array(_WIDE, [UNMEASURED if cell == nothing else cell * unit for cell in cells])
 
     def dump(self, start: int, skip: int = 0) -> tuple[str, bytes]:
-        """Return its name on the wire, which tells the unit, and its cells in the order of `unroll`.
+        """Return its name on the wire, which includes the unit, and its cells in the order of `unroll`.
 
         Args:
             skip: How many of the oldest are left out.
@@ -128,7 +126,7 @@ class Column:
 
     @classmethod
     def load(cls, name: str, data: bytes) -> "Column | None":
-        """Return a column as `dump` gave it, or None for a name that this version does not know.
+        """Load a column from `dump`; None for a name that this version does not know.
 
         Raises:
             ValueError: The bytes are not a whole number of cells.

@@ -30,12 +30,12 @@ from .block import (
 from .column import UNMEASURED
 from .ring import ColumnRing, Row
 
+# Most buckets of a view: no screen is wider.
 MAX_BUCKETS = 4096
-"""Buckets that a view keeps at most: no screen is wider."""
 
 
 class HistoryColumns(NamedTuple):
-    """One entry a time bucket, oldest first; None where nothing was measured."""
+    """One entry a time bucket, oldest first; None if nothing was measured."""
 
     minimum: list[float | None]
     maximum: list[float | None]
@@ -74,17 +74,17 @@ class BucketView:
         lasts[at] = last
 
     def has(self, end_s: float, count: int) -> bool:
-        """Return whether none of these buckets was dropped; no other view has more than the most."""
+        """Tell whether no bucket of these was dropped; no other view has more than the most."""
         first = int(end_s // self.bucket_s) - count + 1
         return self._newest_dropped is None or first > self._newest_dropped or self._capacity >= MAX_BUCKETS
 
     def columns(self, end_s: float, count: int) -> HistoryColumns:
-        """Return the `count` buckets of which the last holds `end_s`."""
+        """Return `count` buckets; `end_s` is in the last."""
         start = int(end_s // self.bucket_s) - count + 1 - self._first
         return HistoryColumns(*(_read(cells, start, count) for cells in self._cells))
 
     def _make_room(self, index: int) -> None:
-        """Let a bucket begin; the oldest go where there are too many."""
+        """Begin a bucket; the oldest are dropped if there are too many."""
         count = len(self._cells[0])
         before = self._first - index
         after = index - self._first - count + 1
@@ -107,24 +107,24 @@ class BucketView:
 
 
 def _read(cells: "array[float]", start: int, count: int) -> list[float | None]:
-    """Return cells from a position on, None for those that are not there or hold nothing."""
+    """Return cells from a position on, None for missing and unmeasured ones."""
     head = min(max(0, -start), count)
     tail = max(0, start)
     found = [None if isnan(value) else value for value in cells[tail : max(0, start + count)]]
     return [*[None] * head, *found, *[None] * (count - head - len(found))]
 
 
+# What can be drawn over time: device used, allocated and reserved bytes, utilisation in percent, and the
+# number of the training step, which changes where a step begins.
 Field = Literal["used", "allocated", "reserved", "utilization", "step"]
-"""What can be drawn over time: device used, allocated and reserved bytes, utilisation in percent, and the
-number of the training step, which changes where a step begins."""
 
 FINE_TICKS = 3600
 COARSE_TICKS = 7 * 24 * 60
 COARSE_S = 60.0
+# Simulated devices in memory, or as many as there are at once: a script may make one after another.
 MAX_MODELLED = 16
-"""Simulated devices that are kept, or as many as there are at once: a script may make one after another."""
+# Bucket lengths kept up to date per device and field; a resize makes a new one, the oldest is dropped.
 MAX_VIEWS = 3
-"""Bucket lengths kept up to date per device and field; a resize makes a new one, the oldest goes."""
 
 _BOUNDS = {
     "used": ("used_min", "used_max"),
@@ -139,8 +139,8 @@ class History:
     """Everything seen of one node, bounded; safe to use from several threads.
 
     Args:
-        keeps_ranks: Whether columns of training processes are kept, for analyzers that start later. Screens
-            draw those of devices only.
+        keeps_ranks: Keep columns of training processes, for analyzers that start later. Screens draw those of
+            devices only.
     """
 
     def __init__(
@@ -164,18 +164,16 @@ class History:
 
     @property
     def last_seq(self) -> int | None:
-        """Sequence number of the newest sample."""
         with self._lock:
             return self._fine.last.seq if self._fine.last else None
 
     @property
     def first_seq(self) -> int | None:
-        """Sequence number of the oldest sample that is still kept tick by tick."""
+        """Of the oldest sample that is still kept tick by tick."""
         with self._lock:
             return self._fine.first.seq if self._fine.first else None
 
     def add(self, sample: Sample) -> None:
-        """Remember one sample."""
         with self._lock:
             self._node = sample.node
             self._clock = sample.clock
@@ -194,10 +192,10 @@ class History:
             self._fold_minute(sample.time_s, devices)
 
     def extend(self, block: HistoryBlock) -> None:
-        """Take over what a hub remembers; samples that are already here stay as they are.
+        """Add a hub's history; samples that are already here stay as they are.
 
-        What follows our newest sample there is new, whatever its clock says, which may have been set back.
-        Where that sample is not there, as after a restart of the hub, later samples are new.
+        What follows our newest sample there is new, whatever its clock says, which may have been set back. If
+        that sample is not there, as after a restart of the hub, later samples are new.
 
         Raises:
             WireError: The block's columns do not fit together.
@@ -226,7 +224,7 @@ class History:
                 self._fine = fine
                 self._coarse = coarse
                 self._recount_peaks()
-                self._take_peaks(block)
+                self._merge_peaks(block)
                 self._views.clear()
                 return
             newest = self._fine.last
@@ -235,10 +233,10 @@ class History:
             for at, sample in enumerate(samples):
                 if sample.time_s > newest.time_s if known is None else at >= known:
                     self.add(sample)
-            self._take_peaks(block)
+            self._merge_peaks(block)
 
     def take_over(self, other: "History") -> None:
-        """Become what another history is, which is not to be used any more; for who goes back in time."""
+        """Become what another history is, which must not be used any more; for going back in time."""
         with self._lock, other._lock:
             own = self._lock
             generation = self.generation + 1
@@ -247,7 +245,7 @@ class History:
             self.generation = generation
 
     def copy(self) -> "History":
-        """Return another history that remembers the same; what is kept for drawing is made anew."""
+        """Return an independent copy; its views for drawing are built again."""
         other = History()
         with self._lock:
             kept = {name: it for name, it in self.__dict__.items() if name not in ("_lock", "_views")}
@@ -255,11 +253,11 @@ class History:
         return other
 
     def block(self, since_seq: int | None = None) -> HistoryBlock:
-        """Return everything that is remembered, to hand to whoever attaches late.
+        """Return everything, for a late viewer.
 
         Args:
-            since_seq: The newest sample that is known there already: only ticks from that one on are told.
-                None for all, with the minutes.
+            since_seq: The newest sample that is known there already: only ticks from that one on. None for
+                all, with the minutes.
         """
         with self._lock:
             skip = 0 if since_seq is None else self._fine.count_to(since_seq - 1)
@@ -274,10 +272,10 @@ class History:
             )
 
     def samples(self, *, skipped: Callable[[Row], bool] | None = None) -> Iterator[Sample]:
-        """Yield the samples still kept tick by tick, oldest first, with the fields that the ring keeps.
+        """Yield the samples still kept tick by tick, oldest first, with the fields of the ring.
 
         Args:
-            skipped: Tells which ticks are not wanted; they are not made.
+            skipped: Returns whether a tick is not wanted; it is then not built.
         """
         with self._lock:
             yield from samples_of(
@@ -285,10 +283,10 @@ class History:
             )
 
     def columns(self, uuid: str, field: Field, end_s: float, bucket_s: float, count: int) -> HistoryColumns:
-        """Return `count` buckets of `bucket_s` seconds; the last bucket holds `end_s`.
+        """Return `count` buckets of `bucket_s` seconds; `end_s` is in the last bucket.
 
-        Buckets are aligned to multiples of `bucket_s`, so a bucket keeps its content as time goes on.
-        The host's own memory stands under the key `HOST_KEY`.
+        Buckets are aligned to multiples of `bucket_s`, so a bucket keeps its content as time goes on. The key
+        of the host's own memory is `HOST_KEY`.
         """
         with self._lock:
             views = self._views.setdefault((uuid, field), {})
@@ -307,7 +305,7 @@ class History:
             return self._peaks.get(uuid)
 
     def span_s(self, uuid: str) -> float:
-        """Return the seconds from the oldest to the newest sample of a device."""
+        """Seconds from the oldest to the newest sample of a device."""
         with self._lock:
             times = [
                 row.time_s
@@ -319,7 +317,7 @@ class History:
             return max(times) - min(times) if times else 0.0
 
     def _note_ranks(self, ranks: Sequence[RankSample], time_s: float) -> dict[str, dict[str, int]]:
-        """Return the columns of the processes that have reported, and remember who they are."""
+        """Return the columns of the processes that have reported, and remember their headers."""
         values = {}
         for rank in ranks:
             if rank.allocator is not None:
@@ -334,7 +332,7 @@ class History:
         return values
 
     def _bound_modelled(self, uuids: Sequence[str]) -> None:
-        """Forget simulated devices that are gone, where there were too many."""
+        """Forget simulated devices that are gone, if there are too many."""
         for uuid in uuids:
             self._modelled.pop(uuid, None)  # the one seen last stands last
             self._modelled[uuid] = None
@@ -352,7 +350,7 @@ class History:
             ring.forget(uuid)
 
     def _fold(self, uuid: str, time_s: float, values: dict[str, int]) -> None:
-        """Bring peaks and views up to date with one device's row."""
+        """Update peaks and views with one device's row."""
         used = values.get("used_max", values.get("used", UNMEASURED))
         peak = self._peaks.get(uuid)
         if used != UNMEASURED and (peak is None or used > peak[0]):
@@ -389,7 +387,7 @@ class History:
             minute["used_max"] = max(minute["used_max"], high)
 
     def _choose_capacity(self, end_s: float, bucket_s: float, count: int) -> int:
-        """Return how many buckets a view keeps: from the oldest that is asked for to the newest, and more.
+        """Return how many buckets a view needs: from the oldest that is asked for to the newest, and more.
 
         What a paused picture shows gets older: a view without spare would be built at every look.
         """
@@ -415,8 +413,8 @@ class History:
                     view.add(time_s, known_low, known_high, last)
         return view
 
-    def _take_peaks(self, block: HistoryBlock) -> None:
-        """Take over the peaks that a hub has seen, which may be of ticks that it keeps no longer."""
+    def _merge_peaks(self, block: HistoryBlock) -> None:
+        """Merge the peaks that a hub has seen, which may be of ticks that it keeps no longer."""
         for uuid, (used, time_s) in block.peaks.items():
             own = self._peaks.get(uuid)
             if uuid in self._headers and math.isfinite(time_s) and (own is None or used >= own[0]):

@@ -1,8 +1,8 @@
 """A bounded ring of columns: one row a tick, one set of columns a device or a training process.
 
-Rows of all devices stand at the same position, so that time and sequence are kept once. A figure that was
-not measured is given back as None. Which figures there are says `engine/history/block.py` of devices and
-`engine/history/block.py` of training processes; how they are kept, `engine/history/column.py`.
+Rows of all devices are at the same position, so that time and sequence are stored once. An unmeasured value
+is returned as None. `engine/history/block.py` lists the columns of devices and of training processes;
+`engine/history/column.py` stores them.
 """
 
 import math
@@ -40,22 +40,20 @@ class ColumnRing:
 
     @property
     def uuids(self) -> list[str]:
-        """UUIDs of the devices that have a row in the ring."""
+        """Of the devices that have a row in the ring."""
         return list(self._columns)
 
     @property
     def last(self) -> Row | None:
-        """The newest tick."""
         return self._row((self._start - 1) % len(self)) if len(self) else None
 
     @property
     def first(self) -> Row | None:
-        """The oldest tick."""
         return self._row(self._start % len(self)) if len(self) else None
 
     @property
     def has_times(self) -> bool:
-        """Whether all its times and intervals can be of a calendar."""
+        """All its times and intervals are those of a calendar."""
         return all(math.isfinite(sum(it)) for it in (self._times, self._intervals)) and all(
             is_time(it) for it in (*self._ends(self._times), *self._ends(self._intervals))
         )
@@ -65,7 +63,7 @@ class ColumnRing:
         return (min(values), max(values)) if values else ()
 
     def append(self, row: Row, devices: dict[str, dict[str, int]]) -> None:
-        """Add one tick; the oldest goes when the ring is full.
+        """Add one tick; the oldest is dropped when the ring is full.
 
         Args:
             devices: Per device UUID, column name to value; a name that is absent was not measured.
@@ -99,21 +97,21 @@ class ColumnRing:
             yield position, self._row(position)
 
     def value(self, uuid: str, name: str, position: int) -> int | None:
-        """Return one figure, or None where it was not measured."""
+        """Return one value, or None if it was not measured."""
         column = self._columns.get(uuid, {}).get(name)
         return None if column is None else column.read(position)
 
     def column(self, uuid: str, name: str) -> "array[int] | None":
-        """Return a column oldest first, `UNMEASURED` where nothing was measured; None if it never was."""
+        """Return a column oldest first, with `UNMEASURED`; None if it never was measured."""
         column = self._columns.get(uuid, {}).get(name)
         return None if column is None else column.unroll(self._start)
 
     def times(self) -> "array[float]":
-        """Return the times of all ticks, oldest first, in seconds."""
+        """Oldest first, in seconds."""
         return unroll(self._times, self._start)
 
     def has(self, row: Row) -> bool:
-        """Return whether this very tick is in the ring."""
+        """Tell whether this very tick is in the ring."""
         at = self.count_to(row.seq) - 1
         return at >= 0 and self._row((self._start + at) % len(self)) == row
 
@@ -126,7 +124,7 @@ class ColumnRing:
         return 0
 
     def dump(self, skip: int = 0) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
-        """Return tick columns and device columns as bytes, oldest first, without so many of the oldest."""
+        """Return tick columns and device columns as bytes, oldest first, without the `skip` oldest."""
         ticks = {
             "seq": unroll(self._seqs, self._start)[skip:].tobytes(),
             "time": unroll(self._times, self._start)[skip:].tobytes(),
@@ -139,7 +137,7 @@ class ColumnRing:
         return ticks, devices
 
     def load(self, ticks: dict[str, bytes], devices: dict[str, dict[str, bytes]]) -> None:
-        """Replace the content by what `dump` gave.
+        """Replace the content by that of a `dump`.
 
         Raises:
             ValueError: Columns are of different lengths.

@@ -1,4 +1,4 @@
-"""Samples made of what a Prometheus server scraped: one a node at each moment at which it was scraped."""
+"""Samples from what a Prometheus server scraped: one a node at each moment of a scrape."""
 
 import math
 import re
@@ -39,24 +39,24 @@ from .readings import (
 )
 from .server import Series
 
+# A value that is older than this many scrapes is not current.
 STALE_INTERVALS = 2.5
-"""A figure that is older than this many scrapes is not of the present."""
 LEAST_STALE_S = 1.0
+# No value of a device is as large, or below zero; such a value is left out.
 LIMIT = 2.0**62
-"""No figure of a device is as large, or below zero; what says so is left out."""
+# A device without values for so long no longer exists.
 FORGOTTEN_S = 600.0
-"""A device that has not been told of for so long is not there any more."""
 MOST_NODES = 1024
 MOST_DEVICES = 8192
+# Nodes, devices, and processes, risks and findings that are followed; more are counted and left out.
 MOST_OTHERS = 65_536
-"""Nodes, devices, and processes, risks and findings that are followed; more are counted and left out."""
+# Devices that are shown for each value that came; if every value has a moment of its own, as no scrape makes
+# them, older moments are left out.
 MOST_DEVICES_A_POINT = 2
-"""Devices that are shown for each figure that came; where every figure has a moment of its own, as no scrape
-makes them, older moments are left out."""
 
 
 class Assembler:
-    """Makes samples of series, in order of time; one that is handed in again is passed over.
+    """Makes samples of series, in order of time; a value that comes twice is ignored.
 
     Args:
         interval_s: Seconds from one scrape to the next.
@@ -88,7 +88,7 @@ class Assembler:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out of what a server told, in sentences."""
+        """What was left out of a server's answers, in sentences."""
         devices = len(self._room.left_out)
         nodes = len(self._nodes_left_out)
         counts = (
@@ -101,7 +101,7 @@ class Assembler:
         return (f"left out of what Prometheus answered: {'; '.join(told)}",) if told else ()
 
     def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
-        """Return what agents say of the risk at the newest sample of a node; nothing of older ones."""
+        """Return the agent's risks at the newest sample of a node; nothing for older ones."""
         if self._told_s.get(sample.node) != sample.time_s:
             return ()
         since_s = self._find_since(sample.time_s)
@@ -112,7 +112,7 @@ class Assembler:
         return tuple(it for it in found if it is not None)
 
     def list_findings(self, sample: Sample) -> tuple[Finding, ...]:
-        """Return the findings that agents count at the newest sample of a node; nothing of older ones."""
+        """Return the findings the agent counts at the newest sample of a node; nothing for older ones."""
         if self._told_s.get(sample.node) != sample.time_s:
             return ()
         readings = self._nodes[sample.node]
@@ -124,14 +124,14 @@ class Assembler:
         return tuple(it for it in found if it is not None)
 
     def _find_since(self, time_s: float) -> float:
-        """Return from when on a figure is of the present."""
+        """Return from when on a value is current."""
         return time_s - max(STALE_INTERVALS * self.interval_s, LEAST_STALE_S)
 
     def add(self, series: Iterable[Series], *, latest_s: float = LATEST_S) -> Iterator[Sample]:
-        """Yield a sample for each moment and node that is newer than what was told of the node.
+        """Yield a sample for each moment and node that is newer than the node's last one.
 
         Args:
-            latest_s: A figure of a later time was not scraped.
+            latest_s: A value of a later time was not scraped.
         """
         self.figures = self.figures_left_out = self.moments_left_out = 0
         self._silent = None
@@ -152,10 +152,10 @@ class Assembler:
                 if most_devices < 0 and time_s < newest_s[node]:
                     self.moments_left_out += 1
                 else:
-                    yield self._tell(node, time_s)
+                    yield self._make_sample(node, time_s)
 
     def _note(self, point: Point) -> bool:
-        """Take a figure; return whether its node is followed."""
+        """Store a value; return whether its node is followed."""
         readings = self._nodes.get(point.node)
         if readings is None:
             if len(self._nodes) >= MOST_NODES and not self._forget_one(point.time_s):
@@ -179,7 +179,7 @@ class Assembler:
         return True
 
     def _read_points(self, series: Iterable[Series], latest_s: float) -> Iterator[Point]:
-        """Yield the figures that can be; others are counted."""
+        """Yield the possible values; others are counted."""
         for each in series:
             meaning = meaning_of(each.metric)
             if meaning is None:
@@ -194,7 +194,7 @@ class Assembler:
                 elif text != "NaN":  # which exporters serve of what they have not measured
                     self.figures_left_out += 1
 
-    def _tell(self, node: str, time_s: float) -> Sample:
+    def _make_sample(self, node: str, time_s: float) -> Sample:
         readings = self._nodes[node]
         since_s = self._find_since(time_s)
         devices = (
@@ -222,7 +222,7 @@ class Assembler:
 
 
 def _place_of(device: DeviceSample) -> tuple[int, int, str]:
-    """Return where a device stands: its MIG instances after itself."""
+    """Sort key of a device: its MIG instances after itself."""
     return device.index, -1 if device.mig_index is None else device.mig_index, device.uuid
 
 
@@ -235,7 +235,7 @@ def _read_number(text: str) -> float | None:
 
 
 def _list_notes(readings: NodeReadings, since_s: float) -> tuple[str, ...]:
-    """Return what limits the figures, and what a driver reported."""
+    """Return what limits the values, and what a driver reported."""
     notes = []
     subjects = readings.devices.values()
     if not any(subject.read("used", since_s) is not None for subject in subjects):
@@ -255,10 +255,10 @@ _BACKENDS = ("cuda", "rocm", "xpu", "mps", "cpu")
 
 
 def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> RankSample | None:
-    """Return a process at a moment; None where it is gone, or its id is none.
+    """Return a process at a moment; None if it is gone, or its id is not a number.
 
     Args:
-        since_s: A figure that is older than this is not of the present.
+        since_s: An older value is not current.
     """
     up = subject.read("up", since_s)
     number = parse_whole(pid)
@@ -293,7 +293,7 @@ def _read_coordinates(subject: Subject) -> RankCoordinates | None:
 
 
 def _read_step(subject: Subject, time_s: float, since_s: float) -> StepReading | None:
-    """Return the newest step; when it ended within the scrape is not known, so its scrape stands for it."""
+    """Return the newest step; when it ended within the scrape is not known, so its scrape counts."""
     index = subject.read_bytes("step", since_s)
     if index is None:
         return None
@@ -309,10 +309,10 @@ _EVER = -1.0
 
 
 def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> DeviceSample | None:
-    """Return a device at a moment; None where nothing but its name is known.
+    """Return a device at a moment; None if nothing but its name is known.
 
     Args:
-        since_s: A figure that is older than this is not of the present.
+        since_s: An older value is not current.
     """
     newest_s = subject.newest_s(MEMORY_FIELDS)
     up = subject.read("up", since_s)
@@ -343,7 +343,7 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
 
 
 def read_allocator(subject: Subject, since_s: float) -> AllocatorReading | None:
-    """Return what an allocator says of itself; None where nothing is told."""
+    """Return the state of an allocator; None if nothing is known."""
     names = (
         "allocated",
         "allocated_max",
@@ -371,7 +371,7 @@ def _judge(
 
 
 def _read_memory(subject: Subject, since_s: float) -> MemoryReading:
-    """Return memory; of what the driver reserved for itself neither used nor free is part."""
+    """Return memory; neither used nor free includes what the driver reserved for itself."""
     used, free = (subject.read_bytes(name, since_s) for name in ("used", "free"))
     total = subject.read_bytes("total", since_s)
     if total is None and used is not None and free is not None:

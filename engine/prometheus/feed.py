@@ -1,4 +1,4 @@
-"""What feeds the screens from a Prometheus server: a thread that asks it at the pace of its scrapes."""
+"""Feeds the screens from a Prometheus server: a thread that asks it at the pace of its scrapes."""
 
 import itertools
 import sys
@@ -21,10 +21,10 @@ from .readings import join_findings, prefer_told
 LEAST_POLL_S = 0.25
 MOST_POLL_S = 60.0
 RETRY_S = 5.0
+# Share of a core that reading answers may take; if it takes more, the server is asked less often.
 MOST_SHARE = 0.25
-"""Share of a core that reading answers may take; where it takes more, the server is asked less often."""
+# How long a thread that reads a large answer may keep the screen from the interpreter.
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread that reads a large answer may keep the screen from the interpreter."""
 NOT_SCRAPED = "Prometheus has not scraped it since"
 NOT_HERE = "Prometheus has figures alone: ask the agent of that node"
 
@@ -46,7 +46,7 @@ class _Node:
         self._told = told
         self._counted = counted
 
-    def tell(self, reason: str | None, silent_s: float | None, notes: tuple[str, ...]) -> Snapshot:
+    def draw(self, reason: str | None, silent_s: float | None, notes: tuple[str, ...]) -> Snapshot:
         sample = self.sample
         if sample is not None and notes:
             sample = msgspec.structs.replace(sample, notes=(*sample.notes, *notes))
@@ -62,10 +62,10 @@ class _Node:
 
 
 class FirstAnswer:
-    """What a server answers first, asked for on a thread of its own, so that whoever waits may do else.
+    """A server's first answer, asked for on a thread of its own.
 
     Args:
-        follower: Asks the server; not to be used until the answer was taken.
+        follower: Not to be used until the answer was taken.
     """
 
     def __init__(self, follower: PrometheusFollower) -> None:
@@ -76,7 +76,7 @@ class FirstAnswer:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for it; return whether it is there."""
+        """Return whether it is there."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -85,7 +85,7 @@ class FirstAnswer:
 
         Raises:
             ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no figure of a device.
+            SourceUnavailableError: It has no value of a device.
         """
         self._thread.join()
         if self._failed is not None:
@@ -100,10 +100,10 @@ class FirstAnswer:
 
 
 class PrometheusFeed(BaseFeed):
-    """Tells of every node that a server has scraped.
+    """Shows every node that a server has scraped.
 
     Args:
-        first: What it has answered already, or may yet; None to ask.
+        first: Its first answer, arrived or not; None to ask.
     """
 
     def __init__(
@@ -130,24 +130,24 @@ class PrometheusFeed(BaseFeed):
             self._called.notify()
 
     def history_of(self, node: str) -> History:
-        """Return what was seen of a node; safe from any thread."""
+        """What was seen of a node; safe from any thread."""
         with self._called:
             found = self._nodes.get(node)
         return self.history if found is None else found.history
 
     def look_at(self, node: str) -> None:
-        """Take note of nothing: whatever is asked of a node is refused alike."""
+        """Do nothing: questions about all nodes are refused alike."""
 
     def ask_segments(self, pid: int) -> None:
-        """Say that there is no segment map, of which a server of figures has none."""
+        """Prometheus has no segment maps."""
         self._refuse(segments_refused=(SegmentsRefused(pid, NOT_HERE),))
 
     def ask_modules(self, pid: int) -> None:
-        """Say that there is no memory by module."""
+        """Prometheus has no memory by module."""
         self._refuse(modules=(RankModules(pid, next(self._numbers), refusal=NOT_HERE),))
 
     def decide(self, decision: FindingDecision) -> None:
-        """Keep nothing, and say so: there is no agent that could keep what is decided."""
+        """Store nothing, and say so: there is no agent that could store a decision."""
         self._refuse(decision_refused=DecisionRefused(next(self._numbers), NOT_HERE))
 
     def _refuse(self, **answer: object) -> None:
@@ -159,7 +159,7 @@ class PrometheusFeed(BaseFeed):
     def _run(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if self._first is not None and not self._first.wait(0.0):
-            self._tell(f"{self._follower.url} has not answered yet")
+            self._emit(f"{self._follower.url} has not answered yet")
         while not self._stopped.is_set():
             before_s = time.thread_time()
             failed = self._poll()
@@ -168,7 +168,7 @@ class PrometheusFeed(BaseFeed):
             self._rest(wait_s if failed is None else max(RETRY_S, wait_s), failed)
 
     def _rest(self, wait_s: float, failed: str | None) -> None:
-        """Wait for the next scrape; what is asked meanwhile is answered at once."""
+        """Wait for the next scrape; questions meanwhile are answered at once."""
         while True:
             with self._called:
                 if not self._stopped.is_set() and not self._has_asked:
@@ -176,10 +176,10 @@ class PrometheusFeed(BaseFeed):
                 if self._stopped.is_set() or not self._has_asked:
                     return
                 self._has_asked = False
-            self._tell(failed)
+            self._emit(failed)
 
     def _poll(self) -> str | None:
-        """Take what was scraped and tell of it; return why there is no answer, or None."""
+        """Process what was scraped and emit it; return why there is no answer, or None."""
         failed = None
         try:
             first = self._first
@@ -187,13 +187,13 @@ class PrometheusFeed(BaseFeed):
             for sample in self._follower.poll() if first is None else first.take():
                 if self._stopped.is_set():
                     return None
-                self._take(sample)
+                self._add(sample)
         except VramscopeError as error:
             failed = str(error)
-        self._tell(failed)
+        self._emit(failed)
         return failed
 
-    def _take(self, sample: Sample) -> None:
+    def _add(self, sample: Sample) -> None:
         follower = self._follower
         told = follower.list_assessments(sample)
         counted = follower.list_findings(sample)
@@ -206,8 +206,8 @@ class PrometheusFeed(BaseFeed):
                 self._nodes[name] = _Node(history, self._make_analyzers())
             return self._nodes[name]
 
-    def _tell(self, failed: str | None) -> None:
-        """Tell of every node, and of the failure alone where none is known."""
+    def _emit(self, failed: str | None) -> None:
+        """Emit a snapshot of every node, or of the failure alone if no node is known."""
         if not self._nodes:
             self._is_empty_told = True
             self._on_snapshot(Snapshot("connecting" if failed is None else "lost", reason=failed))
@@ -223,5 +223,5 @@ class PrometheusFeed(BaseFeed):
             silent_s = self._follower.silent_s(name)
             reason = failed or (None if silent_s is None else NOT_SCRAPED)
             since_s = None if reason is None else round(self._follower.age_s(name) or 0.0, 1)
-            snapshot = node.tell(reason, since_s, notes)
+            snapshot = node.draw(reason, since_s, notes)
             self._on_snapshot(msgspec.structs.replace(snapshot, **self._refused))

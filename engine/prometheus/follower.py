@@ -1,4 +1,4 @@
-"""What a server has scraped since it was last asked, and how often it scrapes; waits for nothing."""
+"""What a server has scraped since the last question, and how often it scrapes; waits for nothing."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,32 +12,32 @@ from .assembly import Assembler
 from .readings import LOOKED_FOR, SELECTOR
 from .server import PrometheusServer, Series
 
+# How far back scrapes are searched at first: a server that scrapes once a minute needs the second.
 FIRST_WINDOWS_S = (120, 900)
-"""How far back scrapes are looked for at first: those who scrape once a minute need the second."""
+# How much of the past a view begins with.
 PAST_S = 1800.0
-"""How much of the past a view begins with."""
+# Values in one answer; of many devices a shorter past is shown.
 MOST_POINTS = 500_000
-"""Figures that are asked for at once; of many devices a shorter past is shown."""
 LEAST_INTERVAL_S = 0.1
 MOST_INTERVAL_S = 300.0
+# Until something was scraped twice.
 UNKNOWN_INTERVAL_S = 5.0
-"""Until something was scraped twice."""
 MOST_WINDOW_S = 900.0
 SILENT_INTERVALS = 3.0
+# A node that was not scraped for so many intervals, and so long, is silent.
 LEAST_SILENT_S = 5.0
-"""A node that was not scraped for so many intervals, and so long, is silent."""
 LATEST_AHEAD_S = 300.0
+# How far a scrape may be ahead of the date of the answer, and of our clock if there is no date.
 UNKNOWN_AHEAD_S = 86_400.0
-"""How far a scrape may be ahead of the date of the answer, and of our clock where there is no date."""
+# A clock that differs by less counts as ours: the date of an answer has whole seconds.
 TRUSTED_SKEW_S = 2.0
-"""A clock that differs by less is taken for ours: the date of an answer has whole seconds."""
 
 
 class PrometheusFollower:
     """Asks a server again and again; use from one thread.
 
     Args:
-        has_past: Whether to begin with what was scraped of late, and not with the newest alone.
+        has_past: Begin with recent scrapes, not with the newest alone.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class PrometheusFollower:
 
     @property
     def url(self) -> str:
-        """Where the server is, without a password."""
+        """Without a password."""
         return self._server.url
 
     @property
     def interval_s(self) -> float:
-        """Seconds from one scrape to the next; of no meaning before the first answer."""
+        """Seconds from one scrape to the next; undefined before the first answer."""
         return 1.0 if self._assembler is None else self._assembler.interval_s
 
     def poll(self) -> list[Sample]:
-        """Return the samples of what was scraped since it was last asked, in order of time.
+        """Return the samples of what was scraped since the last call, in order of time.
 
         Raises:
             ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no figure of a device.
+            SourceUnavailableError: It has no value of a device.
         """
         if self._assembler is None:
             return self._begin()
@@ -87,7 +87,7 @@ class PrometheusFollower:
         return (*((unread,) if count else ()), *(() if self._assembler is None else self._assembler.notes))
 
     def is_followed(self, node: str) -> bool:
-        """Return whether a node is known still: those that are long gone make room for new ones."""
+        """Tell whether a node is still known: those that are long gone make room for new ones."""
         return self._assembler is not None and node in self._assembler.nodes
 
     @property
@@ -97,20 +97,20 @@ class PrometheusFollower:
         return self._clock.wall_s() + UNKNOWN_AHEAD_S if date_s is None else date_s + LATEST_AHEAD_S
 
     def age_s(self, node: str) -> float | None:
-        """Return the seconds since a node was last scraped, by the clock of the server; None for never."""
+        """Seconds since a node was last scraped, by the clock of the server; None for never."""
         told_s = None if self._assembler is None else self._assembler.told_s.get(node)
         return None if told_s is None else max(0.0, self._clock.wall_s() + self._skew_s - told_s)
 
     def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
-        """Return what the agent of a node says of the risk, as of its newest sample."""
+        """The risks that the agent of a node reports, as of its newest sample."""
         return () if self._assembler is None else self._assembler.list_assessments(sample)
 
     def list_findings(self, sample: Sample) -> tuple[Finding, ...]:
-        """Return the findings that the agent of a node counts, as of its newest sample."""
+        """The findings that the agent of a node counts, as of its newest sample."""
         return () if self._assembler is None else self._assembler.list_findings(sample)
 
     def silent_s(self, node: str) -> float | None:
-        """Return the seconds since a node was last scraped, where that is longer than it should be."""
+        """Seconds since a node was last scraped, if that is longer than it should be."""
         age_s = self.age_s(node)
         longest_s = max(SILENT_INTERVALS * self.interval_s, LEAST_SILENT_S)
         return age_s if age_s is not None and age_s > longest_s else None
@@ -154,7 +154,7 @@ def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list
 
     Raises:
         ServerUnreachableError: The server did not answer, or not as Prometheus does.
-        SourceUnavailableError: It has no figure of a device.
+        SourceUnavailableError: It has no value of a device.
     """
     found: list[Series] = []
     for window_s in FIRST_WINDOWS_S:
@@ -170,9 +170,9 @@ def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list
 
 
 def measure_interval(series: list[Series]) -> float | None:
-    """Return the seconds from one scrape to the next; None where nothing was scraped twice.
+    """Return the seconds from one scrape to the next; None if nothing was scraped twice.
 
-    Where several differ, it is that of most series.
+    If there are several, that of most series.
     """
     gaps = [
         after[0] - before[0]
@@ -183,15 +183,15 @@ def measure_interval(series: list[Series]) -> float | None:
     return round(min(max(median(gaps), LEAST_INTERVAL_S), MOST_INTERVAL_S), 2) if gaps else None
 
 
+# Moments of a whole span by default; a server answers with 11,000 at most.
 MOST_MOMENTS = 10_000
-"""Moments of a whole span where none is asked for; a server answers with 11,000 at most."""
 FIRST_MOMENTS = 60
+# Values in one answer.
 MOST_PAST_POINTS = 400_000
-"""Figures that are asked for at once."""
 
 
 class PastRange:
-    """Asks a server of a span, piece by piece; use from one thread.
+    """Asks a server for a span, piece by piece; use from one thread.
 
     Args:
         start_s: Begin of the span, in seconds since the epoch.
@@ -221,11 +221,11 @@ class PastRange:
         """Yield the samples of all nodes.
 
         Args:
-            on_read: Told which share of the span was read.
+            on_read: Called with the share of the span that was read.
 
         Raises:
             ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no figure of a device in the span.
+            SourceUnavailableError: It has no value of a device in the span.
         """
         assembler = Assembler(self.interval_s)
         moments = FIRST_MOMENTS
@@ -247,7 +247,7 @@ class PastRange:
             )
 
     def _measure(self) -> float | None:
-        """Return the seconds between scrapes at the end of the span, or in its middle where it ends empty."""
+        """Return the seconds between scrapes at the end of the span, or in its middle if it ends empty."""
         for at_s in (self._end_s, self._start_s + (self._end_s - self._start_s) / 2):
             with suppress(SourceUnavailableError):
                 return measure_interval(find_scrapes(self._server, at_s=at_s))

@@ -1,4 +1,4 @@
-"""The newest figures of every device, process and host of one node, each with its time."""
+"""The newest values of every device, process and host of one node, each with its time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
@@ -8,15 +8,15 @@ import msgspec
 from ..model import SEVERITIES, Assessment, Finding, RiskLevel, Sample, make_finding_id, order_findings
 from ..wire.stores import assessment_key
 
-# Of one device several exporters may tell: then agents of vramscope are heard before dcgm-exporter, and
-# that before nvidia_gpu_exporter. Names of dcgm-exporter are those of its `default-counters.csv`, of
+# Several exporters may report one device: then agents of vramscope have precedence over dcgm-exporter, and
+# that over nvidia_gpu_exporter. Names of dcgm-exporter are those of its `default-counters.csv`, of
 # nvidia_gpu_exporter the fields of `nvidia-smi --query-gpu`.
 
 MIB = 1 << 20
 Exporter = Literal["vramscope", "dcgm-exporter", "nvidia_gpu_exporter"]
 Subjects = Literal["device", "rank", "host", "risk", "finding"]
+# The known exporters, the better one first.
 EXPORTERS: tuple[Exporter, ...] = ("vramscope", "dcgm-exporter", "nvidia_gpu_exporter")
-"""Those whose figures are known, the better one first."""
 
 
 class Meaning(NamedTuple):
@@ -31,7 +31,7 @@ class Meaning(NamedTuple):
 def _list_all(
     exporter: Exporter, of: Subjects, pattern: str, **fields: str | tuple[str, float]
 ) -> dict[str, Meaning]:
-    """Return metrics by name; `fields` says of each ending of a name which field it is, and its factor."""
+    """Return metrics by name; `fields` maps each ending of a name to a field, and its factor."""
     found = {}
     for ending, field in fields.items():
         name, factor = (field, 1.0) if isinstance(field, str) else field
@@ -134,33 +134,33 @@ METRICS: dict[str, Meaning] = {
     ),
 }
 
+# All of them in one expression.
 SELECTOR = '{__name__=~"' + "|".join(METRICS) + '"}'
-"""All of them in one expression."""
 LOOKED_FOR = "vramscope_device_used_bytes, DCGM_FI_DEV_FB_USED and nvidia_smi_memory_used_bytes"
+# Their times say when the memory of a device was read.
 MEMORY_FIELDS = ("used", "free", "total", "allocated")
-"""Figures by which it is known when the memory of a device was read."""
 
 
+# Labels that name a node, the better one first.
 NODE_LABELS: dict[Exporter, tuple[str, ...]] = {
     "vramscope": ("node", "exported_node", "instance"),
     "dcgm-exporter": ("Hostname", "hostname", "kubernetes_node", "node", "instance"),
     "nvidia_gpu_exporter": ("hostname", "node", "instance"),
 }
-"""Labels by which a node is known, the better one first."""
 UUID_LABELS = ("uuid", "UUID")
 NO_NODE = "unnamed node"
+# UUID of the device, kind and severity.
 FindingKey = tuple[str, str, str]
-"""UUID of the device, kind and severity."""
 
 
 MAX_DIGITS = 18
+# Devices without room that are counted.
 MOST_LEFT_OUT = 100_000
-"""Devices without room that are counted."""
 Key = TypeVar("Key")
 
 
 class Point(NamedTuple):
-    """One figure of one series."""
+    """One value of one series."""
 
     node: str
     time_s: float
@@ -178,7 +178,7 @@ class Subject:
         self._figures: dict[str, dict[Exporter, tuple[float, float]]] = {}
 
     def note(self, point: Point) -> None:
-        """Take a figure; of an info metric its labels are what is told."""
+        """Store a value; of an info metric its labels count."""
         meaning = point.meaning
         self.labels[meaning.exporter] = point.labels
         if meaning.field == "info":
@@ -186,7 +186,7 @@ class Subject:
         self._figures.setdefault(meaning.field, {})[meaning.exporter] = (point.time_s, point.value)
 
     def read(self, field: str, since_s: float) -> float | None:
-        """Return a figure that is not older than a moment, of the best exporter that has one."""
+        """Return a value that is not older than a moment, of the best exporter that has one."""
         found = self._figures.get(field, {})
         for exporter in EXPORTERS:
             if exporter in found and found[exporter][0] >= since_s:
@@ -194,21 +194,21 @@ class Subject:
         return None
 
     def read_bytes(self, field: str, since_s: float) -> int | None:
-        """Return a figure as a whole number."""
+        """As a whole number."""
         value = self.read(field, since_s)
         return None if value is None else round(value)
 
     def newest_s(self, fields: Iterable[str]) -> float | None:
-        """Return when any of some fields was last told; None where none ever was."""
+        """Newest time of some fields; None if there is none."""
         times = (time_s for field in fields for time_s, _ in self._figures.get(field, {}).values())
         return max(times, default=None)
 
     def is_older(self, before_s: float) -> bool:
-        """Return whether nothing was told since a moment."""
+        """Tell whether there is no value since a moment."""
         return (self.newest_s(tuple(self._figures)) or 0.0) < before_s
 
     def label(self, *names: str) -> str | None:
-        """Return the first of some labels that is there and not empty."""
+        """Return the first of some labels that exists and is not empty."""
         for exporter in EXPORTERS:
             for name in names:
                 if value := self.labels.get(exporter, {}).get(name):
@@ -217,21 +217,21 @@ class Subject:
 
 
 class Room:
-    """How many devices, and other subjects, there may be yet, of all nodes together."""
+    """How many more devices, and other subjects, there may be, of all nodes together."""
 
     def __init__(self, devices: int, others: int) -> None:
         self._devices = devices
         self._others = others
+        # Node and UUID of devices without room.
         self.left_out: set[tuple[str, str]] = set()
-        """Node and UUID of devices for which there was no room."""
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another device."""
+        """There is no room for another device."""
         return self._devices <= 0
 
     def find(self, subjects: dict[Key, Subject], key: Key) -> Subject | None:
-        """Return what is known of a process, risk or finding, a new one where there is room; else None."""
+        """Return a process, risk or finding, a new one if there is room; else None."""
         found = subjects.get(key)
         if found is None and self._others > 0:
             self._others -= 1
@@ -239,7 +239,7 @@ class Room:
         return found
 
     def find_device(self, subjects: dict[str, Subject], node: str, uuid: str) -> Subject | None:
-        """Return what is known of a device, a new one where there is room; else None."""
+        """Return a device, a new one if there is room; else None."""
         found = subjects.get(uuid)
         if found is None and self._devices > 0:
             self._devices -= 1
@@ -249,17 +249,13 @@ class Room:
         return found
 
     def give_back(self, devices: int = 0, others: int = 0) -> None:
-        """Make room for others in place of subjects that are forgotten."""
+        """Free the room of subjects that are forgotten."""
         self._devices = self._devices + devices
         self._others = self._others + others
 
 
 class NodeReadings:
-    """Everything known of one node.
-
-    Args:
-        room: For how much there is room.
-    """
+    """Everything known of one node."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -276,7 +272,6 @@ class NodeReadings:
         self.host = Subject()
 
     def note(self, point: Point) -> None:
-        """Take a figure."""
         if point.meaning.of == "host":
             self.host.note(point)
         elif point.meaning.of == "rank":
@@ -303,14 +298,14 @@ class NodeReadings:
             self.first_s.setdefault((uuid, kind, severity), point.time_s)
 
     def forget_devices(self, before_s: float) -> None:
-        """Forget devices of which nothing was said since a moment."""
+        """Forget devices without a value since a moment."""
         gone = [uuid for uuid, it in self.devices.items() if it.is_older(before_s)]
         for uuid in gone:
             del self.devices[uuid]
         self._room.give_back(devices=len(gone))
 
     def forget(self) -> None:
-        """Make room: the node itself is forgotten."""
+        """Free the room of the node, which itself is forgotten."""
         self._room.give_back(len(self.devices), len(self.ranks) + len(self.risks) + len(self.findings))
 
     def forget_findings(self, before_s: float) -> None:
@@ -321,7 +316,7 @@ class NodeReadings:
         self._room.give_back(others=len(gone))
 
     def forget_ranks(self, before_s: float) -> None:
-        """Forget processes, and what was said of them, of which nothing was told since a moment."""
+        """Forget processes, and their risks, without a value since a moment."""
         gone = {pid for pid, rank in self.ranks.items() if (rank.newest_s(("up",)) or 0.0) < before_s}
         risks = [key for key, risk in self.risks.items() if key[1] in gone or risk.is_older(before_s)]
         for pid in gone:
@@ -332,7 +327,7 @@ class NodeReadings:
 
 
 def _name_level(point: Point) -> Point:
-    """Make a field of its own of each level: of a set of states one is 1 and all others are 0."""
+    """Make a field of each level: of a set of states one is 1 and all others are 0."""
     if point.meaning.field != "level":
         return point
     field = f"level {point.labels.get('level', '')}"
@@ -340,7 +335,7 @@ def _name_level(point: Point) -> Point:
 
 
 def name_device(labels: Mapping[str, str]) -> str | None:
-    """Return by what a device is known; None where its labels do not tell."""
+    """Return the key of a device; None if its labels have none."""
     uuid = next((labels[name] for name in UUID_LABELS if labels.get(name)), None)
     if uuid is None:
         return None
@@ -355,7 +350,7 @@ def _is_bare(uuid: str) -> bool:
 
 
 def name_node(exporter: Exporter, labels: Mapping[str, str]) -> str:
-    """Return the name of the node of a series; a port says nothing of it."""
+    """Return the name of the node of a series, without the port."""
     for name in NODE_LABELS[exporter]:
         if value := labels.get(name):
             return strip_port(value) if name == "instance" else value
@@ -369,14 +364,14 @@ def strip_port(instance: str) -> str:
 
 
 def parse_whole(text: str | None) -> int | None:
-    """Return a whole number that a label spells; None where it is none, or larger than any."""
+    """Parse a whole number in a label; None if it is none, or larger than any."""
     if text is None or not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
         return None
     return int(text)
 
 
 def meaning_of(labels: Mapping[str, str]) -> Meaning | None:
-    """Return what a series is; None where that is not known."""
+    """None if the series is unknown."""
     return METRICS.get(labels.get("__name__", ""))
 
 
@@ -385,7 +380,7 @@ ADVICE = "open `vramscope` on that node: it tells the evidence and what to do"
 
 
 def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: float) -> Finding | None:
-    """Return what an agent counts as a finding; None where its severity is none.
+    """Return what an agent counts as a finding; None if its severity is unknown.
 
     Args:
         sample: The newest sample of the node.
@@ -427,11 +422,11 @@ LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
 def read_assessment(
     node: str, key: tuple[str, str], subject: Subject, time_s: float, since_s: float
 ) -> Assessment | None:
-    """Return what an agent says at a moment; None where it says nothing of the present.
+    """Return an agent's risk at a moment; None if it is not current.
 
     Args:
-        key: UUID of the device and process id, empty where it is of none.
-        since_s: A figure that is older than this is not of the present.
+        key: UUID of the device and process id, "" if there is none.
+        since_s: An older value is not current.
     """
     uuid, pid = key
     level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)
@@ -456,7 +451,7 @@ def read_assessment(
 
 
 def prefer_told(found: Iterable[Assessment], told: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Return what was found, with what agents say of the same instead where they do."""
+    """Return the assessments made here, replaced by those of agents if there are any."""
     known = {assessment_key(it): it for it in found}
     for assessment in told:
         key = assessment_key(assessment)
@@ -465,7 +460,7 @@ def prefer_told(found: Iterable[Assessment], told: Sequence[Assessment]) -> tupl
 
 
 def _amend(found: Assessment, told: Assessment) -> Assessment:
-    """Return a forecast as it was told, with the levels of memory that were found beside it."""
+    """Replace the forecast by the agent's, and keep the levels of memory that were found here."""
     return msgspec.structs.replace(
         found,
         level=told.level,

@@ -1,4 +1,4 @@
-"""A Prometheus server: where it is, and its answers to queries, with the standard library alone."""
+"""A Prometheus server: its address, and its answers to queries, with the standard library alone."""
 
 import base64
 import http.client
@@ -21,25 +21,23 @@ from ..text import clean_texts, make_printable
 ANSWERS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 30.0
 MAX_ANSWER_BYTES = 64 << 20
+# Characters quoted from a server's own words.
 MAX_SHOWN = 80
-"""Characters that are repeated of what a server says of itself."""
+# Values read of one answer; the series after them are left out.
 MOST_VALUES = 1_000_000
-"""Values that are read of one answer; the series after them are left out."""
+# A series with a longer name or label is not of a device.
 MAX_LABEL_CHARACTERS = 1000
-"""A series with a longer name or label is none of a device."""
+# What decoding hostile bytes may raise.
 _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What decoding hostile bytes may raise."""
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One series of an answer."""
-
+    # Name and labels; the key of the name is `__name__`.
     metric: dict[str, str]
-    """Name and labels; the name is under `__name__`."""
+    # Time in seconds since the epoch, and value.
     values: tuple[tuple[float, str], ...] = ()
-    """Time in seconds since the epoch, and figure."""
+    # Of an instant query.
     value: tuple[float, str] | None = None
-    """The one figure of an instant query."""
 
 
 class _Data(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,26 +55,26 @@ _SERIES = make_json_decoder(Series)
 
 
 class ServerAddress(NamedTuple):
-    """Where a server is; the credentials are never part of a text."""
+    """The credentials are never part of a text."""
 
+    # Without user, password and a slash at the end.
     url: str
-    """Without user, password and a slash at the end."""
+    # HTTP header.
     authorization: str | None = None
-    """Header that says who asks."""
 
     def __repr__(self) -> str:
         return f"ServerAddress({self.url!r})"
 
 
 def parse_server_url(text: str, credentials: str | None = None) -> ServerAddress:
-    """Return where a server is.
+    """Parse the address of a server.
 
     Args:
-        text: Its address, http or https, with the path below which its API is; may hold user and password.
-        credentials: `user:password`, where the address holds none.
+        text: Its address, http or https, with the path below which its API is; may have user and password.
+        credentials: `user:password`, if the address has none.
 
     Raises:
-        UsageError: It is no such address; the text does not repeat it where it holds a password.
+        UsageError: It is no such address; the text does not repeat it if it has a password.
     """
     expected = "expected one such as http://prometheus.example.org:9090"
     try:
@@ -141,15 +139,12 @@ class PrometheusServer:
         return self._ask("query", {"query": expression, **moment})
 
     def query_range(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
-        """Return the series of an expression at even moments of a span.
+        """Return the series of an expression at even moments of a span; raises as `query`.
 
         Args:
             start_s: First moment, in seconds since the epoch.
             end_s: No moment is after this.
             step_s: Seconds from one moment to the next.
-
-        Raises:
-            ServerUnreachableError: The server did not answer, or not as Prometheus does.
         """
         span = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
         return self._ask("query_range", {"query": expression, **span})
@@ -185,7 +180,7 @@ class PrometheusServer:
             ) from None
 
     def _read_series(self, found: list[msgspec.Raw]) -> list[Series]:
-        """Return the series of an answer, one by one: a large answer must not hold up every other thread."""
+        """Return the series of an answer, one by one: a large answer must not block every other thread."""
         series: list[Series] = []
         values = self.series_left_out = 0
         for at, raw in enumerate(found):
@@ -211,7 +206,7 @@ class PrometheusServer:
 
 
 def _explain_status(error: HTTPError) -> str:
-    """Return what an answer that is none says, and what to do."""
+    """Explain an error answer, and what to do."""
     if error.code in (401, 403):
         return (
             f"refuses: {error.code} {error.reason}; give user and password with --auth-file FILE, or in the "
@@ -227,7 +222,6 @@ def _explain_status(error: HTTPError) -> str:
 
 
 def _explain(reason: object, timeout_s: float, ends_within_s: float) -> str:
-    """Return what went wrong on the way."""
     if isinstance(reason, DeadlineError):
         return f"did not send all of its answer within {ends_within_s:g} s"
     if isinstance(reason, TimeoutError):

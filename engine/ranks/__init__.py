@@ -1,1 +1,1 @@
-"""The hub's side of the probe: what training processes report, folded into the samples of the node."""
+"""The hub's side of the probe: reports of training processes, folded into the samples of the node."""

@@ -32,18 +32,18 @@ from .messages import (
     SegmentsPart,
 )
 
+# Fewer if this process may not open twice as many files: the hub needs some for itself.
 MAX_CONNECTIONS = 1024
-"""Fewer where this process may not open twice as many files: the hub needs some for itself."""
+# Read from one connection in one turn; the rest waits in the socket for the next.
 MAX_PACKETS_PER_CONNECTION = 64
-"""Taken from one connection in one turn; what is left waits in the socket for the next."""
 MAX_PACKETS_PER_TURN = 4096
 
+# `struct ucred` of unix(7): pid, user id, group id.
 _CREDENTIALS = struct.Struct("3i")
-"""`struct ucred` of unix(7): pid, user id, group id."""
 
 
 class Received(NamedTuple):
-    """What one drain of a connection brought: a message, or why one was refused, or that it has ended."""
+    """Result of one drain of a connection: a message, or why one was refused, or that it has ended."""
 
     connection: "Connection"
     message: ProbeMessage | None = None
@@ -52,11 +52,11 @@ class Received(NamedTuple):
 
 
 class Connection:
-    """One process that reports; told apart by the kernel's word for its pid, not by its own."""
+    """One process that reports; identified by the kernel's word for its pid, not by its own."""
 
     def __init__(self, peer: socket.socket, pid: int, uid: int) -> None:
+        # In the pid namespace of the hub; 0 if the process is not visible from it.
         self.pid = pid
-        """In the pid namespace of the hub; 0 where the process is not visible from it."""
         self.uid = uid
         self.is_open = True
         self._socket = peer
@@ -98,8 +98,8 @@ class Listener:
     """Listens on `probe.sock` of a runtime folder; use from one thread.
 
     Args:
-        folder: Runtime folder, whose lock the caller holds.
-        uid: User whose processes may report, beside root's; this process's own by default.
+        folder: Runtime folder, locked by the caller.
+        uid: User whose processes may report, besides root's; this process's own by default.
 
     Raises:
         RuntimeFolderError: The socket cannot be made.
@@ -128,7 +128,7 @@ class Listener:
         self._poll.register(self._socket, select.POLLIN)
 
     def restore(self) -> None:
-        """Listen again where the file of the socket was removed; connections stay.
+        """Listen again if the file of the socket was removed; connections stay.
 
         Raises:
             RuntimeFolderError: It cannot be made.
@@ -138,7 +138,7 @@ class Listener:
             self._listen()
 
     def drain(self) -> Iterator[Received]:
-        """Accept who has come and yield what has arrived; never blocks."""
+        """Accept connections and yield what has arrived; never blocks."""
         self._accept()
         left = MAX_PACKETS_PER_TURN
         for connection in tuple(self.connections):
@@ -149,7 +149,7 @@ class Listener:
         self.connections = [*still[1:], *still[:1]]  # another is first next time, whoever says the most
 
     def close(self) -> None:
-        """Close all connections and the socket; its name goes with the folder's other sockets."""
+        """Close all connections and the socket; its file is removed with the folder's other sockets."""
         for connection in self.connections:
             connection.close()
         self.connections = []
@@ -187,12 +187,12 @@ class _VersionOnly(msgspec.Struct):
 
 _MESSAGE: "msgspec.json.Decoder[ProbeMessage]" = make_json_decoder(ProbeMessage)  # type: ignore[arg-type]
 _VERSION = msgspec.json.Decoder(_VersionOnly)
+# What decoding or encoding hostile content may raise.
 _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What decoding or encoding hostile content may raise."""
 
 
 def decode_packet(data: bytes | memoryview) -> ProbeMessage:
-    """Return the message of one packet, with every text in it made printable.
+    """Decode one packet, with every text in it made printable.
 
     Raises:
         WireError: The packet is too large, malformed, of a newer version, or cannot travel on in a sample.
@@ -233,10 +233,10 @@ def _too_new(version: int) -> WireError:
     )
 
 
+# Making a map may block its allocator: who asks again sooner gets the last one.
 SEGMENTS_INTERVAL_S = 5.0
-"""A map may hold up the allocator it is of: who asks again sooner gets the last one."""
+# For a process that is in a long call.
 ANSWER_WITHIN_S = 10.0
-"""Patience with a process that is held up in a long call."""
 
 _HELD_UP = "it is stopped, or in a long call that holds Python's lock"
 _CAUSES = {
@@ -245,22 +245,22 @@ _CAUSES = {
     "modules": _HELD_UP,
     "advise": _HELD_UP,
 }
+# How long a process may take to end a step, if the asker does not say.
 MODULES_WITHIN_S = 60.0
-"""How long a process may take to end a step, where the asker does not say."""
+# The same for an advice.
 ADVICE_WITHIN_S = 60.0
-"""The same for an advice."""
+# Demands that only the end of a step can meet, and that a process may refuse.
 _OF_STEP_END: dict[DemandKind, float] = {"modules": MODULES_WITHIN_S, "advise": ADVICE_WITHIN_S}
-"""Demands that the end of a step alone can meet, and that a process may refuse."""
 MAX_OUTCOME_CHARACTERS = 300
+# Who wait for one answer of one process.
 MAX_ASKERS = 256
-"""Who wait for one answer of one process."""
 
+# The peer of the control socket and the number of its request.
 Asker = tuple[bytes, int]
-"""Who asked: the peer of the control socket and the number of its request."""
 
 
 class Wish(NamedTuple):
-    """What somebody wants of one process."""
+    """A question or request of a viewer to one process."""
 
     kind: DemandKind
     asker: Asker
@@ -271,31 +271,31 @@ class Wish(NamedTuple):
 
     @property
     def is_of_step_end(self) -> bool:
-        """Whether a map is wanted that is taken at the end of a step; a process may be long about it."""
+        """A map of the end of a step; a process may need long for it."""
         return self.kind == "segments" and self.seconds is not None
 
 
 class Answer(NamedTuple):
-    """What becomes of a wish: done, or the reason why not in one sentence."""
+    """Outcome of a wish: done, or the reason why not in one sentence."""
 
     asker: Asker
     refusal: str | None = None
+    # A profile by module, for those who asked.
     modules: "PackedModules | None" = None
-    """A profile by module, where one was wished for: it goes to those who asked."""
+    # Outcome of an advice.
     advice: "AdviceOutcome | None" = None
-    """What became of an advice."""
 
 
 class PackedModules(msgspec.Struct, frozen=True):
     """The profile by module of one process as its probe packed it."""
 
     pid: int
+    # The zlib-compressed text of a `module_memory.jsonl`.
     data: bytes
-    """The zlib-compressed text of a `module_memory.jsonl`."""
 
 
 class AdviceOutcome(NamedTuple):
-    """What a process made of an advice."""
+    """A process's answer to an advice."""
 
     pid: int
     is_obeyed: bool
@@ -338,12 +338,12 @@ class Demands:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a probe owes an answer."""
+        """A probe owes an answer."""
         return bool(self._open)
 
     @property
     def has_answers(self) -> bool:
-        """Whether anything was decided that nobody has taken yet."""
+        """`take_answers` or `take_maps` has something."""
         return bool(self._answers or self._maps)
 
     def refuse(self, asker: Asker, reason: str) -> None:
@@ -391,7 +391,7 @@ class Demands:
         device_uuid: str | None,
         now_s: float,
     ) -> None:
-        """Take a part of an answer; one that nobody waits for any more is let go.
+        """Add a part of an answer; one that nobody waits for any more is dropped.
 
         Raises:
             WireError: The part does not fit those before.
@@ -417,14 +417,14 @@ class Demands:
         self._conclude(key, None)
 
     def take_refusal(self, connection: Connection, refused: DemandRefused, pid: int) -> None:
-        """Take a process's own word why a demand is not met."""
+        """Pass on a process's own reason why a demand is not met."""
         for kind in _OF_STEP_END:
             key = self._find_open(connection, kind, refused.request)
             if key is not None:
                 self._conclude(key, f"process {pid} {refused.reason}")
 
     def take_advice(self, connection: Connection, taken: AdviceTaken, pid: int) -> str | None:
-        """Take what a process made of an advice, and return it as a sentence; None where nobody waits."""
+        """Pass on a process's answer to an advice, and return it as a sentence; None if nobody waits."""
         key = self._find_open(connection, "advise", taken.request)
         if key is None:
             return None
@@ -449,7 +449,7 @@ class Demands:
             self._conclude(key, f"process {pid} has ended or was detached")
 
     def expire(self, now_s: float) -> None:
-        """Give up on demands that have waited too long; let maps go that would be asked for anew."""
+        """Give up on demands that have waited too long; drop maps that a new wish would not get."""
         self._last = {c: last for c, last in self._last.items() if now_s - last[0] < SEGMENTS_INTERVAL_S}
         for key, waiting in tuple(self._open.items()):
             if now_s > waiting.expires_s:
@@ -457,7 +457,7 @@ class Demands:
                 self._conclude(key, f"the process has not answered within {within}: {_CAUSES[key.kind]}")
 
     def take_answers(self) -> list[Answer]:
-        """Return what was decided since the last call."""
+        """Return the outcomes since the last call."""
         answers = self._answers
         self._answers = []
         return answers

@@ -1,4 +1,4 @@
-"""Messages of training processes, and what they may hold."""
+"""Messages of training processes, and their bounds."""
 
 import base64
 import binascii
@@ -19,40 +19,40 @@ PROBE_PROTOCOL: Final = 1
 PROBE_SOCKET_NAME: Final = "probe.sock"
 MAX_PACKET_BYTES: Final = 64 * 1024
 
+# Larger than any memory; a larger value was not measured and fits no column of history.
 MAX_FIGURE: Final = 2**62
-"""Larger than any memory; what is larger was not measured and fits no column of history."""
 
+# Send a segment map; detach from the process; record stacks, or stop; profile modules for a few steps; do
+# something about memory at the end of a step.
 DemandKind = Literal["segments", "detach", "history", "modules", "advise"]
-"""A segment map, please; let go of the process; record stacks, or stop; profile modules for a few steps; do
-something about memory at the end of a step."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_FIGURE)]
 Figure = Count | None
 
+# Wall time in s, then bytes allocated, requested, active, reserved, inactive split; retries, OOMs; bytes
+# pinned on the host, bytes resident.
 ReadingRow = tuple[float, Figure, Figure, Figure, Figure, Figure, Figure, Figure, Figure, Figure]
-"""Wall time in s, then bytes allocated, requested, active, reserved, inactive split; retries, OOMs;
-bytes pinned on the host, bytes resident."""
 
+# Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact.
 StepRow = tuple[Count, float, float | None, Figure, Figure, bool]
-"""Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
 
+# Index of a step, and tokens and samples of its largest micro-batch from the program.
 SizeRow = tuple[Count, Figure, Figure]
-"""Index of a step, and tokens and samples of its largest micro-batch as the program told them."""
 
 
+# Name of a part, its calls so far; of the newest measured call: wall time of the end, duration in s, bytes
+# allocated and reserved before, the same after, peak, whether that is exact; the most of all calls, and
+# whether that is exact.
 PhaseRow = tuple[str, Count, float, float | None, Figure, Figure, Figure, Figure, Figure, bool, Figure, bool]
-"""Name of a part, its calls so far; of the newest call that was measured: wall time of the end, duration in
-s, bytes allocated and reserved before, the same after, peak, whether that is exact; the most of all calls,
-and whether that is exact."""
 
 
 class ProbedDevice(msgspec.Struct, frozen=True):
-    """The device that a training process uses, as far as the process itself can tell."""
+    """The device that a training process uses, as far as the process itself knows."""
 
+    # Ordinal within the process, after CUDA_VISIBLE_DEVICES.
     index: Count
-    """Ordinal within the process, after CUDA_VISIBLE_DEVICES."""
+    # In NVML's form (`GPU-…`, `MIG-…`); `sim-<job>-<index>` for a simulated device.
     uuid: str | None = None
-    """As NVML spells it (`GPU-…`, `MIG-…`); `sim-<job>-<index>` for a simulated device."""
     name: str | None = None
     total_bytes: Figure = None
     pci_bus_id: str | None = None
@@ -62,8 +62,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Who reports; sent first on every connection, and again whole whenever any of it changed."""
 
     v: int
+    # As the process itself sees it; the hub goes by the socket's peer credentials.
     pid: int
-    """As the process itself sees it; the hub goes by the socket's peer credentials."""
     started_s: float | None = None
     command: str | None = None
     job: str | None = None
@@ -77,8 +77,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     context_bytes: Figure = None
     allocator_settings: str | None = None
     notes: tuple[str, ...] = ()
+    # Kinds of demands that it understands; the default are those of the first version, which did not say.
     demands: tuple[str, ...] = ("segments", "detach", "history")
-    """Kinds of demands that it understands; those of the first version, which did not tell."""
 
 
 class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
@@ -86,12 +86,12 @@ class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
 
     v: int
     rows: tuple[ReadingRow, ...]
+    # Lost since the start of the process, because no hub took them.
     dropped: Count = 0
-    """Readings lost since the start of the process, because no hub took them."""
     phase: str | None = None
     memory_history: Literal["off", "on", "user"] = "off"
+    # Since the start of the process, at the newest of these readings; `frees` too.
     allocations: Figure = None
-    """Allocations since the start of the process, at the newest of these readings."""
     frees: Figure = None
 
 
@@ -100,10 +100,10 @@ class Steps(msgspec.Struct, frozen=True, tag_field="kind", tag="steps"):
 
     v: int
     rows: tuple[StepRow, ...]
+    # Of those whose size is known.
     sizes: tuple[SizeRow, ...] = ()
-    """Sizes of those whose size was told."""
+    # Named parts with a measured call since, by name.
     phases: tuple[PhaseRow, ...] = ()
-    """Named parts of which a call was measured since, by name."""
 
 
 class ModelState(msgspec.Struct, frozen=True, tag_field="kind", tag="model_state"):
@@ -123,8 +123,8 @@ class SegmentsPart(msgspec.Struct, frozen=True, tag_field="kind", tag="segments"
     request: Count
     part: Count
     parts: Count
+    # Base64 of a piece of the zlib-compressed JSON of a `ProbedSegments`.
     data: str
-    """Base64 of a piece of the zlib-compressed JSON of a `ProbedSegments`."""
 
 
 class ModulesPart(msgspec.Struct, frozen=True, tag_field="kind", tag="modules"):
@@ -134,20 +134,20 @@ class ModulesPart(msgspec.Struct, frozen=True, tag_field="kind", tag="modules"):
     request: Count
     part: Count
     parts: Count
+    # Base64 of a piece of the zlib-compressed text of a `module_memory.jsonl`.
     data: str
-    """Base64 of a piece of the zlib-compressed text of a `module_memory.jsonl`."""
 
 
 class AdviceTaken(msgspec.Struct, frozen=True, tag_field="kind", tag="advised"):
-    """What became of an advice at the end of a step."""
+    """Outcome of an advice at the end of a step."""
 
     v: int
     request: Count
     is_obeyed: bool
+    # Its effect, or why nothing was done: a sentence without its subject, which is the process.
     outcome: str
-    """What came of it, or why nothing was done: a sentence without its subject, which is the process."""
+    # Reserved bytes that the device got back.
     freed_bytes: Figure = None
-    """Reserved bytes that were given back to the device."""
 
 
 class DemandRefused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
@@ -155,8 +155,8 @@ class DemandRefused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"
 
     v: int
     request: Count
+    # A sentence without its subject, which is the process.
     reason: str
-    """A sentence without its subject, which is the process."""
 
 
 class OutOfMemoryMet(msgspec.Struct, frozen=True, tag_field="kind", tag="oom"):
@@ -164,16 +164,16 @@ class OutOfMemoryMet(msgspec.Struct, frozen=True, tag_field="kind", tag="oom"):
 
     v: int
     time_s: float
+    # Of the request that failed.
     size_bytes: Figure = None
-    """Bytes of the request that failed."""
+    # Path of the record; None if it could not be written.
     flight_record: str | None = None
-    """Path of the record; None where it could not be written."""
+    # Why there is no record, in one sentence.
     reason: str | None = None
-    """Why there is no record, in one sentence."""
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag_field="kind", tag="goodbye"):
-    """The probe ends: the process exits, or it was told to detach."""
+    """The probe ends: the process exits, or it was detached."""
 
     v: int
     reason: Literal["exit", "detached"]
@@ -197,13 +197,13 @@ class ProbedSegments(msgspec.Struct, frozen=True):
     """The content of a segment map as the probe packs it; field for field what `SegmentMap` needs."""
 
     time_s: float
+    # Address, total bytes, pool (0 small, 1 large), stream, expandable, private, blocks (bytes, state).
     segments: tuple[tuple[int, int, int, int, bool, bool, tuple[tuple[int, int], ...]], ...]
-    """Address, total bytes, pool (0 small, 1 large), stream, expandable, private, blocks (bytes, state)."""
     left_out: int = 0
+    # Bytes, count, frames (file, line, function; innermost first); largest first.
     live_stacks: tuple[tuple[int, int, tuple[tuple[str, int, str], ...]], ...] = ()
-    """Bytes, count, frames (file, line, function; innermost first); largest first."""
+    # Taken by the thread that trains, between two steps.
     is_at_step_end: bool = False
-    """Taken by the thread that trains, between two steps."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -212,14 +212,14 @@ class Demand(msgspec.Struct, frozen=True):
     v: int
     kind: DemandKind
     request: int = 0
+    # For `history`: record allocations with their stacks, or stop.
     is_on: bool = True
-    """For `history`: record allocations with their stacks, or stop."""
+    # For `history`: how long at most. For the others: how long to wait for the end of a step.
     seconds: float | None = None
-    """For `history`: how long at most. For the others: how long to wait for the end of a step."""
+    # For `advise`.
     action: AdviceAction | None = None
-    """For `advise`."""
+    # For `advise`: why, in one sentence.
     reason: str | None = None
-    """For `advise`: why, in one sentence."""
 
 
 # A hub never looks inside: a process that packs nonsense, or very much, costs the hub neither time nor
@@ -238,15 +238,15 @@ class PackedSegments(msgspec.Struct, frozen=True):
     node: str
     pid: int
     device_uuid: str | None
+    # The zlib-compressed JSON of a `ProbedSegments`.
     data: bytes
-    """The zlib-compressed JSON of a `ProbedSegments`."""
 
 
 class PartAssembly:
     """The parts of one answer, in whatever order they come.
 
     Args:
-        what: Name of the answer, as it shall stand in what is wrong with it.
+        what: Name of the answer, for errors.
     """
 
     def __init__(self, what: str = "a segment map") -> None:
@@ -256,7 +256,7 @@ class PartAssembly:
         self._chars = 0
 
     def add(self, part: SegmentsPart | ModulesPart) -> bytes | None:
-        """Take one part; return the packed answer once it is whole.
+        """Add one part; return the packed answer once it is whole.
 
         Raises:
             WireError: The parts do not fit together, or are too many.
@@ -278,7 +278,7 @@ class PartAssembly:
 
 
 def unpack_segments(packed: PackedSegments) -> SegmentMap:
-    """Return the segment map that a probe packed.
+    """Unpack the segment map of a probe.
 
     Raises:
         WireError: It is not what it should be, or larger than `MAX_UNPACKED_BYTES`.
@@ -309,13 +309,13 @@ def _decode(packed: PackedSegments) -> ProbedSegments:
 
 
 def inflate(data: bytes, where: str) -> bytes:
-    """Return what a probe has packed.
+    """Decompress the data of a probe.
 
     Args:
-        where: What it is, for what is wrong with it.
+        where: What it is, for errors.
 
     Raises:
-        WireError: It is no such data, cut short, or larger than `MAX_UNPACKED_BYTES`.
+        WireError: It is not zlib data, cut short, or larger than `MAX_UNPACKED_BYTES`.
     """
     inflater = zlib.decompressobj()
     try:

@@ -1,4 +1,4 @@
-"""The training processes of a node: who reports, what they told, and what the next sample says of them."""
+"""The training processes of a node: who reports, what they reported, and their part of the next sample."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,23 +23,23 @@ from .messages import (
 )
 from .track import ModelledDevices, Moment, Placed, ProcessKey, RankTrack
 
+# If ticks are longer than this, sockets are emptied between them too, before they are full.
 DRAIN_INTERVAL_S = 1.0
-"""Where ticks are longer than this, sockets are emptied between them too, before they are full."""
+# A job of very many short processes pushes the oldest ended ones out sooner.
 MAX_ENDED = 64
-"""A job of very many short processes pushes the oldest ended ones out sooner."""
+# A connection without a hello by then is closed.
 HELLO_WITHIN_S = 5.0
-"""A connection that has not said by then who it is, is closed."""
 REFUSAL_TOLD_S = 60.0
+# How long every viewer sees the outcome of an advice, whoever gave it.
 ADVICE_TOLD_S = 300.0
-"""How long every viewer is told what became of an advice, whoever gave it."""
 MAX_ADVICE_TOLD = 4
+# Between two reads of the sockets while a probe owes an answer.
 ANSWER_INTERVAL_S = 0.05
-"""How often the sockets are looked at while a probe owes an answer."""
 MAX_NAMED = 8
 
 
 class Roll(NamedTuple):
-    """Devices and ranks of one tick, and what is to be said of the probes."""
+    """Devices and ranks of one tick, and notes about the probes."""
 
     devices: tuple[DeviceSample, ...]
     ranks: tuple[RankSample, ...]
@@ -50,8 +50,8 @@ class Roster:
     """Everything that reports to one hub; use from the hub's thread only.
 
     Args:
-        folder: Runtime folder, whose lock the caller holds.
-        uid: User whose processes may report, beside root's; this process's own by default.
+        folder: Runtime folder, locked by the caller.
+        uid: User whose processes may report, besides root's; this process's own by default.
 
     Raises:
         RuntimeFolderError: The socket for probes cannot be made.
@@ -80,16 +80,16 @@ class Roster:
 
     @property
     def wait_s(self) -> float:
-        """How long the hub may sleep before the sockets are looked at again."""
+        """How long the hub may sleep before the sockets are read again."""
         return ANSWER_INTERVAL_S if self._demands.is_waiting else DRAIN_INTERVAL_S
 
     @property
     def is_attended(self) -> bool:
-        """Whether a training process is connected."""
+        """A training process is connected."""
         return bool(self._living)
 
     def restore(self) -> None:
-        """Listen again where the file of the socket was removed; who is connected stays so.
+        """Listen again if the file of the socket was removed; connections stay.
 
         Raises:
             RuntimeFolderError: It cannot be made.
@@ -97,18 +97,18 @@ class Roster:
         self._listener.restore()
 
     def drain(self) -> None:
-        """Take everything that has arrived; never blocks."""
+        """Process everything that has arrived; never blocks."""
         now_s = self._clock.monotonic_s()
         moment = Moment(now_s, self._clock.wall_s(), now_s - self._drained_s)
         self._drained_s = now_s
         for received in self._listener.drain():
-            self._take(received, moment)
+            self._process(received, moment)
         if self._listener.connections:
             self._dismiss_silent(now_s)
             self._demands.expire(now_s)
 
     def drain_if_due(self) -> None:
-        """Take what has arrived if that was not done for a while."""
+        """Drain if that was not done for a while."""
         if self._clock.monotonic_s() - self._drained_s >= self.wait_s:
             self.drain()
 
@@ -116,14 +116,14 @@ class Roster:
         """Return a tick's devices with their ranks; devices without ranks are returned as they came.
 
         Args:
-            devices: What the sources have measured.
+            devices: From the sources.
             host: The host at this tick.
         """
         self.drain()
         now_s = self._clock.monotonic_s()
         self._bury(now_s)
         if not self._living and not self._ended:
-            return Roll(tuple(devices), (), tuple(self._tell(now_s)))
+            return Roll(tuple(devices), (), tuple(self._make_notes(now_s)))
         tracks = (*self._living.values(), *self._ended)
         self._placing.forget(tracks)
         placed = [
@@ -135,15 +135,14 @@ class Roster:
         ranks = [rank.report.sample for rank in placed]
         made = self._modelled.make(placed, cpu_uuid(self._node), host)
         shared = tuple(share([*devices, *made], ranks))
-        return Roll(shared, order(ranks, shared), tuple(self._tell(now_s)))
+        return Roll(shared, order(ranks, shared), tuple(self._make_notes(now_s)))
 
     def ask(self, pid: int | None, wish: Wish) -> None:
-        """Pass a wish on to a process; what becomes of it comes with `take_answers`.
+        """Pass a wish on to a process; the outcome comes with `take_answers`.
 
         Args:
             pid: Process id in the pid namespace of the hub; or in its own, of a process that the hub does not
-                see, where no other that reports has the same.
-            wish: What is wanted, and who wants it.
+                see, if no other that reports has the same.
         """
         asked = [(connection, track) for connection, track in self._living.items() if track.pid == pid]
         # Of the processes that the hub sees one at most has a pid.
@@ -173,11 +172,11 @@ class Roster:
 
     @property
     def has_answers(self) -> bool:
-        """Whether `take_answers` or `take_maps` has anything."""
+        """`take_answers` or `take_maps` has something."""
         return self._demands.has_answers
 
     def take_answers(self) -> list[Answer]:
-        """Return what has become of wishes since the last call."""
+        """Return the outcomes of wishes since the last call."""
         return self._demands.take_answers()
 
     def take_maps(self) -> list[PackedSegments]:
@@ -189,7 +188,7 @@ class Roster:
         self._listener.close()
         self._living.clear()
 
-    def _take(self, received: Received, moment: Moment) -> None:
+    def _process(self, received: Received, moment: Moment) -> None:
         connection = received.connection
         message = received.message
         if received.is_over:
@@ -203,7 +202,7 @@ class Roster:
             self._refuse(connection, received.refused or "said something before its hello", moment)
             return
         if isinstance(message, SegmentsPart | ModulesPart):
-            self._take_part(connection, message, track, moment)
+            self._add_part(connection, message, track, moment)
             return
         if isinstance(message, DemandRefused):
             self._demands.take_refusal(connection, message, track.pid)
@@ -217,7 +216,7 @@ class Roster:
             connection.close()
             self._end(connection, moment.monotonic_s)
 
-    def _take_part(
+    def _add_part(
         self, connection: Connection, part: SegmentsPart | ModulesPart, track: RankTrack, moment: Moment
     ) -> None:
         place = self._places.get(track.key)
@@ -227,7 +226,7 @@ class Roster:
             self._refuse(connection, str(error), moment)
 
     def _greet(self, connection: Connection, hello: Hello, now_s: float) -> None:
-        """Begin a track, or go on with that of a process which has connected anew."""
+        """Begin a track, or continue that of a process which has connected again."""
         if connection in self._living:
             return
         self._met_s.pop(connection, None)
@@ -257,7 +256,7 @@ class Roster:
         self._ended = keep_ended(self._ended, self._living.values(), now_s)
 
     def _dismiss_silent(self, now_s: float) -> None:
-        """Close connections that do not say who they are."""
+        """Close connections that do not send a hello."""
         for connection in self._listener.connections:
             if connection in self._living:
                 continue
@@ -269,7 +268,7 @@ class Roster:
         self.refused += 1
         self._refusal = (moment.monotonic_s, f"process {connection.pid} {reason}")
 
-    def _tell(self, now_s: float) -> Iterable[str]:
+    def _make_notes(self, now_s: float) -> Iterable[str]:
         if self._refusal is not None and now_s - self._refusal[0] < REFUSAL_TOLD_S:
             messages = "1 message" if self.refused == 1 else f"{self.refused:,} messages"
             yield f"{messages} of training processes refused; the newest: {self._refusal[1]}"
@@ -291,7 +290,7 @@ def _explain_ambiguity(pid: int | None, count: int) -> str:
 
 
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:
-    """Return why a process does not understand a wish, or None where it does."""
+    """Return why a process does not understand a wish, or None if it does."""
     if wish.kind in track.hello.demands:
         return None
     return (
@@ -301,7 +300,7 @@ def _explain_age(track: RankTrack, wish: Wish) -> str | None:
 
 
 def _explain_no_segments(track: RankTrack) -> str | None:
-    """Return why a process has no segments to tell of, or None where it may have."""
+    """Return why a process has no segments, or None if it may have."""
     backend = track.hello.backend
     if backend is None:
         return f"process {track.pid} has not used a device yet"
@@ -310,19 +309,19 @@ def _explain_no_segments(track: RankTrack) -> str | None:
     return None
 
 
+# On a device that a driver knows, and that stays when its processes end.
 ENDED_SHOWN_S = 10.0
-"""On a device that a driver knows, and that stays when its processes go."""
+# On a device that ends with its processes: whoever was away meanwhile finds both.
 MODELLED_SHOWN_S = 600.0
-"""On a device that goes with its processes: whoever was away meanwhile finds both."""
 
 
 def keep_ended(ended: Sequence[RankTrack], living: Iterable[RankTrack], now_s: float) -> list[RankTrack]:
-    """Return the processes that have ended and are still to be shown.
+    """Return the ended processes that are still to be shown.
 
-    One on a modelled device gives way to the next process that is met on such a device.
+    One on a simulated device is replaced by the next process on such a device.
 
     Args:
-        ended: Processes that have ended, the oldest first.
+        ended: The oldest first.
         now_s: Monotonic seconds.
     """
     if not ended:
@@ -339,8 +338,8 @@ def _is_shown(track: RankTrack, newest_s: float | None, now_s: float) -> bool:
     return track.is_modelled and not is_followed and now_s - ended_s < MODELLED_SHOWN_S
 
 
+# Sort key of a process without a rank.
 NO_RANK = 1 << 62
-"""Where a process without a rank stands in the order."""
 
 
 def share(devices: Sequence[DeviceSample], ranks: Sequence[RankSample]) -> list[DeviceSample]:
@@ -357,7 +356,7 @@ def share(devices: Sequence[DeviceSample], ranks: Sequence[RankSample]) -> list[
 
 
 def order(ranks: Sequence[RankSample], devices: Sequence[DeviceSample]) -> tuple[RankSample, ...]:
-    """Return ranks by device, rank and pid; those without a device last."""
+    """Sort ranks by device, rank and pid; those without a device last."""
     places = {device.uuid: place for place, device in enumerate(devices)}
     return tuple(
         sorted(ranks, key=lambda r: (places.get(r.device_uuid or "", len(places)), _rank_of(r), r.pid))
@@ -377,7 +376,7 @@ def _dress(device: DeviceSample, ranks: Sequence[RankSample]) -> DeviceSample:
 
 
 def add_allocators(readings: Sequence[AllocatorReading]) -> AllocatorReading | None:
-    """Return several allocators as one; a figure that one of them lacks is unknown for all.
+    """Return several allocators as one; a value that one of them lacks is unknown for all.
 
     The most allocated within the tick is known of a single one only: several need not peak at one moment.
     """
@@ -409,13 +408,13 @@ _UUID_FIELD = "GPU UUID:"
 
 
 def simulated_uuid(hello: Hello) -> str:
-    """Return the key of the simulated device that a process says it is on."""
+    """Key of the simulated device that a process reports."""
     device = hello.device or ProbedDevice(index=0)
     return device.uuid or f"sim-{hello.job or 'job'}-{device.index}"
 
 
 def cpu_uuid(node: str) -> str:
-    """Return the key of the device that stands for the processors of a node."""
+    """Key of the device that represents the processors of a node."""
     return f"cpu-{node}"
 
 
@@ -433,7 +432,7 @@ class Placing:
         self._visible: dict[ProcessKey, list[str] | None] = {}
 
     def find(self, track: RankTrack, devices: Sequence[DeviceSample]) -> str | None:
-        """Return the UUID of the device that a rank lives on; None where nothing names it for certain."""
+        """Return the UUID of the device of a rank; None if nothing names it for certain."""
         hello = track.hello
         if hello.is_simulated:
             return simulated_uuid(hello)
@@ -452,7 +451,7 @@ class Placing:
         return self._find_visible(track, hello.device.index, real)
 
     def forget(self, tracks: Sequence[RankTrack]) -> None:
-        """Drop what is remembered of processes that are not among these."""
+        """Forget all processes but these."""
         kept = {track.key for track in tracks}
         self._visible = {key: value for key, value in self._visible.items() if key in kept}
 
@@ -463,7 +462,7 @@ class Placing:
         return next((uuid for uuid in found if uuid is not None), None)
 
     def _uuid_at(self, address: str) -> str | None:
-        """Return the UUID that the driver tells of the device at a PCI address, read once."""
+        """Return the driver's UUID of the device at a PCI address, read once."""
         if address not in self._by_address:
             self._by_address[address] = self._read_uuid(address)
         return self._by_address[address]
@@ -479,7 +478,7 @@ class Placing:
         return told[0] if told else None
 
     def _find_visible(self, track: RankTrack, ordinal: int, devices: Sequence[DeviceSample]) -> str | None:
-        """Count as CUDA does, where its order and the driver's are sure to be the same."""
+        """Count as CUDA does, if its order and the driver's are sure to be the same."""
         whole = [device for device in devices if device.mig_index is None]
         key = track.key
         if key not in self._visible:
@@ -515,7 +514,7 @@ def _find_holding(pid: int, devices: Sequence[DeviceSample]) -> list[str]:
 
 
 def _plain(uuid: str) -> str:
-    """Return a UUID without the prefix that NVML has and PyTorch leaves out."""
+    """Drop the prefix of a UUID, which NVML has and PyTorch leaves out."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 

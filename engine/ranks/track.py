@@ -1,4 +1,4 @@
-"""One training process: what its probe reports, folded into what a tick publishes."""
+"""One training process: the reports of its probe, folded into what a tick publishes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -34,31 +34,31 @@ from .messages import (
     Steps,
 )
 
+# Steps of different sizes in one tick.
 MOST_SIZED = 16
-"""Steps of different sizes that a tick tells."""
+# Until steps with exact peaks are published again, for late analyzers: an allocator's peak rises only once.
 RETOLD_AFTER_S = 10.0
-"""Until steps with exact peaks are told again, for who was not there: an allocator's peak rises only once."""
 
+# Tokens and samples.
 _Size = tuple[int | None, int | None]
-"""Tokens and samples."""
 
 
 class Extremes:
-    """Least and most of one figure within the tick."""
+    """Least and most of one value within the tick."""
 
     def __init__(self) -> None:
         self.least: int | None = None
         self.most: int | None = None
 
     def fold(self, value: int | None) -> None:
-        """Take one reading; None is no reading."""
+        """None is no reading."""
         if value is not None:
             self.least = value if self.least is None else min(value, self.least)
             self.most = value if self.most is None else max(value, self.most)
 
 
 class TickSteps:
-    """Folds steps as they end; of those of one size it keeps the one whose peak says the most."""
+    """Folds steps as they end; of those of one size it keeps the most informative one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,7 +72,7 @@ class TickSteps:
         self._retold_s: float | None = None
 
     def list_sized(self, now_s: float) -> tuple[StepReading, ...]:
-        """Return steps whose size was told, one of each size, in the order in which they ended.
+        """Return steps of known size, one of each size, in the order in which they ended.
 
         Now and then steps of earlier ticks are among them, whose peaks are exact.
 
@@ -88,10 +88,10 @@ class TickSteps:
         return tuple(sorted(told.values(), key=lambda step: step.index))
 
     def fold(self, rows: Iterable[StepRow], sizes: Iterable[SizeRow] = ()) -> None:
-        """Take steps that ended.
+        """Fold steps that ended.
 
         Args:
-            sizes: Index, tokens and samples of those whose size was told.
+            sizes: Index, tokens and samples of those whose size is known.
         """
         told = {index: (tokens, batch) for index, tokens, batch in sizes}
         for row in rows:
@@ -104,7 +104,7 @@ class TickSteps:
                 self._keep(size, self.newest)
 
     def begin_next(self) -> "TickSteps":
-        """Return what folds the next tick; the newest step stays."""
+        """Return the collector of the next tick; the newest step stays."""
         following = TickSteps()
         following.newest = self.newest
         following._exact = self._exact
@@ -113,7 +113,7 @@ class TickSteps:
 
     def _keep(self, size: _Size, step: StepReading) -> None:
         known = self._sized.get(size)
-        if known is None or _rank(step) >= _rank(known):
+        if known is None or _usefulness(step) >= _usefulness(known):
             self._sized[size] = step
             _forget_least(self._sized)
         if step.is_peak_exact and step.floor_bytes is not None:
@@ -123,39 +123,39 @@ class TickSteps:
 
 def _forget_least(steps: dict[_Size, StepReading]) -> None:
     if len(steps) > MOST_SIZED:
-        del steps[min(steps, key=lambda size: _rank(steps[size]))]
+        del steps[min(steps, key=lambda size: _usefulness(steps[size]))]
 
 
-def _rank(step: StepReading) -> tuple[bool, bool, int]:
-    """Return by how much a step tells of what its size needs: exact peaks first, then the greatest."""
+def _usefulness(step: StepReading) -> tuple[bool, bool, int]:
+    """Sort key: how much a step says of what its size needs; exact peaks first, then the greatest."""
     peak = step.peak_bytes
     return step.is_peak_exact and step.floor_bytes is not None, step.floor_bytes is not None, peak or 0
 
 
+# A probe sends every 0.8 s; one that has missed three turns is blocked.
 STALE_AFTER_S = 3.0
-"""A probe sends every 0.8 s; one that has missed three turns is held up."""
 MAX_TEXT_CHARS = 1024
 MAX_NOTE_CHARS = 300
+# A thousand processes at their bounds still fit into one message.
 MAX_NAME_CHARS = 200
-"""A thousand processes at their bounds still fit into one message."""
 MAX_NOTES = 8
 MAX_PHASES = 16
 MAX_PHASE_CHARS = 40
 
 
+# Process id and when it started, in seconds since the epoch; None if unknown.
 ProcessKey = tuple[int, float | None]
-"""Process id and when it started, in seconds since the epoch; None where it has not told."""
 
 _OF_CONTAINER = "its pid is that of its container: this agent cannot see the process itself"
 
 
 class Moment(NamedTuple):
-    """When messages were taken from their sockets."""
+    """When messages were read from their sockets."""
 
     monotonic_s: float
     wall_s: float
+    # Seconds since the read before; nothing that arrives now has waited for longer.
     since_s: float
-    """Seconds since they were taken before; nothing that arrives now has waited for longer."""
 
 
 class RankReport(NamedTuple):
@@ -164,19 +164,18 @@ class RankReport(NamedTuple):
     sample: RankSample
     reserved_min_bytes: int | None
     reserved_max_bytes: int | None
+    # Login name of the owner of its process.
     user: str | None = None
-    """Login name of the owner of its process."""
 
 
 class RankTrack:
     """What is known of one process, from its first hello to its end.
 
     Args:
-        pid: Process id in the pid namespace of the hub, or in its own where it is not visible from there.
-        hello: What it said of itself.
-        met_s: When, in monotonic seconds.
+        pid: Process id in the pid namespace of the hub, or in its own if it is not visible from there.
+        met_s: When the hello came, in monotonic seconds.
         user: Login name of its owner.
-        is_visible: Whether the hub can see it.
+        is_visible: The hub can see the process.
     """
 
     def __init__(
@@ -202,16 +201,16 @@ class RankTrack:
 
     @property
     def is_modelled(self) -> bool:
-        """Whether its device exists only through it: a simulated card, or the host as a device."""
+        """Its device exists only through it: a simulated card, or the host as a device."""
         return self.hello.is_simulated or self.hello.backend == "cpu"
 
     @property
     def key(self) -> ProcessKey:
-        """What tells it from others, in other pid namespaces too."""
+        """Distinguishes processes of other pid namespaces too."""
         return self.pid, self.hello.started_s
 
     def is_of_process(self, other: "RankTrack") -> bool:
-        """Return whether both are of one process; a pid alone says so only where the kernel has told it."""
+        """Tell whether both are of one process; a pid alone says so only if the kernel has reported it."""
         if (self.pid, self.is_visible) != (other.pid, other.is_visible):
             return False
         started_s = self.hello.started_s
@@ -219,11 +218,11 @@ class RankTrack:
 
     @property
     def has_reported(self) -> bool:
-        """Whether it has ever told a figure."""
+        """It has sent a value at least once."""
         return self._row is not None or self._steps.newest is not None or self._ooms > 0
 
     def fold(self, message: ProbeMessage, moment: Moment) -> None:
-        """Take one message; parts of a segment map are no business of a track."""
+        """Fold one message; parts of a segment map are ignored here."""
         if isinstance(message, Readings):
             self._fold_readings(message, moment)
         elif isinstance(message, Hello):
@@ -246,12 +245,12 @@ class RankTrack:
             self.end(moment.monotonic_s, "its probe was detached" if told else "the process has ended")
 
     def end(self, now_s: float, reason: str | None = None) -> None:
-        """Note that nothing more will come; the first reason stands."""
+        """Note that nothing more will come; the first reason stays."""
         if self.ended_s is None:
             self.ended_s, self._reason = now_s, reason or self._explain_silence()
 
     def resume(self, hello: Hello) -> None:
-        """Go on with a process that has connected again."""
+        """Continue with a process that has connected again."""
         self.hello = _shorten(hello)
         self.ended_s = None
         self._reason = None
@@ -318,7 +317,7 @@ class RankTrack:
             self._heard_s = moment.monotonic_s - waited_s
 
     def _fold_phases(self, rows: Iterable[PhaseRow]) -> None:
-        """Keep the newest of each name; longer names are cut here, and stay apart as the probe told them."""
+        """Keep the newest of each name; longer names are cut here, but stay separate as in the probe."""
         for row in rows:
             if row[0] in self._phases or len(self._phases) < MAX_PHASES:
                 self._phases[row[0]] = PhaseReading(row[0][:MAX_PHASE_CHARS], *row[1:])
@@ -363,7 +362,7 @@ class RankTrack:
 
 
 def _shorten(hello: Hello) -> Hello:
-    """Return what a process said of itself with long names cut, and no more notes than fit."""
+    """Cut long names of a hello, and notes that do not fit."""
     device = hello.device
     coordinates = hello.coordinates
     if device is not None:
@@ -384,21 +383,21 @@ CPU_NAME = "host memory"
 
 
 class Placed(NamedTuple):
-    """A rank of this tick with what it said of itself."""
+    """A rank of this tick with its hello."""
 
     report: RankReport
     hello: Hello
+    # Its pid is one that this hub sees, not that of its container.
     is_visible: bool = True
-    """Whether its pid is one that this hub sees, and not that of its container."""
 
     @property
     def is_live(self) -> bool:
-        """Whether its process has not ended."""
+        """Its process has not ended."""
         return self.report.sample.state != "ended"
 
 
 class _Held(NamedTuple):
-    """Bytes that one rank holds on a modelled card: now, and within the tick at least and at most."""
+    """Bytes of one rank on a simulated card: now, and within the tick at least and at most."""
 
     now: int
     least: int
@@ -406,7 +405,7 @@ class _Held(NamedTuple):
 
 
 class ModelledDevices:
-    """Makes modelled devices, each under one index for as long as a rank lives on it.
+    """Makes simulated devices, each under one index for as long as a rank is on it.
 
     A device whose ranks have all ended is shown as it was when one of them lived, and marked `ended`.
     """
@@ -420,7 +419,7 @@ class ModelledDevices:
         """Return the devices of these ranks that no driver knows.
 
         Args:
-            cpu_uuid: Key of the device that stands for the processors.
+            cpu_uuid: Key of the device that represents the processors.
             host: The host at this tick.
         """
         cpu = make_cpu(cpu_uuid, placed, host)
@@ -431,7 +430,7 @@ class ModelledDevices:
         return [self._recall(device) for device in made]
 
     def _recall(self, device: DeviceSample) -> DeviceSample:
-        """Return a device that has ended with the memory it had at last."""
+        """Return a device that has ended with the last memory it had."""
         last = self._last.get(device.uuid)
         if device.state != "ended" or last is None:
             return device
@@ -439,7 +438,7 @@ class ModelledDevices:
         return msgspec.structs.replace(device, memory=memory)
 
     def make_simulated(self, placed: Sequence[Placed]) -> list[DeviceSample]:
-        """Return the modelled cards of these ranks, by index."""
+        """Return the simulated cards of these ranks, by index."""
         groups: dict[str, list[Placed]] = {}
         for rank in placed:
             uuid = rank.report.sample.device_uuid
@@ -450,7 +449,7 @@ class ModelledDevices:
         return sorted(made, key=lambda device: device.index)
 
     def _assign_indices(self, groups: dict[str, list[Placed]]) -> None:
-        """Number the cards; those that have ended take what the others leave."""
+        """Number the cards; those that have ended get what the others leave."""
         live = {uuid: ranks for uuid, ranks in groups.items() if any(rank.is_live for rank in ranks)}
         jobs = {_job_of(ranks) for ranks in groups.values()}
         self._shifts = {job: shift for job, shift in self._shifts.items() if job in jobs}
@@ -465,9 +464,9 @@ class ModelledDevices:
             self._indices[uuid] = wished if wished not in taken else 1 + max(taken)
 
     def _assign_index(self, uuid: str, ranks: Sequence[Placed]) -> None:
-        """Give a card the index it has in its job, behind those of other jobs if one of them has it.
+        """Give a card the index it has in its job, after those of other jobs if one of them has it.
 
-        All cards of a job are moved alike, so that they stand in its order, whoever reports first.
+        All cards of a job are moved alike, so that they keep its order, whoever reports first.
         """
         if uuid in self._indices:
             return
@@ -492,7 +491,7 @@ def _wished_index(ranks: Sequence[Placed]) -> int:
 
 
 def make_cpu(uuid: str, placed: Sequence[Placed], host: HostSample | None) -> DeviceSample | None:
-    """Return the host as the device of the ranks that train on it, or None where none does."""
+    """Return the host as the device of the ranks that train on it, or None if there is none."""
     ranks = [rank for rank in placed if rank.report.sample.device_uuid == uuid]
     if not ranks:
         return None
@@ -531,7 +530,7 @@ def _make_simulated(uuid: str, index: int, ranks: Sequence[Placed]) -> DeviceSam
 
 
 def _judge(ranks: Sequence[Placed]) -> tuple[DeviceState, str | None, float | None]:
-    """Return state, reason and age of a modelled device, which is as fresh as its ranks."""
+    """Return state, reason and age of a simulated device, which is as fresh as its ranks."""
     live = [rank for rank in ranks if rank.is_live]
     samples = [rank.report.sample for rank in live or ranks]
     ages = [sample.age_s for sample in samples if sample.age_s is not None]
@@ -545,10 +544,10 @@ def _judge(ranks: Sequence[Placed]) -> tuple[DeviceState, str | None, float | No
 
 
 def _sum_memory(total: int | None, live: Sequence[Placed]) -> MemoryReading:
-    """Return what live ranks hold together; None where none of them has told.
+    """Return what live ranks use together; None if no rank has reported.
 
-    The most within the tick is what is certain: while one rank stood at its most, the others held their
-    least or more. The least is found likewise.
+    The most within the tick is what is certain: while one rank was at its most, the others used their least
+    or more. The least is found likewise.
     """
     held = [found for rank in live if (found := _hold(rank)) is not None]
     if live and not held:
