@@ -1,4 +1,4 @@
-"""Processes that vramscope starts of itself: how they are named on a command line, and what they inherit.
+"""Child processes that run vramscope: their command lines, and what they inherit.
 
 A child runs with `-P`, so that no file of the current folder takes the place of a module that it imports:
 that folder may be a stranger's repository, and the child may be root's.
@@ -15,20 +15,20 @@ from .errors import RuntimeFolderError
 from .paths import explain_unwritable
 
 HUB_LOG_NAME, WORKER_LOG_NAME, EXPORTER_LOG_NAME = LOG_NAMES = ("hub.log", "worker.log", "exporter.log")
+# Folder in which jobs on simulated cards share the memory of a card.
 LEDGERS_NAME = "ledgers"
-"""Folder in which the jobs on simulated cards settle what each process takes."""
 MAX_REASON_CHARS = 300
+# Further folders of PYTHONPATH for a child that imports a module of the user.
 USER_PATH_VARIABLE = "VRAMSCOPE_USER_PATH"
-"""Tells a child that imports a module of the user which further folders of PYTHONPATH to look in."""
 
 
 def command_of(verb: str, *arguments: str) -> list[str]:
-    """Return the command line that runs a verb of this very installation."""
+    """The command line that runs a verb of this very installation."""
     return module_command("vramscope", verb, *arguments)
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command line that runs a module of this very installation, with `own_environment`."""
+    """The command line that runs a module of this very installation, with `own_environment`."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
@@ -40,7 +40,7 @@ def spawn(
     Args:
         own_session: Keep the terminal's signals (Ctrl-C, hang-up) away from it.
         stdin: `subprocess.DEVNULL`, or `subprocess.PIPE` for a process that ends when the pipe closes.
-        keeps_log: Add to the log instead of beginning it anew; another process may be writing it.
+        keeps_log: Append to the log; another process may be writing it.
 
     Raises:
         RuntimeFolderError: The log cannot be written.
@@ -65,7 +65,7 @@ def last_line(log: Path, since_bytes: int = 0) -> str | None:
     """Return the last line that a process wrote to its log, shortened, or None.
 
     Args:
-        since_bytes: What an earlier process had written; a file that is shorter was begun anew since.
+        since_bytes: Size of an earlier process's part; a shorter file was emptied since.
     """
     try:
         content = log.read_bytes()
@@ -78,13 +78,13 @@ def last_line(log: Path, since_bytes: int = 0) -> str | None:
 
 
 def own_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child that runs code of ours alone.
+    """Return the environment of a child that runs only code of ours.
 
     `vramscope` is found there wherever it is installed. Entries of PYTHONPATH that are empty or relative are
     left out: they name the current folder, or one below it.
 
     Args:
-        base: What it is made of; None for the environment of this process.
+        base: None for the environment of this process.
     """
     environment = dict(os.environ if base is None else base)
     entries = [it for it in _list_entries(environment) if Path(it).is_absolute()]
@@ -101,7 +101,7 @@ def user_code_environment(base: Mapping[str, str] | None = None) -> dict[str, st
     """Return the environment of a child that imports a module of the user by `import_user_module`.
 
     Args:
-        base: What it is made of; None for the environment of this process.
+        base: None for the environment of this process.
     """
     environment = own_environment(base)
     entries = map(Path, _list_entries(os.environ if base is None else base))

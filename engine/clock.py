@@ -9,16 +9,16 @@ class Clock(Protocol):
     """Two readings of time, in float seconds."""
 
     def wall_s(self) -> float:
-        """Return seconds since the epoch, as people read them."""
+        """Seconds since the epoch, as people read them."""
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds that never step, for intervals and ages."""
+        """Seconds that never step, for intervals and ages."""
         ...
 
 
 def ceil_ms(duration_s: float) -> int:
-    """Return whole milliseconds that are not less than a duration, as poll(2) takes them.
+    """Return whole milliseconds that are not less than a duration, as poll(2) needs them.
 
     Rounding down would turn the last millisecond of every wait into a loop that waits for nothing.
     """
@@ -29,8 +29,7 @@ class SystemClock:
     """The clock of this machine."""
 
     def wall_s(self) -> float:
-        """Return seconds since the epoch."""
         return time.time()
 
+    # Read dozens of times a second, so there is no function around it.
     monotonic_s = staticmethod(time.monotonic)
-    """Return seconds of the monotonic clock; read dozens of times a second, so no function is around it."""

@@ -1,4 +1,4 @@
-"""What opens an address of a server or a webhook, with the standard library alone."""
+"""Opens http and https addresses, with the standard library alone."""
 
 import http.client
 import io
@@ -22,11 +22,11 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class DeadlineError(TimeoutError):
-    """Something came, and not all of it in time."""
+    """Part of an answer came, but not all of it in time."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Follows nothing: a password goes nowhere but to what was typed, and a POST does not become a GET."""
+    """Follows no redirect: a password goes only to the typed address, and a POST does not become a GET."""
 
     def redirect_request(
         self,
@@ -41,7 +41,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket until a moment; a timeout of the socket would begin again with every byte."""
+    """Reads from a socket until a moment; a timeout of the socket would restart with every byte."""
 
     def __init__(self, connection: socket.socket, ends_s: float) -> None:
         self._socket = connection
@@ -94,7 +94,7 @@ class _Connection(http.client.HTTPConnection):
 def _open_answer(
     ends_s: float, connection: socket.socket, debuglevel: int = 0, method: str | None = None
 ) -> http.client.HTTPResponse:
-    """Return what reads an answer before the time is up."""
+    """Read an answer before the time is up."""
     answer = http.client.HTTPResponse(connection, debuglevel, method)
     answer.fp.close()
     answer.fp = io.BufferedReader(_DeadlineReader(connection, ends_s))
@@ -126,22 +126,18 @@ class _HttpsHandler(HTTPSHandler):
 
 
 def make_opener(url: str, *, ends_within_s: float | None = None) -> OpenerDirector:
-    """Return what opens an address: by the proxy of the environment, but not to this very machine.
+    """Return an opener for an address: through the proxy of the environment, except to this machine.
 
     Args:
         ends_within_s: Seconds that a request may take in all, however often a byte comes; by default its
-            timeout, which is how long is waited for each part.
+            timeout, which is for each part.
     """
     proxies = [ProxyHandler({})] if urlsplit(url).hostname in _LOOPBACK else []
     return build_opener(_NoRedirect(), _HttpHandler(ends_within_s), _HttpsHandler(ends_within_s), *proxies)
 
 
 def _left_s(ends_s: float) -> float:
-    """Return the seconds that are left.
-
-    Raises:
-        DeadlineError: None are.
-    """
+    """Return the seconds that are left; raises `DeadlineError` at 0."""
     left_s = ends_s - time.monotonic()
     if left_s <= 0:
         raise DeadlineError

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from .errors import RuntimeFolderError
 
+# Longest path of a unix socket: `sun_path` of unix(7) has 108 bytes with its closing zero.
 SOCKET_PATH_LIMIT_BYTES = 107
-"""Longest path of a unix socket: `sun_path` of unix(7) holds 108 bytes with its closing zero."""
 
+# Room for the slash and the name of a socket in the runtime folder.
 SOCKET_NAME_LIMIT_BYTES = 24
-"""Room that is kept for the slash and the name of a socket in the runtime folder."""
 
 _TEMPORARY = Path("/tmp")  # noqa: S108 - the folder below it is private and checked on every use
 
@@ -20,10 +20,10 @@ _TEMPORARY = Path("/tmp")  # noqa: S108 - the folder below it is private and che
 def locate_runtime_folder(environ: Mapping[str, str] | None = None, *, uid: int | None = None) -> Path:
     """Return the runtime folder of this user without touching the disk.
 
-    `VRAMSCOPE_RUNTIME_DIR`, else `vramscope` in `XDG_RUNTIME_DIR` where that folder is the user's own
-    (su and sudo leave the variable of somebody else), else `/tmp/vramscope-<uid>`. A path too long for
-    the sockets inside it is replaced by a short one below `/tmp/vramscope-<uid>` that follows from it,
-    so that every process of the user arrives at the same folder.
+    `VRAMSCOPE_RUNTIME_DIR`, else `vramscope` in `XDG_RUNTIME_DIR` if that folder is the user's own (su and
+    sudo leave the variable of somebody else), else `/tmp/vramscope-<uid>`. A path too long for the sockets
+    inside it is replaced by a short one below `/tmp/vramscope-<uid>` that follows from it, so that every
+    process of the user arrives at the same folder.
     """
     environ = os.environ if environ is None else environ
     uid = os.geteuid() if uid is None else uid
@@ -36,10 +36,10 @@ def locate_runtime_folder(environ: Mapping[str, str] | None = None, *, uid: int 
 
 
 def open_runtime_folder(folder: Path | None = None, *, uid: int | None = None) -> Path:
-    """Create the runtime folder where it is missing and return it, once it is proven private.
+    """Create the runtime folder if missing and return it, once it is proven private.
 
     Args:
-        folder: The folder to open; None for the one `locate_runtime_folder` names.
+        folder: None for the one `locate_runtime_folder` names.
         uid: Owner to expect; None for the user of this process.
 
     Raises:
@@ -84,12 +84,12 @@ def explain_unwritable(path: Path, error: OSError) -> str:
 
 
 def config_file(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the path of the user's settings file, which need not exist."""
+    """The user's settings file, which need not exist."""
     return _user_folder(environ, "XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of what outlives a run (error reports, logs), which need not exist."""
+    """The folder of what outlives a run (error reports, logs), which need not exist."""
     return _user_folder(environ, "XDG_STATE_HOME", ".local/state")
 
 
@@ -156,11 +156,11 @@ def _user_folder(environ: Mapping[str, str] | None, variable: str, below_home: s
 _ENGINE = Path(__file__).resolve().parent
 
 PROBE = _ENGINE / "probe"
+# Folder of the `sitecustomize` that a job's interpreters import first.
 SHIM = PROBE / "shim"
-"""Folder of the `sitecustomize` that a job's interpreters import first."""
 SIMULATION = _ENGINE / "simulation"
 
 
 def locate_allocator_model() -> Path:
-    """Return the folder of the allocator model, which stands beside the engine wherever that is."""
+    """Return the folder of the allocator model, next to the engine wherever that is."""
     return _ENGINE.parent / "analyzers" / "allocator_model"

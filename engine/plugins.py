@@ -1,8 +1,8 @@
-"""Plug-ins: sources and analyzers found through entry points; one that fails is told, never fatal.
+"""Plug-ins: sources and analyzers found through entry points; a failure is reported, never fatal.
 
 A distribution offers a plug-in by an entry point in the group `vramscope.sources`, `vramscope.analyzers` or
-`vramscope.inquirers`; the object it names is called without arguments and returns the source, the analyzer
-or the inquirer. Vramscope's own analyzers are found the same way, so the engine knows none by name.
+`vramscope.inquirers`; the object it names is called without arguments and returns the source, the analyzer or
+the inquirer. Vramscope's own analyzers are found the same way, so the engine knows none by name.
 """
 
 import sys
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .model.finding import Inquirer
     from .sources.source import Source
 
+# Groups of entry points of vramscope.
 PluginGroup = Literal["vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"]
-"""Groups of entry points that vramscope looks in."""
 
+# Declares vramscope's own plug-ins if it runs from its source tree.
 _SOURCE_TREE = Path(__file__).resolve().parent.parent / "pyproject.toml"
-"""What declares vramscope's own plug-ins where it runs from its source tree."""
 
 PluginT = TypeVar("PluginT")
 
@@ -33,8 +33,8 @@ class Plugins(NamedTuple, Generic[PluginT]):
     """The plug-ins of one group that were made, and why others were not."""
 
     made: list[PluginT]
+    # One sentence for each plug-in that failed, with its name, its distribution and the error.
     notes: list[str]
-    """One sentence for each plug-in that failed, with its name, its distribution and the error."""
 
 
 def make_sources() -> "Plugins[Source]":
@@ -102,10 +102,10 @@ def find_entry_points(group: PluginGroup) -> "list[EntryPoint]":
 
 
 def _may_be_offered(group: PluginGroup) -> bool:
-    """Return whether any distribution could offer the group.
+    """Tell whether any distribution could offer the group.
 
-    importlib.metadata takes as long to import as all else that a headless verb needs, so the files it
-    would read are looked through first; a path that is no folder (a zip file) counts as a maybe.
+    importlib.metadata takes as long to import as all else that a headless verb needs, so the files it would
+    read are searched first; a path that is no folder (a zip file) counts as a maybe.
     """
     if _SOURCE_TREE.is_file() and _has_entries(_SOURCE_TREE, f'"{group}"]'):
         return True
@@ -118,7 +118,7 @@ def _may_be_offered(group: PluginGroup) -> bool:
 
 
 def _has_entries(file: Path, header: str) -> bool:
-    """Return whether a section has entries; what cannot be read counts as a maybe."""
+    """Tell whether a section has entries; an unreadable file counts as a maybe."""
     try:
         _, _, following = file.read_text(encoding="utf-8").partition(header)
     except (OSError, UnicodeDecodeError):
@@ -127,7 +127,7 @@ def _has_entries(file: Path, header: str) -> bool:
 
 
 def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
-    """Yield the entry points that vramscope's own source tree declares, where it runs from one.
+    """Yield the entry points that vramscope's own source tree declares, if it runs from one.
 
     An editable installation keeps the metadata of the day it was made, which may lack the newer ones.
     """

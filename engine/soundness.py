@@ -1,9 +1,9 @@
-"""Numbers of others are accepted only where they can be: times of a calendar, finite figures.
+"""Numbers of others are accepted only if they are possible: times of a calendar, finite values.
 
-A decoder checks types. What it lets through and no screen, history or date can take (NaN, infinities, a
+A decoder checks types. What it lets through and no screen, history or date can represent (NaN, infinities, a
 time of 1e300, an integer that no column holds) is found here, in every field of every kind of message. Which
-fields hold numbers is worked out once for each type, and all structs of one type are checked together: a
-viewer reads a thousand devices a second.
+fields hold numbers is computed once for each type, and all structs of one type are checked together: a viewer
+reads a thousand devices a second.
 """
 
 import math
@@ -28,7 +28,6 @@ _MAKING = threading.Lock()
 
 
 def make_msgpack_decoder(kind: type[Kind]) -> "msgspec.msgpack.Decoder[Kind]":
-    """Return what reads MessagePack as a type."""
     with _MAKING:
         return msgspec.msgpack.Decoder(kind)
 
@@ -39,21 +38,21 @@ def make_json_decoder(kind: type[Kind]) -> "msgspec.json.Decoder[Kind]":
 
 
 EARLIEST_S = -62_000_000_000.0
+# Within the years 5 and 9999: no other dates can be written, whatever the time zone.
 LATEST_S = 253_402_000_000.0
-"""Within the years 5 and 9999: no other dates can be written, whatever the time zone."""
+# No column of a history or recording holds a larger number.
 LARGEST = float(2**63 - 1)
-"""No column of a history or recording holds a larger number."""
 MAX_REASON_CHARACTERS = 200
 
 Part = TypeVar("Part", bound=msgspec.Struct)
 _WITHOUT_NUMBERS = (str, bytes, bool, msgspec.Raw)
+# Returns whether all numbers in some values of one type are possible.
 _Check = Callable[[list[Any]], bool]
-"""Returns whether all numbers in some values of one type can be."""
 _CHECKERS: dict[type[msgspec.Struct], "_StructChecker"] = {}
 
 
 def check_numbers(body: msgspec.Struct) -> None:
-    """Refuse a message with a number that cannot be.
+    """Refuse a message with an impossible number.
 
     Raises:
         WireError: It has one; the text says which field.
@@ -63,20 +62,20 @@ def check_numbers(body: msgspec.Struct) -> None:
 
 
 def is_sound(body: msgspec.Struct) -> bool:
-    """Return whether all numbers of a message, or of a part of one, can be."""
+    """Tell whether all numbers of a message, or of a part of one, are possible."""
     return _checker_of(type(body)).are_sound([body])
 
 
 def is_time(seconds: float) -> bool:
-    """Return whether a number of seconds can be a time or a duration."""
+    """Tell whether a number of seconds can be a time or a duration."""
     return EARLIEST_S <= seconds <= LATEST_S
 
 
 def mend_numbers(body: Part) -> Part:
-    """Return a message of our own with what cannot have been measured left unmeasured.
+    """Make the impossible values of a message of our own unmeasured.
 
     Raises:
-        WireError: A number that cannot be is in a field that must have one.
+        WireError: An impossible number is in a field that must have one.
     """
     if is_sound(body):
         return body
@@ -98,7 +97,6 @@ class _StructChecker:
         self._nested = [(attrgetter(name), check) for name, check in nested if check is not None]
 
     def are_sound(self, structs: list[msgspec.Struct]) -> bool:
-        """Return whether all numbers of some structs can be."""
         for read, least, most in self._columns:
             values = list(filter(None, map(read, structs)))
             if values and not (max(values) <= most and min(values) >= least and math.isfinite(sum(values))):
@@ -125,7 +123,7 @@ def _limits_of(name: str) -> tuple[float, float]:
 
 
 def _members(hint: object) -> list[object]:
-    """Return what a value of a type may be, None left out."""
+    """Return the possible types of a value, without None."""
     is_union = get_origin(hint) in (Union, types.UnionType)
     return [it for it in (get_args(hint) if is_union else (hint,)) if it is not types.NoneType]
 
@@ -135,7 +133,7 @@ def _is_number(hint: object) -> bool:
 
 
 def _make_check(hint: object) -> _Check | None:
-    """Return what checks values of a type; None where none of them holds a number."""
+    """Return the check for values of a type; None if the type has no numbers."""
     members = [it for it in _members(hint) if it not in _WITHOUT_NUMBERS and get_origin(it) is not Literal]
     if len(members) != 1:
         return _are_all_sound if members else None
@@ -163,7 +161,7 @@ def _are_all_sound(values: Iterable[object]) -> bool:
 
 
 def _find(name: str, value: object) -> str | None:
-    """Return which number in a value cannot be, as `.devices[3].power_w is nan`; None where all can."""
+    """Name the impossible number in a value, as `.devices[3].power_w is nan`, or return None."""
     if isinstance(value, int | float):
         least, most = _limits_of(name)
         is_wrong = not least <= value <= most or (name == "interval_s" and value <= 0)
@@ -183,7 +181,7 @@ def _find(name: str, value: object) -> str | None:
 
 
 def _mend(part: Part) -> Part:
-    """Return a part of a message with None in place of optional numbers that cannot be."""
+    """Replace impossible optional numbers by None."""
     changes: dict[str, object] = {}
     for name, hint in _checker_of(type(part)).hints.items():
         value = getattr(part, name)

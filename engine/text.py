@@ -13,8 +13,8 @@ from typing import TextIO, TypeVar
 
 import msgspec
 
+# For a character that is not shown.
 REPLACEMENT = "�"
-"""What stands for a character that is not shown."""
 _BLANKS = frozenset("\t\n\v\f\r\x85\u2028\u2029")
 _ASCII_FORMS = str.maketrans(
     {
@@ -40,8 +40,8 @@ _ASCII_FORMS = str.maketrans(
         "▇": "*",
     }
 )
+# What JSON writes for a control character; a text with a backslash may look so, which only costs time.
 _ESCAPED = re.compile(rb"\\[bfnrtu]")
-"""What JSON writes for a control character; a text with a backslash may look so, which only costs time."""
 _PLAIN = (int, float, bytes, type(None), msgspec.Raw)
 _Value = TypeVar("_Value")
 
@@ -51,7 +51,7 @@ def make_printable(text: str, most: int | None = None) -> str:
 
     Tabs and line breaks become blanks. Control characters (C0, C1, DEL), marks of direction, characters
     without a width, tags, private and unassigned ones and halves of surrogate pairs become `�`, one for one;
-    so does the joiner within some emoji, of which terminals disagree how wide it leaves them.
+    so does the joiner within some emoji, whose width terminals disagree on.
 
     Args:
         most: Characters to keep; a longer text is cut and ends in `…`. None for all.
@@ -64,7 +64,7 @@ def make_printable(text: str, most: int | None = None) -> str:
 
 
 def make_printable_lines(text: str) -> str:
-    """Return text with every line made printable; line breaks and tabs stay."""
+    """Make every line printable; line breaks and tabs stay."""
     lines = text.split("\n")
     if all(map(str.isprintable, lines)):
         return text
@@ -85,13 +85,13 @@ def fit_to_reader(text: str, stream: TextIO) -> str:
 
 
 def make_csv_cell(text: str) -> str:
-    """Return text as a cell of CSV: printable, and behind an apostrophe what a spreadsheet would compute."""
+    """Return text as a cell of CSV: printable, with an apostrophe before what a spreadsheet would compute."""
     shown = make_printable(text)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
 def shows_unicode(stream: TextIO) -> bool:
-    """Return whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
+    """Tell whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
     if (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") != "utf8":
         return False
     # Python writes UTF-8 in the locale C too (PEP 540): the locale says what the terminal shows.
@@ -100,16 +100,16 @@ def shows_unicode(stream: TextIO) -> bool:
 
 
 def names_utf8(environ: Mapping[str, str]) -> bool:
-    """Return whether the locale is UTF-8; where none is set, a UTF-8 terminal is by far the likelier one."""
+    """Tell whether the locale is UTF-8; without any, a UTF-8 terminal is by far the likelier one."""
     name = name_locale(environ)
     return name == "" or "utf8" in name.lower().replace("-", "")
 
 
 def name_locale(environ: Mapping[str, str]) -> str:
-    """Return the locale that decides the character set; empty where none is set.
+    """Return the locale that decides the character set; "" without any.
 
-    Python itself sets LC_CTYPE=C.UTF-8 where LANG is C or is not installed (PEP 538), so that value says
-    nothing about the terminal as long as LANG says something.
+    Python itself sets LC_CTYPE=C.UTF-8 if LANG is C or is not installed (PEP 538), so that value says nothing
+    about the terminal as long as LANG says something.
     """
     if not environ.get("LC_ALL") and environ.get("LC_CTYPE") == "C.UTF-8" and environ.get("LANG"):
         return environ["LANG"]
@@ -117,10 +117,10 @@ def name_locale(environ: Mapping[str, str]) -> str:
 
 
 def find_nearest(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return the names that look most like a word that is none of them, the nearest first.
+    """Return the names that look most like an unknown word, the nearest first.
 
     Args:
-        word: As it was written; its first 64 characters count.
+        word: Its first 64 characters count.
         cutoff: Least likeness, from 0 to 1.
     """
     from difflib import get_close_matches  # loaded by who errs alone
@@ -129,7 +129,7 @@ def find_nearest(word: str, known: Iterable[str], *, most: int = 1, cutoff: floa
 
 
 def suggest(word: str, known: Iterable[str], otherwise: str, *, most: int = 1, cutoff: float = 0.6) -> str:
-    """Return the question whether the nearest names were meant, or other words where none is near."""
+    """Ask whether the nearest names were meant, or return `otherwise` if none is near."""
     near = find_nearest(word, known, most=most, cutoff=cutoff)
     return f"did you mean {' or '.join(near)}?" if near else otherwise
 
@@ -167,11 +167,11 @@ def _escape(character: str) -> str:
 
 
 def clean_texts(value: _Value, *, is_large: bool = False) -> _Value:
-    """Return a decoded message with every text made printable: the very same one where all are.
+    """Return a decoded message with every text made printable: the very same one if all are.
 
     Args:
         value: Structs, tuples, lists and dictionaries of plain values.
-        is_large: Whether it may hold megabytes of binary data, which are not looked at.
+        is_large: It may hold megabytes of binary data, which are not checked.
     """
     if not is_large and _is_clean(value):
         return value
@@ -179,7 +179,7 @@ def clean_texts(value: _Value, *, is_large: bool = False) -> _Value:
 
 
 def _is_clean(value: object) -> bool:
-    """Return whether all texts are printable; writing JSON, which marks what is not, is the fastest way."""
+    """Tell whether all texts are printable; writing JSON, which marks what is not, is the fastest way."""
     try:
         data = msgspec.json.encode(value)
         if b"\x7f" in data or (b"\\" in data and _ESCAPED.search(data) is not None):

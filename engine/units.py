@@ -17,11 +17,7 @@ _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes in a size such as `24GiB`, `500 MB` or `1073741824`.
-
-    Raises:
-        UsageError: The text is not a size.
-    """
+    """Parse a size such as `24GiB`, `500 MB` or `1073741824`; raises `UsageError`."""
     match = _SIZE.match(text)
     unit = match.group(2).lower() if match else ""
     if match is None or unit not in _UNITS:
@@ -30,11 +26,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds in a duration such as `0.5`, `90s`, `10m` or `2h`.
-
-    Raises:
-        UsageError: The text is not a duration.
-    """
+    """Parse a duration such as `0.5`, `90s`, `10m` or `2h` to seconds; raises `UsageError`."""
     match = _DURATION.match(text)
     if match is None:
         raise UsageError(f"not a duration: {text!r}; expected for example 0.5, 90s, 10m or 2h")
@@ -43,12 +35,12 @@ def parse_duration(text: str) -> float:
 
 
 def format_gib(value_bytes: int | None, places: int = 1) -> str:
-    """Return bytes as a plain number of GiB (`61.2`), or `—` where unmeasured."""
+    """A plain number of GiB (`61.2`), or `—` if unmeasured."""
     return "—" if value_bytes is None else f"{value_bytes / GIB:.{places}f}"
 
 
 def format_bytes(value_bytes: int | None) -> str:
-    """Return bytes with the binary unit that suits them (`512 MiB`, `61.2 GiB`), or `—` where unmeasured."""
+    """With the binary unit that suits them (`512 MiB`, `61.2 GiB`), or `—` if unmeasured."""
     if value_bytes is None:
         return "—"
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
@@ -59,7 +51,7 @@ def format_bytes(value_bytes: int | None) -> str:
 
 
 def format_age(age_s: float) -> str:
-    """Return a time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
+    """A time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
     seconds = int(age_s)
     if seconds < 60:
         return f"{seconds} s"

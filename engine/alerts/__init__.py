@@ -1,1 +1,1 @@
-"""Telling people of findings: what crosses a line, what was decided about each, the hooks that are told."""
+"""Alerting people of findings: crossings, decisions about them, and hooks."""

@@ -1,7 +1,7 @@
 """The process that delivers one alert, which it reads from its standard input.
 
-It is a process of its own because names are looked up, certificates checked and programs awaited there, none
-of which the hub may wait for. Why it failed is its last line on stderr; nothing secret is in it.
+It is a process of its own because it looks up names, checks certificates and waits for programs, and the hub
+may not wait for any of these. Its last line on stderr says why it failed; nothing secret is in it.
 """
 
 import base64
@@ -35,7 +35,7 @@ class DeliveryError(Exception):
 
 
 def main() -> int:
-    """Deliver the job on standard input; return 0, or 1 where it did not arrive."""
+    """Deliver the job on standard input; return 0, or 1 if it did not arrive."""
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=DeliveryJob)
     try:
         deliver(job)
@@ -58,7 +58,7 @@ def deliver(job: DeliveryJob) -> None:
 
 
 def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
-    """Run a command, and end it with all that it started where it takes too long."""
+    """Run a command, and end it with all its children if it takes too long."""
     with _open_memory(msgspec.json.encode(job.alert)) as given, _open_memory(b"") as said:
         try:
             process = subprocess.Popen(
@@ -84,7 +84,7 @@ def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
 
 
 def _post(job: DeliveryJob) -> None:
-    """Post to a webhook; what may pass by itself is tried once more."""
+    """Post to a webhook; a failure that may pass by itself is tried once more."""
     hook = job.hook
     body = msgspec.json.encode(job.alert)
     for is_last in (False, True):
@@ -103,7 +103,7 @@ def _post(job: DeliveryJob) -> None:
 
 @contextmanager
 def _at_most(duration_s: float) -> Iterator[None]:
-    """Raise TimeoutError when a block takes longer; a socket's own limit begins anew with every byte."""
+    """Raise TimeoutError when a block takes longer; a socket's own limit restarts with every byte."""
 
     def give_up(_number: int, _frame: FrameType | None) -> NoReturn:
         raise TimeoutError
@@ -118,7 +118,7 @@ def _at_most(duration_s: float) -> Iterator[None]:
 
 @contextmanager
 def _open_memory(content: bytes) -> Iterator[int]:
-    """Yield a file in memory that holds these bytes, to be read from its beginning."""
+    """Yield a file in memory with these bytes, to be read from its beginning."""
     descriptor = os.memfd_create("vramscope-alert")
     try:
         os.write(descriptor, content)
@@ -129,37 +129,37 @@ def _open_memory(content: bytes) -> Iterator[int]:
 
 
 def _last_line(descriptor: int) -> str:
-    """Return the last line of what a command wrote, as far as it can be printed."""
+    """Return the last line of a command's output, as far as it can be printed."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
     text = os.pread(descriptor, MAX_REASON_CHARS, max(0, size - MAX_REASON_CHARS)).decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return make_printable(lines[-1]) if lines else ""
 
 
+# Client errors that pass by themselves.
 BUSY = (408, 425, 429)
-"""Answers of a client's error that pass by themselves."""
 MAX_ANSWER_BYTES = 4096
 
 
 class WebhookError(Exception):
-    """A webhook did not take the alert; the text goes on after its name."""
+    """A webhook did not accept the alert; the text continues after its name."""
 
     def __init__(self, reason: str, *, may_pass: bool) -> None:
         super().__init__(reason)
+        # Trying again may help.
         self.may_pass = may_pass
-        """Whether trying again may help."""
 
 
 def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
-    """Post JSON and return once it was taken.
+    """Post JSON and return once it was accepted.
 
     Args:
         url: Address, http or https; a user and password in it are sent as basic authentication.
-        version: Version of vramscope, told to the receiver.
+        version: Version of vramscope, for the receiver.
         timeout_s: Seconds that connecting, sending and answering may each take.
 
     Raises:
-        WebhookError: It was not taken.
+        WebhookError: It was not accepted.
         TimeoutError: There was no answer in time.
     """
     headers = {"Content-Type": "application/json", "User-Agent": f"vramscope/{version}"}
@@ -186,7 +186,7 @@ def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
 
 
 def _split_authorization(url: str) -> tuple[str, dict[str, str]]:
-    """Return an address without user and password, and the header that says them."""
+    """Return an address without user and password, and their header."""
     parts = urlsplit(url)
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
     if parts.username is None:
@@ -196,7 +196,7 @@ def _split_authorization(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _explain(reason: object) -> str:
-    """Return what went wrong on the way, without the address."""
+    """Say what went wrong on the way, without the address."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"has a certificate that is not trusted: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):

@@ -1,4 +1,4 @@
-"""The hub's end of the hooks: queues with bounds, a process for each delivery, nothing that waits."""
+"""The hub's end of the hooks: bounded queues, a process for each delivery, nothing that waits."""
 
 import os
 import subprocess
@@ -17,22 +17,22 @@ from ..text import make_printable
 from .payload import Alert, DeliveryJob, Hook, list_hooks, make_alert
 from .state import Crossing, is_told
 
+# For one hook; the oldest make room.
 MAX_WAITING = 64
-"""Alerts that may wait for one hook; the oldest make room."""
 BURST = 20
+# So many may be sent at once, and so many a minute from then on.
 PER_MINUTE = 20.0
-"""So many may go out at once, and so many a minute from then on."""
 MAX_REASON_CHARS = 300
 POLL_S = 0.02
 PROGRAM = "vramscope.engine.alerts.deliverer"
 
 Process = subprocess.Popen[bytes]
+# Starts a process for a job; returns it and a file in memory with its output.
 Start = Callable[[bytes], tuple[Process, int]]
-"""Starts a process for a job; returns it and a file in memory that holds what it says."""
 
 
 def start_deliverer(job: bytes) -> tuple[Process, int]:
-    """Start the process that delivers one job; it is given by a file in memory, so that no pipe can block."""
+    """Start the process that delivers one job; a file in memory passes it, so that no pipe can block."""
     given = os.memfd_create("vramscope-job")
     said = os.memfd_create("vramscope-said")
     try:
@@ -55,7 +55,7 @@ def start_deliverer(job: bytes) -> tuple[Process, int]:
 
 
 class HookLane:
-    """One hook: its alerts go out one after the other, in their order.
+    """One hook: its alerts are sent one after the other, in their order.
 
     Args:
         start: Starts the process of a delivery.
@@ -76,21 +76,21 @@ class HookLane:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an alert waits or is on its way."""
+        """An alert waits or is being delivered."""
         return self._process is not None or bool(self._waiting)
 
     def put(self, alert: Alert) -> None:
-        """Take an alert; when too many wait the oldest is dropped."""
+        """Queue an alert; if too many wait the oldest is dropped."""
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._dropped += 1
         self._waiting.append(alert)
 
     def poll(self, *, is_hurried: bool = False) -> None:
-        """Take note of what ended, and send the next alert when that is due.
+        """Note which delivery has ended, and send the next alert if that is due.
 
         Args:
-            is_hurried: Whether alerts go out however many went before.
+            is_hurried: Ignore the limit per minute.
         """
         if self._process is not None:
             self._look_after(self._process)
@@ -98,7 +98,6 @@ class HookLane:
             self._send(self._waiting.popleft())
 
     def status(self) -> HookStatus:
-        """Return how its alerts fared."""
         return HookStatus(
             name=cast('Literal["command", "webhook"]', self._hook.name),
             target=self._hook.target,
@@ -149,10 +148,10 @@ class HookLane:
 
 
 class Delivery:
-    """Tells the hooks of a hub of what crosses a line.
+    """Sends crossings to the hooks of a hub.
 
     Args:
-        version: Version of vramscope, told to receivers.
+        version: Version of vramscope, for receivers.
         start: Starts the process of a delivery.
     """
 
@@ -171,33 +170,31 @@ class Delivery:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an alert waits or is on its way."""
+        """An alert waits or is being delivered."""
         return any(lane.is_busy for lane in self._lanes)
 
     def put(self, crossings: Sequence[Crossing]) -> None:
-        """Take crossings; those that the settings ask for are told of."""
+        """Queue the crossings that the settings ask for."""
         for crossing in crossings:
             if crossing.event in self._settings.on and is_told(crossing, self._settings):
                 self.put_alert(make_alert(crossing, self._version))
 
     def put_alert(self, alert: Alert) -> None:
-        """Take an alert for every hook."""
         for lane in self._lanes:
             lane.put(alert)
 
     def poll(self, *, is_hurried: bool = False) -> None:
-        """Go on with what is on its way; returns at once. Call it at every turn of the hub."""
+        """Continue deliveries; returns at once. Call it at every turn of the hub."""
         for lane in self._lanes:
             lane.poll(is_hurried=is_hurried)
 
     def status(self) -> tuple[HookStatus, ...]:
-        """Return how every hook fared."""
         return tuple(lane.status() for lane in self._lanes)
 
     def finish(self, timeout_s: float) -> str | None:
         """Send what waits, for so long at most; return what was left undone in one sentence, or None.
 
-        A delivery that is on its way by then goes on by itself.
+        A delivery that is under way then continues by itself.
         """
         deadline_s = time.monotonic() + timeout_s
         self.poll(is_hurried=True)
@@ -209,7 +206,7 @@ class Delivery:
 
 
 def _read_all(descriptor: int) -> str:
-    """Return the last line that a process said, fit to be printed, and give its file back."""
+    """Return the last line of a process's output, fit to be printed, and close its file."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
     data = os.pread(descriptor, 4 * MAX_REASON_CHARS, max(0, size - 4 * MAX_REASON_CHARS))
     os.close(descriptor)
@@ -218,10 +215,10 @@ def _read_all(descriptor: int) -> str:
 
 
 def try_hooks(settings: AlertSettings, node: str, version: str) -> tuple[HookStatus, ...]:
-    """Send a test alert to every hook, whatever level and kinds are set; return how each fared.
+    """Send a test alert to every hook, whatever level and kinds are set; return the results.
 
     Args:
-        version: Version of vramscope, told to receivers.
+        version: Version of vramscope, for receivers.
     """
     delivery = Delivery(settings, version)
     alert = make_alert(Crossing("opened", _make_finding(node), "low"), version, is_test=True)

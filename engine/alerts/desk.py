@@ -1,4 +1,4 @@
-"""The hub's desk for alerts: findings come in, hooks are told, people's decisions are carried out."""
+"""The hub's desk for alerts: notes findings, sends alerts to hooks, carries out people's decisions."""
 
 import os
 import threading
@@ -26,8 +26,8 @@ from .state import (
     MuteScope,
 )
 
+# Findings in memory; those that closed go first, then the oldest.
 MAX_TOLD = 200
-"""Findings that are remembered; those that closed go first, then the oldest."""
 
 
 class ToldFinding(msgspec.Struct, frozen=True):
@@ -41,12 +41,12 @@ class ToldFinding(msgspec.Struct, frozen=True):
     is_closed: bool = False
 
     def is_like(self, finding: Finding) -> bool:
-        """Return whether a finding is of the same kind and device."""
+        """Tell whether a finding is of the same kind and device."""
         return (finding.kind, finding.node, finding.device_uuid) == (self.kind, self.node, self.device_uuid)
 
 
 class ToldFindings:
-    """What this hub has told, and what its predecessor had told and left open."""
+    """The alerts of this hub, and those of its predecessor that are still open."""
 
     def __init__(self) -> None:
         self._told: dict[str, ToldFinding] = {}
@@ -54,19 +54,19 @@ class ToldFindings:
 
     @property
     def all(self) -> tuple[ToldFinding, ...]:
-        """Everything that the next hub shall know, oldest first."""
+        """Everything that the next hub needs, oldest first."""
         return tuple(self._told.values())
 
     @property
     def has_open(self) -> bool:
-        """Whether any of it has not closed."""
+        """At least one has not closed."""
         return any(not told.is_closed for told in self._told.values())
 
     def load(self, kept: Iterable[ToldFinding], *, is_recent: bool) -> None:
-        """Take over what a hub left.
+        """Load what a hub left.
 
         Args:
-            is_recent: Whether it ended so lately that what was open then may be going on.
+            is_recent: It ended so recently that what was open then may be going on.
         """
         self._told = {told.finding_id: told for told in kept}
         if is_recent:
@@ -74,7 +74,6 @@ class ToldFindings:
             self._predecessors = sorted(still_open, key=lambda told: -SEVERITIES.index(told.gravest))
 
     def note(self, crossing: Crossing) -> None:
-        """Remember one crossing."""
         finding = crossing.finding
         self._told[finding.id] = ToldFinding(
             finding.id,
@@ -89,10 +88,10 @@ class ToldFindings:
             del self._told[next(closed, next(iter(self._told)))]
 
     def take_predecessor(self, finding: Finding, *, is_known: bool) -> ToldFinding | None:
-        """Return what was told before a restart of a finding that is met now; each has one successor.
+        """Return the alert before a restart of a finding that appears now; each has one successor.
 
         Args:
-            is_known: Whether one of its id was told: it succeeds itself or nobody.
+            is_known: There was an alert with its id: it succeeds itself or nobody.
         """
         found = next(
             (
@@ -109,7 +108,7 @@ class ToldFindings:
         return found
 
     def forget_predecessors(self) -> None:
-        """Take nothing for a successor any more: what was open then and did not come again has ended."""
+        """Stop looking for successors: what was open then and did not come again has ended."""
         for told in self._predecessors:
             self._told.pop(told.finding_id, None)
         self._predecessors.clear()
@@ -119,15 +118,15 @@ MAX_FILE_BYTES = 1 << 20
 
 
 class KeptDecisions(msgspec.Struct, frozen=True):
-    """What a hub hands to its successor."""
+    """What a hub leaves to its successor."""
 
     schema: Literal["vramscope.alert-decisions/1"] = "vramscope.alert-decisions/1"
+    # When the hub was last there, in seconds since the epoch.
     seen_s: float = 0.0
-    """When the hub was there last, in seconds since the epoch."""
     acknowledged: tuple[Acknowledgement, ...] = ()
     mutes: tuple[Mute, ...] = ()
+    # Its alerts, oldest first.
     told: tuple[ToldFinding, ...] = ()
-    """Of which findings it has told, oldest first."""
 
 
 def decisions_file(state_dir: Path, node: str, runtime_dir: Path) -> Path:
@@ -137,7 +136,7 @@ def decisions_file(state_dir: Path, node: str, runtime_dir: Path) -> Path:
 
 
 def load_decisions(path: Path) -> KeptDecisions:
-    """Return what a hub left; nothing where there is no file.
+    """Load what a hub left; an empty object without a file.
 
     Raises:
         OSError: The file cannot be read.
@@ -154,7 +153,7 @@ def load_decisions(path: Path) -> KeptDecisions:
 
 
 def save_decisions(path: Path, kept: KeptDecisions) -> None:
-    """Write what the next hub shall know, in one step.
+    """Write what the next hub needs, in one step.
 
     Raises:
         OSError: The file cannot be written.
@@ -168,8 +167,8 @@ class AlertDesk:
     """Book and hooks of one hub.
 
     Args:
-        version: Version of vramscope, told to receivers.
-        path: File in which decisions outlive the hub; None to keep them no longer than it.
+        version: Version of vramscope, for receivers.
+        path: File in which decisions outlive the hub; None to keep them no longer.
     """
 
     def __init__(
@@ -185,12 +184,11 @@ class AlertDesk:
 
     @property
     def state(self) -> AlertState:
-        """What people decided, and what became of each finding."""
+        """Decisions of people, and the history of each finding."""
         return self._book.state
 
     @property
     def hooks(self) -> tuple[HookStatus, ...]:
-        """How every hook fared."""
         return self._delivery.status()
 
     @property
@@ -199,14 +197,14 @@ class AlertDesk:
         return () if self._book.reason is None else (self._book.reason,)
 
     def take(self, findings: Iterable[Finding]) -> None:
-        """Note findings that opened, changed or closed, and have hooks told of what crosses a line."""
+        """Note findings that opened, changed or closed, and alert the hooks of crossings."""
         self._delivery.put(self._book.take(findings))
 
     def decide(self, decision: FindingDecision, finding: Finding | None, time_s: float) -> str | None:
         """Carry out what a person decided; return why that cannot be done, or None.
 
         Args:
-            finding: The finding it is about; None where the hub knows none of that id.
+            finding: The finding it is about; None if the hub does not know its id.
             time_s: Time of the newest sample.
         """
         if finding is None:
@@ -224,7 +222,7 @@ class AlertDesk:
         return None
 
     def poll(self) -> None:
-        """Go on with deliveries; returns at once."""
+        """Continue deliveries; returns at once."""
         self._delivery.poll()
 
     def expire(self) -> None:
@@ -232,17 +230,17 @@ class AlertDesk:
         self._book.expire()
 
     def finish(self, timeout_s: float) -> str | None:
-        """Keep what was decided and send what waits; return what was left undone in one sentence, or None."""
+        """Save decisions and send what waits; return what was left undone in one sentence, or None."""
         self._book.save()
         return self._delivery.finish(timeout_s)
 
 
 HOUR_S = 3600.0
+# A finding that opens within this time of a hub's start counts as one that was open when the last hub ended,
+# if that was no longer ago either.
 HEIR_WITHIN_S = 600.0
-"""What opens within this time of a hub's start is taken for what was open when the last one ended, if that
-was no longer ago either."""
+# Between two saves of the hub's time, if it has decisions to leave.
 SAVE_INTERVAL_S = 300.0
-"""How often a hub says that it is there, where it has decisions to hand on."""
 MAX_DECISIONS = 200
 MAX_CHANGES = 500
 
@@ -253,7 +251,7 @@ class AlertBook:
     """Keeps decisions and changes of one hub.
 
     Args:
-        path: File in which decisions outlive the hub; None to keep them no longer than it.
+        path: File in which decisions outlive the hub; None to keep them no longer.
     """
 
     def __init__(self, path: Path | None = None, clock: Clock | None = None) -> None:
@@ -274,11 +272,11 @@ class AlertBook:
 
     @property
     def reason(self) -> str | None:
-        """Why decisions are not kept, in one sentence."""
+        """Why decisions are not saved, in one sentence."""
         return self._unread or (None if self._keeper is None else self._keeper.reason)
 
     def take(self, findings: Iterable[Finding]) -> list[Crossing]:
-        """Note findings that opened, changed or closed; return the crossings to tell of."""
+        """Note findings that opened, changed or closed; return the crossings to alert of."""
         told: list[Crossing] = []
         before = self._told.all
         for finding in findings:
@@ -302,7 +300,7 @@ class AlertBook:
             self._conclude(finding, time_s, "acknowledged")
 
     def mute(self, finding: Finding, scope: MuteScope, time_s: float) -> None:
-        """Tell nobody of this kind of finding on this device, for as long as `scope` says."""
+        """Alert nobody of this kind of finding on this device, for as long as `scope` says."""
         self._mutes = [mute for mute in self._mutes if not mute.is_about(finding)]
         self._mutes.append(
             Mute(
@@ -318,7 +316,7 @@ class AlertBook:
         self._conclude(finding, time_s, f"muted {words[scope]}")
 
     def release(self, finding: Finding, time_s: float) -> None:
-        """Take back what was decided about a finding: it is neither acknowledged nor muted."""
+        """Undo decisions about a finding: it is neither acknowledged nor muted."""
         if self.state.is_silent(finding):
             self._acknowledged = [found for found in self._acknowledged if found.finding_id != finding.id]
             self._mutes = [mute for mute in self._mutes if not mute.is_about(finding)]
@@ -338,7 +336,7 @@ class AlertBook:
         return has_expired
 
     def save(self) -> None:
-        """Write decisions for the next hub; why that fails is in `reason`."""
+        """Write decisions for the next hub; `reason` says why that fails."""
         self._saved_s = self._clock.monotonic_s()
         if self._path is None or self._keeper is None:
             return
@@ -355,7 +353,9 @@ class AlertBook:
         self._unread = None
 
     def _load(self) -> None:
-        """Take over what the last hub left; of what was about one finding, only what it may meet again."""
+        """Load what the last hub left; of decisions about one finding, only those whose finding may come
+        again.
+        """
         if self._path is None:
             return
         try:
@@ -375,7 +375,7 @@ class AlertBook:
             self._heirless = [*kept.acknowledged, *(mute for mute in mutes if mute.finding_id is not None)]
 
     def _follow(self, finding: Finding, *, is_crossing: bool) -> None:
-        """Write down a severity that crosses nothing; leave out what a restarted worker tells of the past."""
+        """Note a severity that crosses nothing; ignore what a restarted worker reports of the past."""
         before = self._newest.get(finding.id)
         if (before is None and not is_crossing) or (before and finding.updated_s < before.updated_s):
             return
@@ -385,7 +385,7 @@ class AlertBook:
             self._newest[finding.id] = finding
 
     def _note(self, crossing: Crossing) -> list[Crossing]:
-        """Write a crossing down; return it if it is to be told."""
+        """Note a crossing; return it if it is to be sent."""
         event, finding, _ = crossing
         if event == "opened":
             self._adopt(finding)
@@ -393,7 +393,7 @@ class AlertBook:
         elif event == "raised":
             self._write(finding, finding.updated_s, f"raised to {finding.severity}", finding.title)
         state = self._make_state()
-        # Who was told of a finding is told of its end, be it acknowledged or not.
+        # Who was alerted of a finding learns of its end, be it acknowledged or not.
         is_silent = state.mute_of(finding) is not None if event == "closed" else state.is_silent(finding)
         if event == "closed":
             self._close(finding)
@@ -407,9 +407,9 @@ class AlertBook:
             self.save()
 
     def _succeed(self, finding: Finding) -> bool:
-        """Let a finding go on as one that was told before a restart; return whether it is one.
+        """Continue an alert from before a restart with this finding; return whether there was one.
 
-        The hub's past is gone with it, so that what goes on opens anew, later and under another id.
+        The hub's past is gone with it, so that what goes on opens again, later and under another id.
         """
         self._forget_heirless()
         before = self._told.take_predecessor(finding, is_known=finding.id in self._crossings)
@@ -427,7 +427,7 @@ class AlertBook:
             self._told.forget_predecessors()
 
     def _adopt(self, finding: Finding) -> None:
-        """Let a finding that just opened inherit what was decided about the same one before a restart."""
+        """A finding that just opened inherits the decisions about the same one before a restart."""
         key = (finding.kind, finding.node, finding.device_uuid)
         for decision in [d for d in self._heirless if (d.kind, d.node, d.device_uuid) == key]:
             self._heirless.remove(decision)
@@ -451,11 +451,11 @@ class AlertBook:
         self.save()
 
     def _has_news_of_itself(self) -> bool:
-        """Return whether the next hub must know that this one is there: it has something to hand on."""
+        """Tell whether the next hub must know the time of this one: it has something to leave."""
         return bool(self._list_decisions()) or self._told.has_open
 
     def _list_decisions(self) -> list[Decision]:
-        """Return what the next hub shall know: what is about findings that are open, and lasting mutes."""
+        """Return what the next hub needs: decisions about open findings, and lasting mutes."""
         known = [found for found in self._acknowledged if found.finding_id in self._newest]
         return [*known, *self._mutes, *self._heirless]
 
@@ -463,12 +463,14 @@ class AlertBook:
         return AlertState(tuple(self._acknowledged), tuple(self._mutes), tuple(self._changes))
 
 
+# How long to wait for a write, so that it has been done when a hub ends.
 PATIENCE_S = 1.0
-"""How long a write is waited for, so that it has been done when a hub ends; then it is left alone."""
 
 
 class Keeper:
-    """Writes the newest that it was given, one at a time, on a thread that lives as long as there is any."""
+    """Writes the newest object that it was given, one at a time, on a thread that lives as long as there is
+    one.
+    """
 
     def __init__(self, path: Path) -> None:
         self.reason: str | None = None
@@ -481,7 +483,7 @@ class Keeper:
         self._is_done.set()
 
     def keep(self, kept: KeptDecisions) -> None:
-        """Write this; what was to be written before and was not is dropped. Returns within a second."""
+        """Write this; an earlier object that was not written yet is dropped. Returns within a second."""
         with self._lock:
             self._waiting = kept
             is_idle = self._is_done.is_set()

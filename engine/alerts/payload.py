@@ -1,4 +1,4 @@
-"""What a hook is told: one object, `vramscope.alert/1`, and the same in variables for commands."""
+"""What a hook receives: one object, `vramscope.alert/1`, and the same in variables for commands."""
 
 import re
 from typing import Final, Literal
@@ -14,33 +14,33 @@ from ..units import format_age
 from .state import Crossing
 
 ALERT_SCHEMA: Final = "vramscope.alert/1"
+# The kernel limits all variables together.
 MAX_VARIABLE_CHARS = 4000
-"""Longest text of a variable: the kernel limits them all together."""
 
 
 class Alert(msgspec.Struct, frozen=True):
     """One crossing of one finding, as hooks get it."""
 
     schema: Literal["vramscope.alert/1"]
+    # The same for the same crossing, however often it arrives.
     id: str
-    """The same for the same crossing, however often it arrives."""
     event: AlertEvent
+    # In one line, for chats and pagers.
     text: str
-    """The alert in one line, for chats and pagers."""
+    # When it opened, was raised or closed, in seconds since the epoch.
     time_s: float
-    """When it opened, was raised or closed, in seconds since the epoch."""
+    # Highest severity so far.
     gravest: Severity
-    """The gravest that the finding has been."""
+    # As in `vramscope --json`.
     finding: Finding
-    """The finding as `vramscope --json` prints it."""
+    # Of the vramscope that sent it.
     version: str
-    """Version of vramscope that sent it."""
+    # Somebody tries the hook out, and nothing is the matter.
     is_test: bool = False
-    """Whether somebody tries the hook out, and nothing is the matter."""
 
 
 def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
-    """Return what a hook is told of a crossing, with every text printable: chats and pagers show them too."""
+    """Make the alert of a crossing, with every text printable: chats and pagers show them too."""
     event = crossing.event
     gravest = crossing.gravest
     finding = clean_texts(crossing.finding)
@@ -91,7 +91,7 @@ def _summarize(event: AlertEvent, finding: Finding) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return text that can be a variable's: no zero bytes or line breaks, and not endless."""
+    """Make text fit for a variable: no zero bytes or line breaks, and not endless."""
     return make_printable(text)[:MAX_VARIABLE_CHARS]
 
 
@@ -100,22 +100,22 @@ _HOST = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#@\s]+)")
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """Who is told: a command or a webhook."""
+    """A command or a webhook."""
 
     command: tuple[str, ...] | None = None
     url: str | None = None
+    # For one try; a webhook has two.
     timeout_s: float = 10.0
-    """For one try; a webhook has two."""
     retry_after_s: float = RETRY_AFTER_S
 
     @property
     def name(self) -> str:
-        """What it is, in a word."""
+        """`command` or `webhook`."""
         return "command" if self.command is not None else "webhook"
 
     @property
     def target(self) -> str:
-        """Who is told, without what may be secret: a program, or the host of an address."""
+        """A program, or the host of an address, without what may be secret."""
         return self.command[0] if self.command is not None else describe_address(self.url or "")
 
     @property
@@ -125,14 +125,12 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class DeliveryJob(msgspec.Struct, frozen=True):
-    """One alert for one hook."""
-
     hook: Hook
     alert: Alert
 
 
 def list_hooks(settings: AlertSettings) -> list[Hook]:
-    """Return the hooks that the settings ask for."""
+    """The hooks in the settings."""
     hooks = []
     if settings.command is not None:
         hooks.append(Hook(command=settings.command, timeout_s=settings.timeout_s))
@@ -142,6 +140,6 @@ def list_hooks(settings: AlertSettings) -> list[Hook]:
 
 
 def describe_address(url: str) -> str:
-    """Return an address without user, password, path and query, any of which may be secret."""
+    """Return an address without user, password, path and query, which may be secret."""
     found = _HOST.match(url)  # urllib is for the process that delivers
     return f"{found[1]}://{found[2]}/…" if found else "an address that cannot be understood"

@@ -1,4 +1,4 @@
-"""What people decided about findings, and what became of each: the hub keeps it, every viewer sees it."""
+"""Decisions of people about findings, and the history of each: the hub keeps it, every viewer sees it."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -8,21 +8,21 @@ import msgspec
 from ..model import SEVERITIES, Finding, Severity
 from ..settings.model import AlertEvent, AlertSettings
 
+# How long a kind of finding is muted on a device: an hour, until the finding closes, or for good.
 MuteScope = Literal["hour", "open", "always"]
-"""How long a kind of finding is muted on a device: an hour, until the finding closes, or for good."""
 
 
+# `release` undoes the others.
 DecisionVerb = Literal["acknowledge", "mute", "release"]
-"""`release` takes the others back."""
 
 
 class FindingDecision(msgspec.Struct, frozen=True):
-    """What a person decided about a finding."""
+    """A person's decision about a finding."""
 
     verb: DecisionVerb
     finding_id: str
+    # For `mute`.
     scope: MuteScope | None = None
-    """For `mute`."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
@@ -32,22 +32,22 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     kind: str
     node: str
     device_uuid: str | None
+    # In the samples' own clock.
     time_s: float
-    """When, in the samples' own clock."""
 
 
 class Mute(msgspec.Struct, frozen=True):
-    """Nobody wants to be told of this kind of finding on this device."""
+    """Nobody wants alerts of this kind of finding on this device."""
 
     kind: str
     node: str
     device_uuid: str | None
+    # Since when, in the samples' own clock.
     time_s: float
-    """Since when, in the samples' own clock."""
+    # The only finding that is meant: the mute ends with it. None for all of the kind.
     finding_id: str | None = None
-    """The only finding that is meant: it ends with that one. None for every one of the kind."""
+    # When it ends, in seconds since the epoch; None for never.
     until_s: float | None = None
-    """When it ends, in seconds since the epoch; None for never."""
 
     def is_about(self, finding: Finding) -> bool:
         if self.finding_id is not None:
@@ -56,17 +56,15 @@ class Mute(msgspec.Struct, frozen=True):
 
 
 class FindingChange(msgspec.Struct, frozen=True):
-    """One thing that happened to a finding."""
-
     finding_id: str
+    # In the samples' own clock.
     time_s: float
-    """In the samples' own clock."""
+    # Such as `opened, medium`, `raised to high`, `acknowledged`.
     what: str
-    """Such as `opened, medium`, `raised to high`, `acknowledged`."""
+    # The finding's sentence at that time, if it has changed.
     title: str = ""
-    """The finding's sentence at that time, where it is another than before."""
+    # Of the finding.
     device_uuid: str | None = None
-    """Of the device that the finding is on."""
 
 
 class AlertState(msgspec.Struct, frozen=True):
@@ -74,53 +72,52 @@ class AlertState(msgspec.Struct, frozen=True):
 
     acknowledged: tuple[Acknowledgement, ...] = ()
     mutes: tuple[Mute, ...] = ()
+    # Oldest first; those of findings long closed are forgotten.
     changes: tuple[FindingChange, ...] = ()
-    """Oldest first; those of findings long closed are forgotten."""
 
     def is_acknowledged(self, finding: Finding) -> bool:
-        """Return whether somebody has acknowledged a finding."""
         return any(found.finding_id == finding.id for found in self.acknowledged)
 
     def mute_of(self, finding: Finding) -> Mute | None:
-        """Return what mutes a finding, the one that lasts longest; None where nothing does."""
+        """Return the mute of a finding, the one that lasts longest, or None."""
         found = [mute for mute in self.mutes if mute.is_about(finding)]
         return max(found, key=_lasting, default=None)
 
     def is_silent(self, finding: Finding) -> bool:
-        """Return whether nobody is to be told of a finding."""
+        """Tell whether nobody is to be alerted of a finding."""
         return self.is_acknowledged(finding) or self.mute_of(finding) is not None
 
     def changes_of(self, finding: Finding) -> list[FindingChange]:
-        """Return what happened to a finding, oldest first."""
+        """Oldest first."""
         return [change for change in self.changes if change.finding_id == finding.id]
 
 
 def count_muted(findings: Iterable[Finding], state: AlertState) -> int:
-    """Return how many of the findings are open and muted."""
+    """Count the findings that are open and muted."""
     return sum(finding.is_open and state.mute_of(finding) is not None for finding in findings)
 
 
 def _lasting(mute: Mute) -> tuple[bool, bool, float]:
-    """Return by what mutes are compared: one for good lasts longest, then the later end."""
+    """Sort key: a mute for good lasts longest, then the later end."""
     is_for_good = mute.finding_id is None and mute.until_s is None
     return is_for_good, mute.finding_id is not None, mute.until_s or 0.0
 
 
+# Closed findings whose ids are kept, so that one that is reported again counts only once.
 MAX_REMEMBERED = 2000
-"""Closed findings whose ids are kept, so that one that is reported again is met only once."""
 
 
 class Crossing(NamedTuple):
-    """One thing to tell of a finding."""
+    """One event of a finding to alert of."""
 
     event: AlertEvent
     finding: Finding
+    # Highest severity so far, this time included.
     gravest: Severity
-    """The gravest it has been, this time included."""
 
 
 class CrossingLog:
-    """Knows which crossings were met: what is reported again, by a restarted worker say, adds none."""
+    """Knows which crossings have happened: a repeated report, by a restarted worker say, adds none."""
 
     def __init__(self) -> None:
         self._gravest: dict[str, int] = {}
@@ -130,13 +127,13 @@ class CrossingLog:
         return finding_id in self._gravest
 
     def remember(self, finding_id: str, gravest: Severity, *, is_closed: bool = False) -> None:
-        """Take a finding for met, as grave as it was; so it was before a restart."""
+        """Note a finding from before a restart with its highest severity."""
         self._gravest[finding_id] = SEVERITIES.index(gravest)
         if is_closed:
             self._closed[finding_id] = None
 
     def note(self, findings: Iterable[Finding]) -> list[Crossing]:
-        """Return what findings that were opened, changed or closed crossed, in their order."""
+        """Return the crossings of findings that were opened, changed or closed, in their order."""
         crossings = [crossing for finding in findings for crossing in self._note(finding)]
         self._forget()
         return crossings
@@ -165,6 +162,8 @@ class CrossingLog:
 
 
 def is_told(crossing: Crossing, settings: AlertSettings) -> bool:
-    """Return whether the settings let a crossing be told: its kind and how grave the finding has been."""
+    """Tell whether the settings ask for alerts of a crossing: its kind and the highest severity of the
+    finding.
+    """
     is_grave = SEVERITIES.index(crossing.gravest) >= SEVERITIES.index(settings.level)
     return is_grave and (not settings.kinds or crossing.finding.kind in settings.kinds)

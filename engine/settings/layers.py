@@ -15,8 +15,8 @@ from ..paths import config_file
 from ..text import find_nearest
 from .model import OWN_FILE_KEYS, SETTING_KEYS, TABLES, WEBHOOK_KEY, Settings, convert_value, show_value
 
+# Many times what a person writes; the file of a stranger's folder must not keep us busy.
 FILE_LIMIT_BYTES = 1 << 18
-"""Many times what a person writes; the file of a stranger's folder must not keep us busy."""
 _LONGEST_KEY = 64
 
 
@@ -24,10 +24,10 @@ def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str
     """Return the settings in a TOML file by key, each of its field's type.
 
     Args:
-        refused: Keys that only a file of the user's own may hold, which this one is not.
+        refused: Keys that only a file of the user's own may have, which this one is not.
 
     Raises:
-        InputFileError: The file cannot be read, is not TOML, or holds an unknown key or a wrong value.
+        InputFileError: The file cannot be read, is not TOML, or has an unknown key or a wrong value.
     """
     text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES)
     table = parse_toml(text, path)
@@ -42,7 +42,7 @@ def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str
 
 
 def _flatten(path: Path, text: str, table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield key and value; what stands in a table of ours has its name before a dot."""
+    """Yield key and value; inside a table of ours, after its name and a dot."""
     for key, value in table.items():
         if key not in TABLES:
             yield key, value
@@ -73,7 +73,7 @@ def _suggest(key: str) -> str:
 
 
 def _place(path: Path, text: str, key: str) -> str:
-    """Return the file and, where it is found, the line of a key or table; `a.b` is `b` in table `a`."""
+    """Return the file and, if it is found, the line of a key or table; `a.b` is `b` in table `a`."""
     table, _, name = key.rpartition(".")
     lines = text.split("\n")
     first = _find_start(lines, table, 0) if table else 0
@@ -91,7 +91,7 @@ def _find_start(lines: list[str], key: str, first: int) -> int | None:
 def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> Path:
     """Write settings into a settings file and return its path; all else in the file stays as it is.
 
-    The file is replaced in one step, so that a reader never meets half of it; a link stays a link.
+    The file is replaced in one step, so that a reader never finds half of it; a link stays a link.
 
     Args:
         values: Values by key of the settings file or by field of `Settings`; None removes the key.
@@ -156,6 +156,7 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
 
 PROJECT_FILE_NAME = "vramscope.toml"
 _VARIABLE_PREFIX = "VRAMSCOPE_"
+# Variables of ours that are no settings; a job of `vramscope run` finds its own among them.
 OTHER_VARIABLES = frozenset(
     {
         "VRAMSCOPE_ADVICE",
@@ -170,19 +171,18 @@ OTHER_VARIABLES = frozenset(
         "VRAMSCOPE_USER_PATH",
     }
 )
-"""Variables of ours that are no settings; a job of `vramscope run` finds its own among them."""
+# Prefix of the variables in which the command of a hook finds the finding.
 FINDING_PREFIX = "VRAMSCOPE_FINDING_"
-"""Begins the variables in which the command of a hook finds the finding."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """Settings with where they came from."""
+    """Settings with their origins."""
 
     settings: Settings
+    # Settings files that were read, the one that counts more last.
     files: tuple[Path, ...] = ()
-    """Settings files that were read, the one that counts more last."""
+    # Key to where its value was set, for every setting that is not the default.
     origins: dict[str, str] = {}
-    """Key to where its value was set, for every setting that is not the default."""
 
 
 def load_settings(
@@ -197,7 +197,7 @@ def load_settings(
     Args:
         flags: Values given on the command line by key; None means not given.
         environ: Environment variables; None for this process's.
-        folder: Folder in which `vramscope.toml` is looked for; None for the current one.
+        folder: Folder of `vramscope.toml`; None for the current one.
         config: The only settings file to read, which must exist; None to look for them.
 
     Raises:
@@ -245,7 +245,7 @@ def _list_files(environ: Mapping[str, str], project: Path, config: Path | None) 
 
 
 def _exists(path: Path) -> bool:
-    """Tell whether there is anything at a path; where that cannot be known, nothing is read."""
+    """Tell whether there is anything at a path; if that cannot be known, nothing is read."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):

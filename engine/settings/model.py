@@ -1,4 +1,4 @@
-"""What may be set: names, types, defaults, and how each value is read."""
+"""All settings: names, types, defaults, and how each value is read."""
 
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -8,20 +8,20 @@ from ..errors import UsageError
 from ..files.base.input_file import show_text
 from ..units import parse_duration
 
+# The severities of findings.
 AlertLevel = Literal["low", "medium", "high", "critical"]
-"""The severities of findings."""
 
+# Events of a finding that alerts can be sent for.
 AlertEvent = Literal["opened", "raised", "closed"]
-"""What of a finding can be told of."""
 
 COMMAND_KEY = "alerts.command"
 WEBHOOK_KEY = "alerts.webhook_url"
+# Ignored in `./vramscope.toml`: whoever wrote that file is not who runs vramscope.
 OWN_FILE_KEYS = frozenset({COMMAND_KEY, WEBHOOK_KEY})
-"""Settings that are not taken from `./vramscope.toml`: whoever wrote that file is not who runs vramscope."""
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told of findings; a key in the table is the field's name without its unit `_s`."""
+    """When and how people are alerted of findings; keys in the table are field names without `_s`."""
 
     level: AlertLevel = "medium"
     """Least severity of which anybody is told, by a toast, the bell or a hook: `low`, `medium`, `high` or
@@ -56,11 +56,11 @@ class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
     folder that vramscope was started in."""
 
 
+# Colour themes of the screens.
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
-"""Colour themes of the screens."""
 
+# Columns by which the process list can be sorted.
 SortColumn = Literal["memory", "pid", "user", "device", "command", "share"]
-"""Columns by which the process list can be sorted."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The table `[record]`."""
 
 
+# Fields of `Settings` that are tables in a file; their settings have keys such as `alerts.bell`.
 TABLES: dict[str, type[msgspec.Struct]] = {"alerts": AlertSettings, "record": RecordSettings}
-"""Fields of `Settings` that are tables in a file; their settings have keys such as `alerts.bell`."""
 
 
 def _list_fields() -> list[str]:
@@ -110,8 +110,8 @@ def _list_fields() -> list[str]:
     return fields
 
 
+# Key in a settings file to field of `Settings`; both begin with the name of their table and a dot.
 SETTING_KEYS: dict[str, str] = {field.removesuffix("_s"): field for field in _list_fields()}
-"""Key in a settings file to field of `Settings`; both have the name of their table before a dot."""
 
 
 _TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True) | {
@@ -137,11 +137,11 @@ _WORDS = {
 
 
 def convert_value(key: str, value: object) -> object:
-    """Return a value as the type of its setting.
+    """Convert a value to the type of its setting.
 
     Args:
         key: Key of the setting, as in a settings file.
-        value: What was written: a TOML value, or the text of a flag or variable.
+        value: A TOML value, or the text of a flag or variable.
 
     Raises:
         UsageError: The value does not fit; the text says what was expected, the caller says where.
@@ -154,7 +154,7 @@ def convert_value(key: str, value: object) -> object:
 
 
 def describe_expectation(key: str) -> str:
-    """Return in words what values a setting takes."""
+    """Describe in words the values of a setting."""
     field = SETTING_KEYS[key]
     if _is_duration(field):
         meta = next(part for part in get_args(_TYPES[field]) if isinstance(part, msgspec.Meta))
@@ -168,7 +168,7 @@ def describe_expectation(key: str) -> str:
 
 
 def list_choices(key: str) -> tuple[str, ...]:
-    """Return the words a setting can be, or nothing where it is not a choice among words."""
+    """Return the words a setting can be, or () if it is not a choice among words."""
     hint = _TYPES[SETTING_KEYS[key]]
     for part in (hint, *get_args(hint)):
         if get_origin(part) is Literal:
@@ -177,7 +177,7 @@ def list_choices(key: str) -> tuple[str, ...]:
 
 
 def _prepare(field: str, value: object) -> object:
-    """Bring text that a person wrote closer to the type of its field."""
+    """Convert text that a person wrote closer to the type of its field."""
     if isinstance(value, str) and _is_duration(field):
         return parse_duration(value)
     if isinstance(value, int) and not isinstance(value, bool) and _is_duration(field):
@@ -209,7 +209,7 @@ def _split_command(text: str) -> list[str]:
 
 
 def show_value(key: str, value: object) -> str:
-    """Return a value as it may be printed: an address may hold a secret, and is not repeated."""
+    """Return a value as it may be printed: an address may have a secret in it, and is not repeated."""
     if key == WEBHOOK_KEY:
         return "…"
     if isinstance(value, bool):

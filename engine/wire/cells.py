@@ -1,7 +1,7 @@
-"""What a cell of the fleet shows of a sample: of devices and ranks their memory and place, and no more.
+"""The part of a sample that a cell of the fleet shows: memory and place of devices and ranks.
 
-Each kind here is a part of one in `engine/model`, under the same names, so that it is read as a sample; what
-has its default is not sent. Analysis across nodes follows cells too, and what it compares is among them.
+Each kind here is a part of one in `engine/model`, under the same names, so that it is read as a sample;
+defaults are not sent. Analysis across nodes follows cells too, so they include what it compares.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from .selection import DeviceSelection, Told, trim
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a `MemoryReading` what is now."""
+    """The present values of a `MemoryReading`."""
 
     total_bytes: int | None = None
     used_bytes: int | None = None
@@ -28,7 +28,7 @@ class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellAllocator(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of an `AllocatorReading` what is live and what is held."""
+    """The live and reserved bytes of an `AllocatorReading`."""
 
     allocated_bytes: int | None = None
     allocated_max_bytes: int | None = None
@@ -37,7 +37,7 @@ class CellAllocator(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a `StepReading` all but the size of the step."""
+    """A `StepReading` without the size of the step."""
 
     index: int
     ended_s: float
@@ -48,7 +48,7 @@ class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a `DeviceSample` its memory and its place."""
+    """Memory and place of a `DeviceSample`."""
 
     uuid: str
     index: int
@@ -66,7 +66,7 @@ class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a `RankSample` its memory, its steps and its place."""
+    """Memory, steps and place of a `RankSample`."""
 
     pid: int
     started_s: float | None = None
@@ -89,7 +89,7 @@ class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a `Sample` its devices and ranks."""
+    """Devices and ranks of a `Sample`."""
 
     node: str
     seq: int
@@ -97,22 +97,22 @@ class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     interval_s: float
     devices: tuple[CellDevice, ...] = ()
     ranks: tuple[CellRank, ...] = ()
+    # Only of a node without devices, which its first note explains.
     notes: tuple[str, ...] = ()
-    """Of a node without devices, which its first note explains."""
     clock: str = "wall"
     is_last: bool = False
     devices_left_out: int = 0
 
 
 def take_cells(sample: Sample) -> CellSample:
-    """Return what cells show of a sample, to be sent under the kind `sample`."""
+    """Return the part of a sample that cells show, to be sent under the kind `sample`."""
     return CellSample(
         sample.node,
         sample.seq,
         sample.time_s,
         sample.interval_s,
-        tuple([_take_device(device) for device in sample.devices]),
-        tuple([_take_rank(rank) for rank in sample.ranks]),
+        tuple([_trim_device(device) for device in sample.devices]),
+        tuple([_trim_rank(rank) for rank in sample.ranks]),
         () if sample.devices else sample.notes,
         sample.clock,
         sample.is_last,
@@ -126,7 +126,7 @@ def trim_to_cells(sample: Sample) -> Sample:
 
 
 def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]]:
-    """Return what reads the fields of a part from a whole, in their order: an agent does it every second."""
+    """Return a reader of all fields of a part, in their order: an agent needs it every second."""
     return attrgetter(*part.__struct_fields__)
 
 
@@ -135,21 +135,21 @@ _read_device = _fields_of(CellDevice)
 _read_rank = _fields_of(CellRank)
 
 
-def _take_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
+def _trim_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
     return None if allocator is None else CellAllocator(*_read_allocator(allocator))
 
 
-def _take_device(device: DeviceSample) -> CellDevice:
+def _trim_device(device: DeviceSample) -> CellDevice:
     cell = CellDevice(*_read_device(device))
     memory = CellMemory(*_read_memory(device.memory))
-    allocator = _take_allocator(device.allocator)
+    allocator = _trim_allocator(device.allocator)
     return replace(cell, memory=memory, allocator=allocator)
 
 
-def _take_rank(rank: RankSample) -> CellRank:
+def _trim_rank(rank: RankSample) -> CellRank:
     cell = CellRank(*_read_rank(rank))
     step = None if rank.step is None else CellStep(*_read_step(rank.step))
-    return replace(cell, allocator=_take_allocator(rank.allocator), step=step)
+    return replace(cell, allocator=_trim_allocator(rank.allocator), step=step)
 
 
 _KINDS: dict[type[Told], str] = {
@@ -162,7 +162,7 @@ _KINDS: dict[type[Told], str] = {
 
 
 def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
-    """Return the message in which something is published under a topic."""
+    """Encode a publication of a topic."""
     if topic == TOPIC_CELLS and isinstance(told, Sample):
         return encode("sample", hub_id, take_cells(told))
     return encode(_KINDS[type(told)], hub_id, told)
@@ -171,7 +171,7 @@ def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
 def encode_wanted(
     topic: bytes, hub_id: str, told: Told, wanted: DeviceSelection, sample: Sample | None
 ) -> bytes | None:
-    """Return the same of the devices that are wanted alone; None where nothing is left of it.
+    """The same of the wanted devices alone; None if nothing is left of it.
 
     Args:
         topic: Under which it is published.

@@ -1,4 +1,4 @@
-"""Where a hub is reached: the lock it holds and the sockets it listens at."""
+"""Where a hub is reached: its lock and its sockets."""
 
 import fcntl
 import os
@@ -15,8 +15,8 @@ from ..text import make_printable
 LOCK_NAME = "hub.lock"
 MOST_COMMAND_CHARS = 120
 
+# `struct flock` of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-"""`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
 
 
 def _flock(kind: int) -> bytes:
@@ -24,17 +24,17 @@ def _flock(kind: int) -> bytes:
 
 
 class HubLock:
-    """An open-file-description lock on `hub.lock`; the file holds the pid of the holder."""
+    """An open-file-description lock on `hub.lock`; the file has the pid of its owner."""
 
     def __init__(self, runtime_dir: Path) -> None:
         self.path = runtime_dir / LOCK_NAME
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock.
+        """Lock the folder for this process.
 
         Raises:
-            HubTakenError: Another process holds it; the text names it.
+            HubTakenError: Another process has it; the text names it.
             RuntimeFolderError: Its file cannot be made; the text says why.
         """
         try:
@@ -58,7 +58,7 @@ class HubLock:
         self._fd = fd
 
     def is_current(self) -> bool:
-        """Return whether the file that is locked is still the one in the folder: it may have been removed."""
+        """Tell whether the locked file is still the one in the folder: it may have been removed."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -67,14 +67,13 @@ class HubLock:
         return own is not None and (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
 
     def release(self) -> None:
-        """Give the lock back."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 def is_hub_alive(runtime_dir: Path) -> bool:
-    """Return whether a process serves this folder; looks only, and cannot disturb one that is starting."""
+    """Tell whether a process serves this folder; only reads, and cannot disturb one that is starting."""
     try:
         fd = os.open(runtime_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -87,7 +86,7 @@ def is_hub_alive(runtime_dir: Path) -> bool:
 
 
 def holder_pid(runtime_dir: Path) -> int | None:
-    """Return the pid that the lock's holder wrote, or None where that cannot be known."""
+    """Return the pid that the lock's owner wrote, or None if it is unknown."""
     try:
         return int((runtime_dir / LOCK_NAME).read_text())
     except (OSError, ValueError):
@@ -95,7 +94,7 @@ def holder_pid(runtime_dir: Path) -> int | None:
 
 
 def describe_holder(runtime_dir: Path) -> str:
-    """Return which process holds the lock, with its command, as far as that can be known."""
+    """Name the process that has the lock, with its command, as far as that is known."""
     pid = holder_pid(runtime_dir)
     return "another process" if pid is None else f"process {pid} ({_command_of(pid)})"
 
@@ -109,19 +108,19 @@ def _command_of(pid: int) -> str:
     return make_printable(text, MOST_COMMAND_CHARS) or "command unknown"
 
 
+# Of ZeroMQ; probes use a plain socket in the same folder (`engine/ranks/messages.py`).
 SOCKET_NAMES = ("stream.sock", "reports.sock", "control.sock")
-"""Of ZeroMQ; probes come in over a plain socket beside them (`engine/ranks/messages.py`)."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):
     """ZeroMQ addresses of one hub."""
 
+    # XPUB: samples, findings and the hub's state.
     stream: str
-    """XPUB: samples, findings and the hub's state."""
+    # PULL: reports of workers.
     reports: str
-    """PULL: what workers report."""
+    # ROUTER: history and other requests.
     control: str
-    """ROUTER: history and other requests."""
 
 
 def endpoints_of(runtime_dir: Path) -> Endpoints:

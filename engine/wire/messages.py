@@ -15,16 +15,16 @@ from ..text import clean_texts, make_printable
 # pickled.
 
 PROTOCOL_VERSION = 1
+# Largest live message: a sample of about ten thousand devices.
 MAX_MESSAGE_BYTES = 16 * 1024**2
-"""Largest live message: a sample of about ten thousand devices."""
+# Largest history: a week of a thousand devices.
 MAX_HISTORY_BYTES = 256 * 1024**2
-"""Largest history: a week of a thousand devices."""
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What every message begins with."""
+    """The outer part of every message."""
 
     version: int
     kind: str
@@ -36,13 +36,13 @@ class _VersionOnly(msgspec.Struct):
     version: int
 
 
+# How long the newest rejection is among the notes of a hub.
 REJECTION_TOLD_S = 600.0
-"""How long the newest rejection is among the notes of a hub."""
 _ENCODER = msgspec.msgpack.Encoder()
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _VERSION = msgspec.msgpack.Decoder(_VersionOnly)
+# What decoding hostile bytes may raise; invalid UTF-8 is a plain ValueError.
 _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What decoding hostile bytes may raise; invalid UTF-8 is a plain ValueError."""
 _LARGE_BYTES = 1 << 20
 _BODIES: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
@@ -53,7 +53,7 @@ def encode(kind: str, hub_id: str, body: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
-    """Return the envelope of one message; its body is decoded by `body_of`.
+    """Decode the envelope of one message; `body_of` decodes its body.
 
     Raises:
         WireError: The message is too large, malformed, or of a newer version.
@@ -70,7 +70,7 @@ def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
 
 
 def _find_version(data: bytes) -> int:
-    """Return the version of a message that could not be read, as of a newer one whose envelope is another."""
+    """Return the version of an unreadable message: the envelope of a newer one may differ."""
     try:
         return _VERSION.decode(data).version
     except _MALFORMED:
@@ -86,10 +86,10 @@ def _refuse_newer(version: int) -> None:
 
 
 def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
-    """Return the typed body of a message, with every text in it made printable.
+    """Decode the body of a message, with every text in it made printable.
 
     Raises:
-        WireError: The body is not what its kind promises, or one of its numbers cannot be.
+        WireError: The body does not fit its kind, or has an impossible number.
     """
     body = decode_body(envelope, body_type)
     try:
@@ -100,10 +100,10 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
 
 
 def decode_body(envelope: Envelope, body_type: type[Body]) -> Body:
-    """Return the typed body of a message whose numbers nobody has checked yet.
+    """Decode the body of a message, without checking its numbers.
 
     Raises:
-        WireError: The body is not what its kind promises.
+        WireError: The body does not fit its kind.
     """
     decoder = _BODIES.get(body_type)
     if decoder is None:
@@ -128,7 +128,7 @@ class Rejections:
         """Count one message.
 
         Args:
-            source: Who sent it, as in "from a worker".
+            source: Its sender, as in "from a worker".
             now_s: Monotonic seconds.
         """
         self.count += 1
@@ -137,65 +137,65 @@ class Rejections:
         self._newest_s = now_s
 
     def list_notes(self, now_s: float) -> tuple[str, ...]:
-        """Return how many there were, and the newest of them; nothing long after it."""
+        """How many there were, and the newest of them; empty long after it."""
         if not self.count or now_s - self._newest_s > REJECTION_TOLD_S:
             return ()
         messages = "1 message was" if self.count == 1 else f"{self.count:,} messages were"
         return (f"{messages} rejected; the newest {self._newest}",)
 
 
+# Followed by the node's name.
 TOPIC_SAMPLE = b"sample/"
-"""Followed by the node's name."""
 TOPIC_FINDING = b"finding/"
 TOPIC_HUB = b"hub/"
 TOPIC_SEGMENTS = b"segments/"
+# Samples with no more in them than a cell of the fleet shows (`cells.py`); sent over tcp alone.
 TOPIC_CELLS = b"cells/"
-"""Samples with no more in them than a cell of the fleet shows (`cells.py`); sent over tcp alone."""
+# The nodes behind a relay.
 TOPIC_NODES = b"nodes/"
-"""What a relay knows of the nodes behind it."""
+# Nothing is published under it: a subscription says that a viewer is there, its end that all have left.
 TOPIC_VIEWER = b"viewer/"
-"""Nothing is published under it: a subscription says that a viewer is there, its end that none is left."""
+# Number of a refusal that answers no request: this end receives nothing more.
 TO_WHOM_IT_CONCERNS = 0
-"""Number of a refusal that answers no request: this end is told nothing more."""
 
 
+# How much of a node is sent: everything, or what a cell of the fleet shows.
 Detail = Literal["full", "cells"]
-"""How much of a node is sent: everything, or what a cell of the fleet shows."""
 
 
 class FindingBatch(msgspec.Struct, frozen=True):
     """Findings that opened, changed or closed, and how near each process is to running out of memory."""
 
     findings: tuple[Finding, ...]
+    # All that are open; None if none has changed.
     assessments: tuple[Assessment, ...] | None = None
-    """All that stand; None where none has changed."""
+    # How many batches the hub has published, this one included; None if some are left out.
     number: int | None = None
-    """How many batches the hub has published, this one included; None where some are left out."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
-    """What a worker tells its hub: every few seconds, and at once when findings changed."""
+    """A worker's report to its hub: every few seconds, and at once when findings changed."""
 
     name: str
     pid: int
+    # Newest sample that was analyzed.
     seen_seq: int
-    """Newest sample that was analyzed."""
     samples_dropped: int
     analyzers: tuple[str, ...]
+    # Findings that opened, changed or closed since the last report.
     findings: tuple[Finding, ...] = ()
-    """Findings that opened, changed or closed since the last report."""
+    # After catching up with the ring: every finding that is open in this worker; others are over.
     open_ids: tuple[str, ...] | None = None
-    """After catching up with the ring: every finding this worker holds open; others are over."""
+    # An analyzer that failed and was set aside, in one sentence.
     reason: str | None = None
-    """An analyzer that failed and was set aside, in one sentence."""
+    # Those that changed since the last report.
     assessments: tuple[Assessment, ...] = ()
-    """Those that changed since the last report."""
+    # Name of the analyzer of each of `findings`.
     found_by: tuple[str, ...] = ()
-    """Name of the analyzer that each of `findings` comes of."""
+    # It runs only chosen analyzers, and reports nothing of others.
     is_chosen: bool = False
-    """Whether it runs some analyzers that were chosen: what comes of others is none of its business."""
+    # One of its analyzers says how near processes are to running out of memory.
     is_assessor: bool = True
-    """Whether one of its analyzers says how near processes are to running out of memory."""
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,38 +229,38 @@ class NodeReceipt(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a viewer or worker asks of a hub."""
+    """A request of a viewer or worker to a hub."""
 
+    # `join`: everything the hub knows. `decide`: a person's decision about a finding. The others are passed
+    # on to the training process `pid`: send a segment map; detach from the process; record allocations with
+    # their stacks, or stop; profile modules for a few steps; do what `action` says at the end of a step.
+    # `leave`, at a relay: send nothing more of `node`.
     verb: Literal["join", "leave", "segments", "detach", "history", "modules", "decide", "advise"]
-    """`join`: everything the hub knows. `decide`: what a person decided about a finding. The others are
-    passed on to the training process `pid`: a segment map, please; let go of the process; record allocations
-    with their stacks, or stop; profile modules for a few steps; do what `action` says at the end of a step.
-    `leave`, at a relay: send nothing more of `node`."""
     request_id: int
     pid: int | None = None
+    # For `history`.
     is_on: bool = True
-    """For `history`."""
+    # For `history`: how long at most. For the others: how long to wait for the end of a step.
     seconds: float | None = None
-    """For `history`: how long at most. For the others: how long to wait for the end of a step."""
+    # For `decide`.
     decision: FindingDecision | None = None
-    """For `decide`."""
+    # For `join` over tcp: prefixes of topics that are sent from the answer on; over ipc, subscriptions set
+    # them.
     topics: tuple[str, ...] = ()
-    """For `join` over tcp: the beginnings of topics that are sent from the answer on; over ipc, subscriptions
-    say it."""
+    # For `join`: with `cells` the answer has no history, and a sample with no more than a cell shows.
     detail: Detail = "full"
-    """For `join`: of `cells` the answer has no history, and a sample with no more than a cell shows."""
+    # For `join`: the newest sample that this end has of the hub in the envelope: the answer has that hub's
+    # history from there on. None for all of it.
     since_seq: int | None = None
-    """For `join`: the newest sample that this end has of the hub that its envelope names: of that hub's
-    history the answer tells what came from there on. None for all of it."""
+    # At a relay: the node behind it that is asked; "" for the relay itself.
     node: str = ""
-    """At a relay: which of the nodes behind it is asked; empty for the relay itself."""
+    # For `advise`.
     action: AdviceAction | None = None
-    """For `advise`."""
+    # For `advise`: why, in one sentence; the callback of the program gets it.
     reason: str | None = None
-    """For `advise`: why, in one sentence; the callback of the program gets it."""
+    # For `join`: the wanted devices, as in `DeviceSelection.words`; none for all. The answer has nothing of
+    # others, and over tcp nothing is sent; over ipc everybody receives all.
     devices: tuple[str, ...] = ()
-    """For `join`: the devices that are asked for, as in `DeviceSelection.words`; none for all. Of others the
-    answer has nothing, and over tcp nothing is sent; over ipc everybody hears of all."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -271,29 +271,29 @@ class Welcome(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     hub: HubStatus
     history: HistoryBlock
+    # First sample this hub ever published.
     first_seq: int | None = None
-    """First sample this hub ever published."""
+    # First sample that is still in `history`; those before it are forgotten.
     history_first_seq: int | None = None
-    """First sample that `history` still holds; those before it are forgotten."""
     alerts: AlertState = AlertState()
     assessments: tuple[Assessment, ...] = ()
+    # Of the newest batch of findings which is in here; None if nobody counts them.
     findings_number: int | None = None
-    """That of the newest batch of findings which is in here; None where nobody counts them."""
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What was asked has come about; a segment map, or what was decided, comes with the stream."""
+    """A request was carried out; a segment map, or a decision, comes with the stream."""
 
     request_id: int
 
 
 class ModulesAnswer(msgspec.Struct, frozen=True):
-    """A profile by module that was asked for; it goes to those who asked for it alone."""
+    """A profile by module, for those who asked for it alone."""
 
     request_id: int
     pid: int
+    # The zlib-compressed text of a `module_memory.jsonl`, as the probe packed it.
     data: bytes
-    """The zlib-compressed text of a `module_memory.jsonl`, as the probe packed it."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -304,39 +304,39 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Advised(msgspec.Struct, frozen=True):
-    """What a training process made of an advice; it goes to those who gave it alone."""
+    """A training process's answer to an advice, for those who gave it alone."""
 
     request_id: int
     pid: int
+    # It did what was asked.
     is_obeyed: bool
-    """Whether it did what was asked."""
+    # Its effect, or why nothing was done, in one sentence without its subject, which is the process.
     outcome: str
-    """What came of it, or why nothing was done, in one sentence without its subject, which is the process."""
+    # Reserved bytes that the device got back; None if that was not measured.
     freed_bytes: int | None = None
-    """Reserved bytes that were given back to the device; None where that was not measured."""
 
 
 class KnownNode(msgspec.Struct, frozen=True):
     """One node behind a relay."""
 
+    # In requests and messages; unique behind this relay.
     name: str
-    """By which requests and messages name it; unlike those of all others behind this relay."""
     connection: Literal["connecting", "live", "lost"]
+    # Why it is not live, in one sentence.
     reason: str | None = None
-    """Why it is not live, in one sentence."""
+    # Seconds since its last message.
     silent_s: float | None = None
-    """Seconds for which it has said nothing."""
 
 
 class KnownNodes(msgspec.Struct, frozen=True):
     """All nodes behind a relay: its answer to a `join` that names no node, and again whenever that changed.
 
-    A relay sends two frames a message: the name of the node, empty for the relay itself, and the message.
+    A relay sends two frames a message: the name of the node, "" for the relay itself, and the message.
     """
 
     request_id: int
+    # Name of the relay's own node.
     relay: str
-    """Name of the relay's own node."""
     nodes: tuple[KnownNode, ...]
+    # Ids of the relay and of all relays behind it; one that finds its own there would follow itself.
     relays: tuple[str, ...] = ()
-    """Ids of the relay and of all relays behind it; one that finds its own there would follow itself."""

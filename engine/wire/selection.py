@@ -1,4 +1,4 @@
-"""What a remote peer asks for: of which devices, how much, and messages trimmed to that."""
+"""What a remote peer wants: which devices, how much, and messages trimmed to that."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +20,8 @@ MAX_WORDS = 64
 MAX_WORD_CHARACTERS = 80
 MAX_SHOWN_LABELS = 16
 MAX_REMEMBERED = 4096
+# Shorter words are no prefix of a UUID.
 LEAST_OF_UUID = 4
-"""Characters from which a word may be the beginning of a UUID."""
 EXAMPLE = "expected devices as they are shown, as 0,2-5 or 0:1, or beginnings of UUIDs"
 _RANGE = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 _LABEL = re.compile(r"\d+(:\d+)?", re.ASCII)
@@ -29,11 +29,11 @@ _LABEL = re.compile(r"\d+(:\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class DeviceSelection:
-    """Devices by what they are called; a device is wanted where one of the words means it."""
+    """Devices by name; a device is wanted if one of the words means it."""
 
     words: tuple[str, ...]
+    # Answers so far: the same devices are asked for at every sample.
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
-    """Answers so far: the same devices are asked for at every sample."""
 
     @property
     def text(self) -> str:
@@ -41,11 +41,11 @@ class DeviceSelection:
         return ",".join(self.words)
 
     def wants(self, uuid: str | None, label: str | None) -> bool:
-        """Return whether a device is wanted.
+        """Tell whether a device is wanted.
 
         Args:
-            uuid: Its UUID; None where that is not known.
-            label: As in `DeviceSample.label`; None where that is not known.
+            uuid: None if unknown.
+            label: As in `DeviceSample.label`; None if unknown.
         """
         key = uuid or "", label or ""
         is_wanted = self._known.get(key)
@@ -58,15 +58,15 @@ class DeviceSelection:
 
 @lru_cache(maxsize=256)  # the same for every node that is followed
 def select_devices(words: tuple[str, ...]) -> DeviceSelection | None:
-    """Return the devices that are meant; None where no word is, which means all."""
+    """Return a selection; None without words, which means all."""
     return DeviceSelection(words) if words else None
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
-    """Return the words of a list with commas.
+    """Parse a list with commas.
 
     Raises:
-        UsageError: One cannot mean a device, or there are too many.
+        UsageError: A word cannot mean a device, or there are too many.
     """
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
@@ -82,7 +82,7 @@ def parse_devices(text: str) -> tuple[str, ...]:
 
 
 def explain_excess(words: Sequence[str]) -> str | None:
-    """Return why words are too many or too long, in one sentence; None where they are not."""
+    """Return why words are too many or too long, in one sentence, or None."""
     if len(words) > MAX_WORDS:
         return f"names {len(words)} devices or ranges: expected at most {MAX_WORDS}; join them, as 0-7"
     if any(len(word) > MAX_WORD_CHARACTERS for word in words):
@@ -91,7 +91,7 @@ def explain_excess(words: Sequence[str]) -> str | None:
 
 
 def describe_labels(labels: Iterable[str]) -> str:
-    """Return what devices are called in a few words: `0-7`, `0, 0:0, 0:1`, and an ellipsis after many."""
+    """List devices in a few words: `0-7`, `0, 0:0, 0:1`, and an ellipsis after many."""
     runs: list[list[str]] = []
     for label in labels:
         last = runs[-1][-1] if runs else ""
@@ -116,15 +116,15 @@ def _means(word: str, uuid: str, label: str) -> bool:
 
 # What is about the node as a whole stays, and a process whose device is not known.
 
+# All publications of a node.
 Told = Sample | FindingBatch | AlertState | HubStatus | PackedSegments
-"""What is published of a node."""
 
 
 def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | None:
-    """Return what is told of the devices that are wanted; None where nothing is left of it.
+    """Return the part of a publication about the wanted devices; None if nothing is left of it.
 
     Args:
-        sample: The newest of the node, by which what names a UUID alone is known.
+        sample: The newest of the node, which has the labels of UUIDs.
     """
     if isinstance(told, Sample):
         return trim_sample(told, wanted)
@@ -138,9 +138,9 @@ def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | N
 
 
 def trim_sample(sample: Sample, wanted: DeviceSelection) -> Sample:
-    """Return a sample with the devices that are wanted, and the processes on them.
+    """Return a sample with the wanted devices, and the processes on them.
 
-    Where none is, its first note says so, with what the devices of the node are called.
+    If there are none, its first note says so, with the labels of the node's devices.
     """
     devices = tuple(it for it in sample.devices if wanted.wants(it.uuid, it.label))
     if len(devices) == len(sample.devices):
@@ -156,28 +156,28 @@ def trim_sample(sample: Sample, wanted: DeviceSelection) -> Sample:
 
 
 def find_mismatch(sample: Sample) -> str | None:
-    """Return in one sentence that no device of a node is wanted; None where one is."""
+    """Say in one sentence that no device of a node is wanted; None if one is."""
     is_empty = sample.devices_left_out > 0 and not sample.devices
     return sample.notes[0] if is_empty and sample.notes else None
 
 
 def trim_findings(findings: tuple[Finding, ...], wanted: DeviceSelection) -> tuple[Finding, ...]:
-    """Return the findings on devices that are wanted, and on the node as a whole."""
+    """Keep the findings on wanted devices, and on the node as a whole."""
     return tuple(it for it in findings if it.device_uuid is None or wanted.wants(it.device_uuid, it.device))
 
 
 def trim_assessments(assessments: tuple[Assessment, ...], wanted: DeviceSelection) -> tuple[Assessment, ...]:
-    """Return the assessments of processes and devices that are wanted."""
+    """Keep the assessments of wanted devices and processes on them."""
     return tuple(
         it for it in assessments if it.device_uuid is None or wanted.wants(it.device_uuid, it.device)
     )
 
 
 def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | None) -> AlertState:
-    """Return what was decided about devices that are wanted, and what became of their findings.
+    """Keep the decisions about wanted devices, and the history of their findings.
 
     Args:
-        sample: The newest of the node: it tells by which names a UUID is wanted.
+        sample: The newest of the node, which has the labels of UUIDs.
     """
     uuids = _find_uuids(wanted, sample)
     return AlertState(
@@ -188,12 +188,11 @@ def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | No
 
 
 def trim_map(packed: PackedSegments, wanted: DeviceSelection, sample: Sample | None) -> PackedSegments | None:
-    """Return a segment map of a device that is wanted; None of another."""
+    """None if its device is not wanted."""
     return packed if packed.device_uuid in _find_uuids(wanted, sample) else None
 
 
 def trim_welcome(welcome: Welcome, wanted: DeviceSelection) -> Welcome:
-    """Return everything that a hub knows of the devices that are wanted."""
     sample = welcome.sample
     return replace(
         welcome,
@@ -206,7 +205,7 @@ def trim_welcome(welcome: Welcome, wanted: DeviceSelection) -> Welcome:
 
 
 def trim_history(block: HistoryBlock, wanted: DeviceSelection) -> HistoryBlock:
-    """Return a history with the columns of the host, of devices that are wanted and of processes on them."""
+    """Keep the columns of the host, of wanted devices and of processes on them."""
     devices = {
         uuid: it
         for uuid, it in block.devices.items()
@@ -225,7 +224,7 @@ def trim_history(block: HistoryBlock, wanted: DeviceSelection) -> HistoryBlock:
 
 
 def _find_uuids(wanted: DeviceSelection, sample: Sample | None) -> set[str | None]:
-    """Return the UUIDs of the devices of a sample that are wanted, and None for what is of no device."""
+    """Return the UUIDs of the wanted devices of a sample, and None for what is of no device."""
     devices = () if sample is None else sample.devices
     return {None, *(it.uuid for it in devices if wanted.wants(it.uuid, it.label))}
 
@@ -244,32 +243,32 @@ def _explain_mismatch(sample: Sample, wanted: DeviceSelection) -> str:
 
 
 BURST = 60.0
+# What a peer may ask at once, and per second.
 PER_SECOND = 20.0
-"""What a peer may ask at once, and per second."""
+# A join is answered with the whole history, and costs as much as this many other requests.
 JOIN_COSTS = 20.0
-"""A join is answered with the whole history, and costs as much as this many other requests."""
+# Of one key: a key that may only read cannot use up all places.
 MAX_PEERS_OF_KEY = 64
-"""Of one key: whoever may only read cannot take the places of all others."""
 KEY_BURST = MAX_PEERS_OF_KEY * (JOIN_COSTS + 1.0)
+# The same for a key: at once so much that all its viewers may join after a restart of the agent.
 KEY_PER_SECOND = 8.0 * PER_SECOND
-"""The same for a key: at once so much that all its viewers may join after a restart of the agent."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What may still be asked; comes back with time, up to a burst."""
+    """Requests that may still be made; refills with time, up to a burst."""
 
     most: float
     per_second: float
+    # Time of the last refill, in monotonic seconds.
     noted_s: float
-    """When it was last asked for, in monotonic seconds."""
     left: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.left = self.most
 
     def spend(self, cost: float, now_s: float) -> bool:
-        """Return whether a request may be answered now, and count it."""
+        """Count a request; False if it may not be answered now."""
         self.left = min(self.most, self.left + self.per_second * (now_s - self.noted_s))
         self.noted_s = now_s
         if self.left < cost:
@@ -285,7 +284,6 @@ class KeyAllowances:
         self._of_key: dict[str, Allowance] = {}
 
     def spend(self, user: str, cost: float, now_s: float) -> bool:
-        """Return whether a request of this key may be answered now, and count it."""
         if user not in self._of_key:
             self._of_key[user] = Allowance(KEY_BURST, KEY_PER_SECOND, now_s)
         return self._of_key[user].spend(cost, now_s)
@@ -295,13 +293,12 @@ class KeyAllowances:
 
 
 class RemotePeer(bytes):
-    """Identity of a connection over tcp, with the user that it proved to be."""
+    """Identity of a connection over tcp, with its proven user."""
 
     user: str = ""
 
     @classmethod
     def of(cls, identity: bytes, user: str) -> "RemotePeer":
-        """Return the identity of a connection with its user."""
         peer = cls(identity)
         peer.user = user
         return peer
@@ -309,43 +306,39 @@ class RemotePeer(bytes):
 
 @dataclass(slots=True)
 class PeerState:
-    """What is kept of a peer while it is connected."""
+    """State of a connected peer."""
 
     user: str
+    # Time of its first request, in monotonic seconds.
     noted_s: InitVar[float]
-    """When it first asked, in monotonic seconds."""
+    # Prefixes of the topics that it follows, by node; at an agent there is one, without a name.
     follows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """Beginnings of the topics that it follows, by node; at an agent there is one, without a name."""
+    # The devices that it follows, by node; all devices of other nodes.
     selections: dict[str, DeviceSelection] = field(default_factory=dict)
-    """The devices that it follows, by node; of a node that is not named here all."""
+    # Number of its newest answered join, by node; absent if the answer may not have arrived.
     answering: dict[str, int] = field(default_factory=dict)
-    """Number of its newest join by node, whose answer was sent; none where that may not have gone."""
     allowance: Allowance = field(init=False)
 
     def __post_init__(self, noted_s: float) -> None:
         self.allowance = Allowance(BURST, PER_SECOND, noted_s)
 
     def follow(self, node: str, topics: tuple[bytes, ...], selection: DeviceSelection | None) -> None:
-        """Follow these topics of a node in place of those before, and of its devices those wanted."""
+        """Replace the topics and devices of a node that it follows."""
         self.follows[node] = topics
         self.selections.pop(node, None)
         if selection is not None:
             self.selections[node] = selection
 
     def stop_following(self, node: str) -> None:
-        """Follow a node no longer."""
         self.follows.pop(node, None)
         self.selections.pop(node, None)
 
     @property
     def is_following(self) -> bool:
-        """Whether it follows anything."""
         return any(self.follows.values())
 
     def is_told(self, topic: bytes, node: str) -> bool:
-        """Return whether it follows a topic of a node."""
         return topic.startswith(self.follows.get(node, ()))
 
     def spend(self, cost: float, now_s: float) -> bool:
-        """Return whether a request may be answered now, and count it."""
         return self.allowance.spend(cost, now_s)

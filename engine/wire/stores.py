@@ -1,4 +1,4 @@
-"""What is known of findings and assessments, kept by identity, so that what is old is not sent twice."""
+"""Known findings and assessments, by identity, so that nothing old is sent twice."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -8,14 +8,14 @@ import msgspec
 
 from ..model import Assessment, Finding, Sample, order_findings
 
+# How long a process or device may be missing from the samples, in their own clock.
 GONE_AFTER_S = 60.0
-"""How long a process or device may be missing from the samples, in their own clock."""
+# More than a node has devices and processes.
 MAX_ASSESSMENTS = 4096
-"""More than a node has devices and processes."""
 MAX_ASSESSMENT_BYTES = 8 * 1024
 
+# UUID of the device, process id and start time; the last two None if a device as a whole is assessed.
 AssessmentKey = tuple[str | None, int | None, float | None]
-"""UUID of the device, process id and start time; the last two None where a device as a whole is assessed."""
 
 
 def assessment_key(assessment: Assessment) -> AssessmentKey:
@@ -27,12 +27,12 @@ class AssessmentStore:
         self._newest: dict[AssessmentKey, Assessment] = {}
         self._seen_s: dict[AssessmentKey, float | None] = {}
         self._source: int | None = None
+        # Rejected assessments: too large, or of more processes than there can be.
         self.dropped = 0
-        """Assessments that were not taken: too large, or of more processes than there can be."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many were not taken, in a sentence; nothing where all were."""
+        """How many were rejected, in a sentence, or nothing."""
         if not self.dropped:
             return ()
         return (
@@ -41,7 +41,7 @@ class AssessmentStore:
         )
 
     def merge(self, assessments: Iterable[Assessment]) -> bool:
-        """Take assessments and return whether any is new or changed."""
+        """Add assessments and return whether any is new or changed."""
         is_changed = False
         for assessment in assessments:
             key = assessment_key(assessment)
@@ -55,7 +55,7 @@ class AssessmentStore:
         return is_changed
 
     def begin_anew(self, source: int) -> bool:
-        """Forget all if what comes is of another worker than before; return whether anything was."""
+        """Forget all if the worker has changed; return whether there were any."""
         is_new = source != self._source
         self._source = source
         had_any = bool(self._newest)
@@ -65,7 +65,7 @@ class AssessmentStore:
         return is_new and had_any
 
     def observe(self, sample: Sample) -> bool:
-        """Drop what is of a process that has ended, or was not seen for a minute; return whether any was."""
+        """Drop those of a process that has ended, or was missing for a minute; return whether any was."""
         if not self._newest:
             return False
         here, over = _find_living(sample)
@@ -77,7 +77,7 @@ class AssessmentStore:
         return bool(gone)
 
     def all(self) -> tuple[Assessment, ...]:
-        """Return all, by device and process."""
+        """By device and process."""
         return tuple(self._newest[key] for key in sorted(self._newest, key=_order))
 
     def _is_remembered(self, key: AssessmentKey, here: set[AssessmentKey], time_s: float) -> bool:
@@ -105,23 +105,23 @@ def _order(key: AssessmentKey) -> tuple[str, int, float]:
 
 MAX_CLOSED = 200
 MAX_OPEN = 1000
+# An analyzer that opens a finding at every sample leaves room for those of the others.
 MAX_OPEN_OF_ANALYZER = 500
-"""One analyzer that opens a finding at every sample leaves room for those of the others."""
+# All findings together, as they are sent.
 MAX_BYTES = 4 * 1024**2
-"""All findings together, as they are sent."""
+# Texts of a larger one are cut and its last evidence is left out.
 MAX_FINDING_BYTES = 16 * 1024
-"""A larger one has its texts cut and its last evidence left out."""
 MAX_NAME_CHARACTERS = 200
 MAX_TEXT_CHARACTERS = 1000
 MAX_EVIDENCE = 32
+# A closed finding that makes room so soon counts as dropped; later it is past.
 RECENT_S = 3600.0
-"""A closed finding that makes room so soon is counted as dropped; later it is past."""
 
 
 class FindingStore:
     """Findings by id; the same finding reported twice, by a restarted worker say, stays one.
 
-    Where there is no room the findings that closed first are dropped, then new ones are not taken.
+    Without room the findings that closed first are dropped, then new ones are rejected.
     """
 
     def __init__(self) -> None:
@@ -135,10 +135,10 @@ class FindingStore:
         self._missed: dict[str, None] = {}
 
     def merge(self, findings: Sequence[Finding], found_by: Sequence[str] = ()) -> list[Finding]:
-        """Take reported findings and return those that are new or changed.
+        """Add reported findings and return those that are new or changed.
 
         Args:
-            found_by: The analyzer that each comes of, where that was told.
+            found_by: The analyzer of each, if known.
         """
         changed = []
         for finding, name in zip_longest(findings, found_by[: len(findings)], fillvalue=""):
@@ -154,9 +154,9 @@ class FindingStore:
         """Close findings that are open here and in no worker, and return them as closed.
 
         Args:
-            open_ids: Those that the worker holds open.
+            open_ids: Those that are open in the worker.
             now_s: Time of the newest sample, in its own clock.
-            of: Analyzers that the worker runs, where those of others are to be left alone.
+            of: Analyzers that the worker runs, if those of others are to be left alone.
         """
         kept = set(open_ids)
         over = [
@@ -167,16 +167,14 @@ class FindingStore:
         return self.merge(over)
 
     def get(self, finding_id: str) -> Finding | None:
-        """Return a finding; None where it is unknown or forgotten."""
         return self._findings.get(finding_id)
 
     def all(self) -> tuple[Finding, ...]:
-        """Return all in the order of `order_findings`."""
         return order_findings(self._findings.values())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many findings were dropped, in a sentence; nothing where none was."""
+        """How many findings were dropped, in a sentence, or nothing."""
         if not self.dropped:
             return ()
         what = "1 finding was" if self.dropped == 1 else f"{self.dropped:,} findings were"
@@ -186,7 +184,7 @@ class FindingStore:
         )
 
     def _merge_one(self, finding: Finding, name: str) -> Finding | None:
-        """Take one finding; return it as it is kept, or None where it is known or there is no room."""
+        """Add one finding; return it as it is stored, or None if it is known or there is no room."""
         finding, size = _cut(finding)
         before = self._findings.get(finding.id)
         if before == finding:
@@ -214,7 +212,7 @@ class FindingStore:
         )
 
     def _note_missed(self, finding_id: str) -> None:
-        """Count a finding that is not taken, once however often it is reported."""
+        """Count a rejected finding, once however often it is reported."""
         if finding_id not in self._missed:
             self.dropped += 1
             self._missed[finding_id[:MAX_NAME_CHARACTERS]] = None
@@ -222,7 +220,7 @@ class FindingStore:
                 del self._missed[next(iter(self._missed))]
 
     def _remove(self, finding_id: str) -> str:
-        """Remove a finding; return the analyzer that it comes of, empty where that was not told."""
+        """Remove a finding; return its analyzer, "" if unknown."""
         finding = self._findings.pop(finding_id)
         name = self._found_by.pop(finding_id, "")
         self._bytes -= self._sizes.pop(finding_id)
