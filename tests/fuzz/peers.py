@@ -137,7 +137,7 @@ def ask(data: bytes) -> None:
     hub, relay, user = _serve()
     peer = RemotePeer.of(b"fuzz", user)
     for message in split(data):
-        hub._take_request(peer, message)
+        hub._handle_request(peer, message)
         relay._take(peer, message)
     hub._turn()
 
