@@ -41,14 +41,14 @@ class SnapshotReport(SnapshotSummary, frozen=True, kw_only=True):
 def summarize_memory_file(
     content: MemorySnapshot | FlightRecord, *, top: int, device: int | None = None
 ) -> SnapshotReport | FlightSummary:
-    """Return what a file says, with what other allocator settings would have done; takes seconds.
+    """Return the report of a file, with the effect of other allocator settings; takes seconds.
 
     Args:
         top: Stacks to keep, of each device.
-        device: The only device to tell of; None for all.
+        device: The only device to report; None for all.
 
     Raises:
-        UsageError: The file does not tell of the device.
+        UsageError: The file does not have the device.
     """
     if isinstance(content, FlightRecord):
         return summarize_flight(content, top=top, device=device)
@@ -64,10 +64,10 @@ def describe_memory_file(
 
     Args:
         top: Stacks to show, of each device.
-        device: The only device to tell of; None for all.
+        device: The only device to report; None for all.
 
     Raises:
-        UsageError: The file does not tell of the device.
+        UsageError: The file does not have the device.
     """
     if isinstance(content, FlightRecord):
         _check_device(device, _list_devices(content))
@@ -82,10 +82,10 @@ def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) 
 
     Args:
         top: Stacks to keep, of each device.
-        device: The only device to tell of; None for all.
+        device: The only device to report; None for all.
 
     Raises:
-        UsageError: The file does not tell of the device.
+        UsageError: The file does not have the device.
     """
     _check_device(device, content.devices)
     summary = summarize_snapshot(content, top=top)
@@ -97,10 +97,10 @@ def summarize_flight(content: FlightRecord, *, top: int, device: int | None) -> 
     """Return what a flight record comes to.
 
     Args:
-        device: The only device to tell of; None for whichever it is.
+        device: The device that is expected; None for whichever it is.
 
     Raises:
-        UsageError: The record is of another device.
+        UsageError: The record is of a different device.
     """
     _check_device(device, _list_devices(content))
     summary = summarize_flight_record(content)
@@ -517,7 +517,7 @@ _HEAD = (
 
 
 def format_comparison(comparison: TraceComparison, width: int) -> str:
-    """Return the peaks of a run beside those of its simulation.
+    """Return the peaks of a run next to those of its simulation.
 
     Args:
         width: Cells of a line; the last columns are left out where they do not fit.

@@ -59,7 +59,6 @@ def build_schema(name: str) -> dict[str, Any]:
 
 
 def render_schema(name: str) -> str:
-    """Return a schema as the text of its file `docs/NAME.schema.json`."""
     return json.dumps(build_schema(name), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -149,7 +148,6 @@ _TAIL = """\
 
 
 def render_settings_page() -> str:
-    """Return the text of `docs/settings.md`."""
     docs = read_field_docs(Settings)
     for table, struct in TABLES.items():
         docs |= {f"{table}.{field}": text for field, text in read_field_docs(struct).items()}

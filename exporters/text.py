@@ -20,8 +20,6 @@ class PipeWidth(int):
 
 
 class TableStyle(msgspec.Struct, frozen=True):
-    """How a table is printed."""
-
     width: int = 80
     has_color: bool = False
     is_ascii: bool = False

@@ -103,7 +103,7 @@ def _judge(sweep: Sweep, pair: FolderPair, name: str, capacity_bytes: int) -> In
 
 
 def _explain_emptiness(sweep: Sweep, name: str) -> str:
-    """Return why a sweep of which no file can be read is not listed."""
+    """Return why a sweep without a readable file is not listed."""
     first = sweep.skipped[0]
     return (
         f"{name}: none of {len(sweep.skipped):,} memory traces can be read; the first is "

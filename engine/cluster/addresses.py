@@ -59,7 +59,6 @@ class TcpAddress(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Host and port as they are typed."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -307,8 +306,6 @@ _FIELDS = "%i|%T|%N|%r"
 
 
 class Answer(NamedTuple):
-    """What a command said."""
-
     code: int
     output: str
     complaint: str
@@ -326,7 +323,7 @@ class JobPart(NamedTuple):
 
 
 Runner = Callable[[Sequence[str]], Answer]
-"""Runs a command to its end; raises UsageError where there is none, HubUnreachableError where it hangs."""
+"""Runs a command to its end; raises UsageError without such a command, HubUnreachableError if it hangs."""
 
 
 def run_command(words: Sequence[str]) -> Answer:
@@ -456,7 +453,6 @@ class NameLookup:
             threading.Thread(target=self._look_up, name="name-lookup", daemon=True).start()
 
     def take(self) -> list[FoundAddress]:
-        """Return the answers that have come."""
         found: list[FoundAddress] = []
         while True:
             try:

@@ -26,12 +26,12 @@ class NodeConnection(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+        """Why the hub cannot be reached, in one sentence; None while it may be."""
         ...
 
     @property
     def warning(self) -> str | None:
-        """What should be known of who answers there, in one sentence; None where nothing should."""
+        """A doubt about who answers there, in one sentence; None without one."""
         ...
 
     @property
@@ -66,11 +66,11 @@ class NodeConnection(Protocol):
         ...
 
     def note_events(self) -> bool:
-        """Take what is told of the connection; return whether it was made since the last call."""
+        """Process events of the connection; return whether it was made since the last call."""
         ...
 
     def mend(self, now_s: float, *, is_silent: bool = False) -> None:
-        """Look after the connection, several times a second.
+        """Repair the connection; call several times a second.
 
         Args:
             now_s: In monotonic seconds.
@@ -111,7 +111,7 @@ class RemoteConnection:
         self._trust = trust
         self.link = RemoteLink(sockets.context, sockets.poller, sockets.times)
         self.trouble: str | None = None
-        """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+        """Why the hub cannot be reached, in one sentence; None while it may be."""
         self._numeric: TcpAddress | None = None
         self._keys: NodeKeys | None = None
         self._why_refused: str | None = None
@@ -133,12 +133,10 @@ class RemoteConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether what is sent now may arrive."""
         return self.link.is_connected
 
     @property
     def sources(self) -> tuple[object, ...]:
-        """Sockets that the loop waits for."""
         return self.link.sockets
 
     @property
@@ -148,27 +146,23 @@ class RemoteConnection:
 
     @property
     def silence(self) -> str:
-        """What is said of a hub that has not answered yet, and nobody knows why."""
         return f"does not answer: no agent listens at {self.address.text}, or the way to it is closed"
 
     def silence_s(self, now_s: float) -> float | None:
-        """Return None: nobody is between who could have heard of the node."""
+        """None: there is no relay between that could know."""
         return None
 
     def send(self, data: bytes) -> None:
-        """Send a message; it is lost where nobody is connected."""
         self.link.send(data)
 
     def receive(self) -> list[bytes]:
-        """Return the messages that have come, without waiting."""
         return self.link.receive()
 
     def close(self) -> None:
-        """Disconnect."""
         self.link.close()
 
     def find(self, found: FoundAddress) -> None:
-        """Take the numeric address of the host, or why there is none; connect to it."""
+        """Connect to the numeric address of the host, or keep the reason why it has none."""
         try:
             if found.numeric is None:
                 raise UsageError(found.reason)
@@ -182,14 +176,13 @@ class RemoteConnection:
             self._open()
 
     def note_events(self) -> bool:
-        """Take what is told of the link; return whether it was made since the last call."""
         was_made = self.link.note_events()
         if was_made:
             self.trouble = None
         return was_made
 
     def mend(self, now_s: float, *, is_silent: bool = False) -> None:
-        """Begin anew where a handshake failed or the link is dead; ZeroMQ by itself repeats what was cut."""
+        """Open the link again after a failed handshake or when it is dead; ZeroMQ repeats a cut one."""
         if self.link.failure == "cut":
             self._note_cut(now_s)
         elif self.link.failure is not None and self._retry_s is None:
@@ -221,7 +214,7 @@ class RemoteConnection:
             self._open()
 
     def _note_cut(self, now_s: float) -> None:
-        """Tell of a handshake that was cut for as long as the next ones may be cut too."""
+        """Report a cut handshake for as long as the next ones may be cut too."""
         self.link.failure = None
         self._cut_until_s = now_s + CUT_TOLD_S
         self.trouble = (
@@ -255,12 +248,12 @@ class Carrier(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Why the relay is not there, in one sentence; None where nothing speaks against it."""
+        """Why the relay cannot be reached, in one sentence; None while it may be."""
         ...
 
     @property
     def warning(self) -> str | None:
-        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
+        """A doubt about who answers as the relay, in one sentence; None without one."""
         ...
 
     def send(self, data: bytes) -> None:
@@ -272,8 +265,7 @@ class RelayedConnection:
     """Follows one node through a relay; use from one thread.
 
     Args:
-        carrier: The link to the relay.
-        known: What the relay has told of the node.
+        known: The newest state of the node that the relay has sent.
     """
 
     answers_within_s = 2.0
@@ -282,7 +274,7 @@ class RelayedConnection:
         self.node = known.name
         """What the relay calls the node."""
         self.known = known
-        """What the relay has told of it last."""
+        """The newest state that the relay has sent."""
         self._carrier = carrier
         self._aged: tuple[KnownNode, float] | None = None
         self._received: deque[bytes] = deque(maxlen=MOST_WAITING)
@@ -290,17 +282,14 @@ class RelayedConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the relay is there and the node is live there."""
         return self._carrier.is_connected and self.known.connection == "live"
 
     @property
     def trouble(self) -> str | None:
-        """Why the node cannot be reached, in one sentence; None where nothing speaks against it."""
         return self._carrier.trouble or (None if self.known.connection == "live" else self.known.reason)
 
     @property
     def warning(self) -> str | None:
-        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
         return self._carrier.warning
 
     @property
@@ -310,18 +299,15 @@ class RelayedConnection:
 
     @property
     def silence(self) -> str:
-        """What is said of a node that has not answered yet, and nobody knows why."""
         return "the relay has no figures of it yet"
 
     def silence_s(self, now_s: float) -> float | None:
-        """Return for how long the relay has heard nothing of the node; None where that is not known."""
         if self._aged is None or self._aged[0] is not self.known:
             self._aged = (self.known, now_s)
         told_s = self.known.silent_s
         return None if told_s is None else told_s + now_s - self._aged[1]
 
     def take(self, data: bytes) -> None:
-        """Take a message that has come over the link."""
         self._received.append(data)
 
     def send(self, data: bytes) -> None:
@@ -329,13 +315,11 @@ class RelayedConnection:
         self._carrier.send(data)
 
     def receive(self) -> list[bytes]:
-        """Return the messages that have come, without waiting."""
         received = list(self._received)
         self._received.clear()
         return received
 
     def note_events(self) -> bool:
-        """Return whether the connection was made since the last call."""
         was_connected = self._was_connected
         self._was_connected = self.is_connected
         return self._was_connected and not was_connected
@@ -362,7 +346,7 @@ class RemoteWorkerLink(HubConversation):
     """Follows one hub for a worker, again and again while it is away; use from one thread.
 
     Args:
-        tell: Told in one sentence what becomes of the connection, when that is news.
+        tell: Called with one sentence when the state of the connection changes.
 
     Raises:
         UsageError: The name cannot be resolved.
@@ -407,10 +391,9 @@ class RemoteWorkerLink(HubConversation):
         return True
 
     def watch(self, fd: int) -> None:
-        """Take note of nothing: a worker of another node's hub is nobody's child."""
+        """Nothing: a worker of another node's hub is nobody's child."""
 
     def close(self) -> None:
-        """Disconnect."""
         self._connection.link.close()
         self._context.destroy(linger=0)
 

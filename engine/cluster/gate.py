@@ -38,7 +38,7 @@ from .keys import (
 from .links import LinkTimes, split
 
 VISITOR = "visitor"
-"""What a peer is called that shows no key."""
+"""The user of a peer without a key."""
 MAX_TURNED_AWAY = 1024
 _FRAMES_BEFORE_CREDENTIALS = 6
 _ALLOWED = b"200"
@@ -66,7 +66,7 @@ class Doorkeeper:
         self._read()
 
     def has_changed(self) -> bool:
-        """Return whether the list is another than it was, and read it."""
+        """Read the list again if it was replaced or edited; return whether it was."""
         stamp = self._look()
         if self._pair is None or stamp == self._stamp:
             return False
@@ -75,7 +75,10 @@ class Doorkeeper:
         return True
 
     def role_of(self, user: str) -> Role | None:
-        """Return what a peer may do, by the user that ZeroMQ tells with each message; None for nothing."""
+        """Return what a peer may do; None for nothing.
+
+        Args:
+            user: As ZeroMQ gives it with each message: the public key in hexadecimal digits."""
         if self._pair is None:
             return self._visitor
         try:
@@ -85,7 +88,7 @@ class Doorkeeper:
         return "controller" if public == self._pair.public else self._allowed.role_of(public)
 
     def answer(self, question: list[bytes]) -> list[bytes]:
-        """Return the answer to one question of ZeroMQ: whether a peer may come in, and who it is.
+        """Answer one question of ZeroMQ: whether to accept a peer, and who it is.
 
         Args:
             question: The frames of ZAP: version, number, domain, address, identity, mechanism, credentials.
@@ -112,7 +115,7 @@ class Doorkeeper:
         return credentials[0].hex() if is_key else None
 
     def _look(self) -> tuple[int, int, int] | None:
-        """Return what changes when the list is replaced or edited."""
+        """Return what identifies this version of the list; None where there is no list."""
         try:
             found = self._path.stat()
         except OSError:
@@ -219,7 +222,7 @@ def set_listening_options(socket: "zmq.Socket[bytes]", listening: Listening, mos
 
 
 MAX_INCOMING_BYTES = 1024**2
-"""Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
+"""Largest message that is read from the network; ZeroMQ disconnects who sends a larger one."""
 MAX_PEERS = 256
 MAX_TOPICS = 32
 MAX_TOPIC_CHARACTERS = 64
@@ -254,7 +257,7 @@ class Gate:
         most_waiting: Messages a stalled viewer may fall behind before new ones are dropped for it.
 
     Raises:
-        UsageError: The port is taken, or the address is none of this machine.
+        UsageError: The port is taken, or the address is not of this machine.
     """
 
     def __init__(
@@ -275,9 +278,9 @@ class Gate:
         self._keys = KeyAllowances()
         self._nodes = frozenset({""})
         self.ignored = 0
-        """Messages that came too fast, or were none."""
+        """Messages that came too fast, or could not be read."""
         self.questions = context.socket(zmq.ROUTER)
-        """Where ZeroMQ asks whom to let in; handled by `take_questions`."""
+        """Where ZeroMQ asks which connections to accept; handled by `take_questions`."""
         self.questions.setsockopt(zmq.LINGER, 0)
         self.questions.bind(ZAP_ENDPOINT)
         self.router = context.socket(zmq.ROUTER)
@@ -302,7 +305,7 @@ class Gate:
         return tuple(filter(None, (note, told if self.ignored else None)))
 
     def offer(self, nodes: Iterable[str]) -> None:
-        """Let peers follow these nodes by their names, as at a relay, beside what has no name."""
+        """Let peers of a relay follow these nodes by name, and the relay itself."""
         self._nodes = frozenset({"", *nodes})
         for peer in self._peers.values():
             for node in peer.follows.keys() - self._nodes:
@@ -310,7 +313,7 @@ class Gate:
             peer.answering = {node: it for node, it in peer.answering.items() if node in self._nodes}
 
     def take_questions(self) -> bool:
-        """Let in who may come in; return whether anybody asked."""
+        """Answer ZeroMQ which connections to accept; return whether any was waiting."""
         for asked in range(MAX_PER_TURN):
             try:
                 asker, empty, *question = self.questions.recv_multipart(zmq.NOBLOCK)
@@ -320,7 +323,7 @@ class Gate:
         return True
 
     def take_requests(self, cost: float = 1.0) -> Iterator[tuple[RemotePeer, bytes]]:
-        """Yield what peers say, each with who says it; who asks too fast is left out.
+        """Yield messages with their peers; those of a peer that asks too fast are dropped.
 
         Args:
             cost: Of one message, counted against what its peer and its key may ask.
@@ -384,11 +387,10 @@ class Gate:
                 self.answer(identity, *frames[:-1], message)
 
     def has_followers(self, topic: bytes, node: str = "") -> bool:
-        """Return whether anybody follows a topic of a node."""
         return any(peer.is_told(topic, node) for peer in self._peers.values())
 
     def note_rejected(self) -> None:
-        """Count a message that was none."""
+        """Count a message that could not be read."""
         self.ignored += 1
 
     def stop_following(self, peer: bytes, node: str) -> None:

@@ -184,7 +184,7 @@ class NodeRoll:
         return {node: now_s - known.heard_s for node, known in self._nodes.items()}
 
     def take(self, report: NodeReport, key: str = "") -> None:
-        """Take a report in place of the one before of its node, with the key that was shown for it."""
+        """Replace the report of its node."""
         now_s = self._clock.monotonic_s()
         wall_s = self._clock.wall_s()
         self._nodes[report.node_id] = RollEntry(report, now_s, wall_s, key)
@@ -218,7 +218,6 @@ class NodeRoll:
         return f"{MOST_NODES} nodes are gathered already, and no more are taken"
 
     def find(self, *presences: Presence) -> tuple[str, ...]:
-        """Return the ids of the nodes that are so present."""
         return tuple(self._select(presences))
 
     def _select(self, presences: Iterable[Presence]) -> Iterable[str]:
@@ -298,7 +297,7 @@ def prepare_gathering(
 
 
 def describe_gathering(listening: Listening) -> str:
-    """Return where reports are taken and of whom, in one sentence."""
+    """Say where reports are accepted, and from whom."""
     where = f"gathering on {listening.address.text}"
     if listening.pair is not None:
         return f"{where} for your key and those with the role worker (`vramscope keys list`)"
@@ -308,19 +307,19 @@ def describe_gathering(listening: Listening) -> str:
 
 
 MOST_AT_ONCE_S = 0.1
-"""Reports are taken for so long in one go: a flood holds nothing up, and the rest waits for its turn."""
+"""Longest time for which `collect` reads: a flood holds nothing up, and the rest waits for its turn."""
 REPORT_COSTS = 1.0 / 64
-"""Of one report at the gate: a thousand nodes of one key may report ten times a second."""
+"""Cost of a report at the gate, with which a thousand nodes of one key may report ten times a second."""
 
 
 class Collector:
     """Listens at a gate, and answers each report with a receipt.
 
     Args:
-        node_id: Of this node, told in receipts.
+        node_id: Name of this node, sent in receipts.
 
     Raises:
-        UsageError: The port is taken, and the text names its holder; or the address is none of this machine.
+        UsageError: The port is taken, and the text names its holder; or the address is not of this machine.
     """
 
     def __init__(self, listening: Listening, node_id: str, roll: NodeRoll) -> None:
@@ -336,7 +335,7 @@ class Collector:
 
     @property
     def rejected(self) -> int:
-        """Messages that were no reports, came too fast, or were of keys that may not report."""
+        """Messages that were no reports, came too fast, or came with a key that may not report."""
         return self._gate.ignored
 
     @property
@@ -345,7 +344,7 @@ class Collector:
         return len(self.listening.doorkeeper.turned_away)
 
     def collect(self) -> int:
-        """Take the reports that have come, without waiting; return how many."""
+        """Process the reports that have come, without waiting; return how many were accepted."""
         self._gate.cut_off_revoked()
         taken = 0
         is_more = True
@@ -360,7 +359,6 @@ class Collector:
         return taken
 
     def close(self) -> None:
-        """Stop listening."""
         self._context.destroy(linger=0)
 
     def _take(self, peer: RemotePeer, data: bytes) -> bool:
@@ -396,7 +394,6 @@ class MasterTrust(Trust):
     """The keys of a node that reports, with the words for what stands against it."""
 
     def explain(self, address: TcpAddress, failure: Failure, keys: NodeKeys | None) -> str:
-        """Return why the master could not be reached, in one sentence with what to do."""
         if keys is None:
             what = "leave out --insecure" if self.is_insecure else "make one with `vramscope keys new`"
             return f"who listens at {address.text} asks for a key: {what}; or it is no master of vramscope"
@@ -461,7 +458,7 @@ class Reporter:
         return True
 
     def receive(self) -> bool:
-        """Take the receipts that have come, without waiting; return whether the connection is new."""
+        """Process the receipts that have come, without waiting; return whether the connection is new."""
         is_new = self._connection.note_events()
         for data in self._connection.link.receive():
             self._take(data)

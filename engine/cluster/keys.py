@@ -1,4 +1,4 @@
-"""Keys of this user and of whom it allows, in files that no one else can read."""
+"""Keys of this user and those that it allows, in files that no one else can read."""
 
 import errno
 import fcntl
@@ -25,13 +25,13 @@ from ..paths import config_file
 
 
 def read_private(path: Path, most_bytes: int) -> str | None:
-    """Return the text of a private file, or None where there is none.
+    """Return the text of a private file, or None if it is missing.
 
     Args:
         most_bytes: A longer file is refused.
 
     Raises:
-        InputFileError: It, or its folder, is open to others or somebody else's; or it is no text.
+        InputFileError: It, or its folder, is open to others or somebody else's; or it is not text.
     """
     try:
         descriptor = _open(path)
@@ -188,7 +188,7 @@ def save_key_pair(pair: KeyPair, folder: Path) -> Path:
 
 
 def read_key_pair(folder: Path) -> KeyPair | None:
-    """Return this user's key, or None where there is none yet.
+    """Return this user's key; None before one was made.
 
     Raises:
         InputFileError: The file is open to others, somebody else's, or holds no key.
@@ -225,7 +225,7 @@ WITHIN_S = 10.0
 """A change takes milliseconds, on a slow file server seconds."""
 _RETRY_S = 0.02
 _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-"""Told by file systems that know no locks, such as NFS without its lock service."""
+"""Errors of file systems without locks, such as NFS without its lock service."""
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def lock_keys(folder: Path, tell: Callable[[str], None], *, within_s: float = WI
 
     Args:
         folder: Of the keys; made where it is missing.
-        tell: Told in one sentence where the file system cannot lock; the change is made nevertheless.
+        tell: Called with one sentence if the file system cannot lock; the change is made nevertheless.
         within_s: How long to wait for others.
 
     Raises:
@@ -294,7 +294,7 @@ class AllowedKey(NamedTuple):
     role: Role
     public: bytes
     name: str
-    """Of a node: the host as viewers type it, or a pattern such as `n*`."""
+    """For a node: the host as viewers type it, or a pattern such as `n*`."""
 
 
 class AllowList:
@@ -342,7 +342,7 @@ class AllowList:
 
 
 def _slot(key: AllowedKey) -> tuple[bool, bytes | str]:
-    """Return what there is one entry of: the key of a holder, the name of a node."""
+    """Return what the list has once only: the key of a holder, the name of a node."""
     is_node = key.role == "node"
     return is_node, key.name if is_node else key.public
 

@@ -17,20 +17,20 @@ from .keys import AllowList, KeyPair, keys_folder, read_allow_list, read_key_pai
 
 
 class LinkTimes(NamedTuple):
-    """What ZeroMQ is told, in milliseconds; tests have shorter ones."""
+    """Settings of ZeroMQ in milliseconds; tests have shorter ones."""
 
     reconnect_ms: int = 1_000
     """From a connection that was lost, or refused, to the next attempt."""
     connect_within_ms: int = 3_500
-    """The kernel knocks at 0, 1, 3 and 7 s, then ever more rarely: who begins anew is soon back."""
+    """The kernel knocks at 0, 1, 3 and 7 s, then ever more rarely: a new attempt is soon back."""
     handshake_within_ms: int = 5_000
     """Who has not shown a key by then is cut off, and tries again."""
     heartbeat_ms: int = 5_000
     """How often each end asks whether the other is there."""
     heartbeat_within_ms: int = 15_000
-    """A connection that was cut without a word is noticed after so long, and made anew."""
+    """A connection that was cut silently is noticed after so long, and made again."""
     still_ms: int = 2_000
-    """One to a node that is silent, over which no byte has come for so long, is made anew at once."""
+    """A connection to a silent node over which no byte has come for so long is made again at once."""
 
 
 # A message of several frames arrives whole or not at all, but heartbeats count frames. So the history of a
@@ -99,8 +99,7 @@ class RemoteLink:
     """One socket that connects again and again; use from one thread.
 
     Args:
-        poller: Told of the sockets to wait for.
-        times: How long is waited for the other end.
+        poller: Gets the sockets to wait for.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class RemoteLink:
         self._fd: int | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self.sockets: tuple[zmq.Socket[bytes], ...] = ()
-        """What is waited for: the connection, and what is told of it."""
+        """Sockets to wait for: the connection, and its events."""
 
     def open(self, address: TcpAddress, keys: NodeKeys | None) -> None:
         """Begin to connect, after closing what was open.
@@ -142,7 +141,7 @@ class RemoteLink:
     def is_still(self) -> bool:
         """Whether it is connected, and no byte has come over it for a while.
 
-        A long message that is on its way over a narrow line is told from a line that is dead by this alone.
+        Only this distinguishes a long message on a slow line from a dead line.
         """
         silence_s = read_silence_s(self._fd) if self.is_connected and self._fd is not None else None
         return silence_s is not None and 1000 * silence_s >= self._times.still_ms
@@ -170,7 +169,7 @@ class RemoteLink:
         return found
 
     def note_events(self) -> bool:
-        """Take what is told of the connection; return whether it was made since the last call."""
+        """Process events of the connection; return whether it was made since the last call."""
         was_made = False
         while self._monitor is not None:
             try:
@@ -192,7 +191,6 @@ class RemoteLink:
         return was_made
 
     def close(self) -> None:
-        """Disconnect."""
         for each in self.sockets:
             self._poller.unregister(each)
         if self._socket is not None:
@@ -208,7 +206,7 @@ class RemoteLink:
 
 
 def _name_failure(event: int, value: int) -> Failure:
-    """Return why a handshake failed, by what ZeroMQ tells of it."""
+    """Return why a handshake failed, by the event of ZeroMQ."""
     if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:  # the value is an errno, that of a timeout is EAGAIN
         return "handshake" if value == errno.EPIPE else "cut"
     is_mismatch = value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
@@ -266,7 +264,7 @@ class Trust(NamedTuple):
     """The keys of a viewer."""
 
     pair: KeyPair | None
-    """Its own; None where there is none, or `--insecure` was typed."""
+    """Its own; None without one, or if `--insecure` was typed."""
     allowed: AllowList
     is_insecure: bool = False
     """Speak without keys beyond this machine too."""

@@ -25,12 +25,12 @@ JUDGE_S = 0.25
 """How often connections are looked at."""
 JUDGED_AT_ONCE = 64
 JUDGED_IN_TURNS = 4
-"""Of more nodes than so many each is looked at every so many times, once a second."""
+"""Above this number of nodes each is checked in only some of the turns, once a second."""
 AGE_INTERVAL_S = 1.0
-"""How often the age of a lost node is told anew."""
+"""How often the age of a lost node is refreshed."""
 IO_THREADS = 1
 NO_NODE = "no node"
-"""What is shown in the place of nodes, with the reason, where none of those that there are is followed."""
+"""Shown in place of nodes, with the reason, when no known node is followed."""
 
 
 class NodesWatch:
@@ -155,7 +155,6 @@ class NodesWatch:
         self.nodes[name].follow("full")
 
     def close(self) -> None:
-        """Disconnect from all."""
         self._lookup.stop()
         for node in self._direct.values():
             node.close()
@@ -243,7 +242,7 @@ class NodesWatch:
                 self._left_out.append(name)
 
     def _tell_mismatch(self) -> list[Snapshot]:
-        """Return what is shown where none of the nodes is followed, and that it holds no longer."""
+        """Return the picture that says why no node is followed, and the one that withdraws it."""
         mismatch = self.mismatch or ""
         if mismatch == self._told_mismatch:
             return []
@@ -253,7 +252,7 @@ class NodesWatch:
         ]
 
     def _receive(self, names: Sequence[str]) -> list[str]:
-        """Let nodes take what has come for them; return those of which there is news."""
+        """Let nodes read their messages; return those that changed."""
         for name in names:
             if name in self._ways.aside and name in self._direct:
                 self._ways.aside[name].receive()
@@ -282,7 +281,7 @@ class NodesWatch:
         return nodes[self._turn_number :: JUDGED_IN_TURNS]
 
     def _judge(self) -> list[str]:
-        """Look at every connection; return the nodes of which there is news."""
+        """Check every connection; return the nodes that changed."""
         now_s = self._clock.monotonic_s()
         self._judge_s = now_s + JUDGE_S
         changed = self._receive(self._relays.judge())
@@ -375,7 +374,7 @@ class NodeWays:
         """Nodes that are followed by a better way; of a direct one the connection is kept."""
         self._hub_ids: dict[str, str] = {}
         self._names: dict[str, list[str]] = {}
-        """Of the nodes of each hub, in the order in which they were known."""
+        """Names of the nodes of each hub, in the order in which they were known."""
 
     def note(self, names: Iterable[str]) -> bool:
         """Take note of the hubs of nodes that have changed; return whether there is something to choose."""
@@ -393,7 +392,6 @@ class NodeWays:
 
     @property
     def doubles(self) -> dict[str, str]:
-        """Nodes that were named by two addresses, each with the name by which it is followed."""
         direct = [name for name, node in self.aside.items() if not is_relayed(node.connection)]
         return {
             name: followed
@@ -425,7 +423,7 @@ class NodeWays:
                 del self._names[hub_id]
 
     def _take(self, name: str, hub_id: str) -> bool:
-        """Take note of the hub of a node; return whether it is another, and others are or were the same."""
+        """Note the hub of a node; return whether it changed, and other nodes share it or did."""
         before = self._hub_ids.get(name)
         if before == hub_id:
             return False
@@ -474,7 +472,6 @@ class RelayLinks:
 
     @property
     def relay_ids(self) -> tuple[str, ...]:
-        """Ids of all relays that are reached."""
         return tuple(dict.fromkeys(each for link in self._links.values() for each in link.relay_ids))
 
     @property
@@ -511,7 +508,6 @@ class RelayLinks:
         return [name for link in self._links.values() for name in self._tend(link)]
 
     def close(self) -> None:
-        """Disconnect from all."""
         for link in self._links.values():
             link.node.close()
 
@@ -527,7 +523,7 @@ class RelayLinks:
         return [self._names[link.label, name] for name in (link.connections if has_news else heard)]
 
     def _renew(self, link: RelayLink) -> None:
-        """Follow the nodes that the relay has told of, and no others."""
+        """Follow exactly the nodes that the relay has listed."""
         told = {known.name: known for known in link.list_nodes()}
         for name in [name for name in link.connections if name not in told]:
             self._forget(self._names.pop((link.label, name)))
@@ -579,7 +575,7 @@ class NodesFeed(AskingFeed):
         return self._watch.nodes_left_out
 
     def history_of(self, node: str) -> History:
-        """Return what was seen so far of a node, none of one that is gone; safe to read from any thread."""
+        """Return the history of a node, empty if it is gone; safe to read from any thread."""
         found = self._watch.nodes.get(node)
         return History() if found is None else found.picture.history
 

@@ -49,7 +49,7 @@ TURN_S = 0.5
 GATHER_S = 0.02
 """What comes within this time is taken together: to wait for hundreds of sockets costs more than to read."""
 TELL_S = 1.0
-"""How often at most is told which nodes there are; so often that the relay is there."""
+"""Shortest time between two lists of nodes; and how often the relay says that it is there."""
 SEND_QUEUE_MESSAGES = 4096
 """Messages of all nodes together that a stalled viewer may fall behind: a few seconds of a thousand nodes."""
 _NO_NODE = b""
@@ -61,12 +61,12 @@ class Relay:
     Args:
         addresses: Of agents and of other relays.
         trust: Keys by which they are reached.
-        listening: Where viewers are let in.
+        listening: Where viewers connect.
         name: Of the node that it runs on.
-        version: Version of vramscope, told to viewers.
+        version: Version of vramscope, sent to viewers.
 
     Raises:
-        UsageError: The port is taken, or the address is none of this machine.
+        UsageError: The port is taken, or the address is not of this machine.
     """
 
     def __init__(
@@ -105,7 +105,6 @@ class Relay:
         return {name: relayed.node.picture for name, relayed in self._nodes.items()}
 
     def run(self) -> None:
-        """Serve until `stop` is called."""
         try:
             while not self._is_stopping:
                 self._turn()
@@ -245,7 +244,7 @@ _PASSED: dict[str, tuple[bytes, type[FindingBatch | AlertState | HubStatus | Pac
     "hub": (TOPIC_HUB, HubStatus),
     "segments": (TOPIC_SEGMENTS, PackedSegments),
 }
-"""What is passed on as it came, by its kind: its topic, and what is told in it."""
+"""Messages that are passed on as they came, by kind: topic and type of the body."""
 
 
 class RelayedNode:
@@ -276,15 +275,15 @@ class RelayedNode:
 
     @property
     def known(self) -> KnownNode:
-        """What viewers are told of it."""
+        """Its state as it is sent to viewers."""
         newest = self.node.picture.newest
         return KnownNode(self.name, newest.connection, newest.reason, newest.silent_s)
 
     def join(self, peer: bytes, request: Request, known_hub_id: str) -> None:
-        """Tell a peer everything, at once or as soon as the node has told it.
+        """Send a peer everything, at once or as soon as the node has sent it.
 
         Args:
-            known_hub_id: The hub of which the peer has history already.
+            known_hub_id: The hub whose history the peer has already.
         """
         if request.detail == "full":
             self._wanted_s = self._clock.monotonic_s()
@@ -296,7 +295,6 @@ class RelayedNode:
         self.answer_waiting()
 
     def pass_on(self, peer: bytes, request: Request) -> None:
-        """Hand a request on to the node."""
         self._questions.pass_on(peer, request)
 
     def answer_waiting(self) -> None:
@@ -390,7 +388,7 @@ class RelayedNode:
         self._tell(TOPIC_CELLS, sample, data if sample.host is None else None)
 
     def _pass_joined(self, event: Joined) -> None:
-        """Pass on what this end was told anew: who follows has missed the same."""
+        """Pass on everything after a gap: who follows has missed the same."""
         welcome = event.welcome
         hub_id = self.node.conversation.hub_id
         if event.is_new_hub:

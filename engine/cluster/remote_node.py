@@ -48,7 +48,7 @@ class Choice(NamedTuple):
     """Nodes and devices that are followed; nothing named means all."""
 
     nodes: tuple[str, ...] = ()
-    """Patterns with `*` and `?`, of which a name must match one."""
+    """Patterns with `*` and `?`; a name must match one of them."""
     devices: tuple[str, ...] = ()
     """As in `DeviceSelection.words`."""
 
@@ -84,7 +84,6 @@ def parse_node_patterns(text: str) -> tuple[str, ...]:
 
 
 def explain_no_node(choice: Choice, names: Sequence[str]) -> str:
-    """Return in one sentence that none of these nodes is followed."""
     known = ", ".join([*names[:MOST_SHOWN], *(["…"] if len(names) > MOST_SHOWN else [])])
     return f"no node matches --nodes {','.join(choice.nodes)}: there are {known}"
 
@@ -96,7 +95,7 @@ LEAST_SILENCE_S = 2.5
 """A hub that has missed this many ticks, and at least this many seconds, is called silent."""
 ASK_AGAIN_S = 3.0
 LOOK_UP_AGAIN_S = 30.0
-"""How often the address of a node is looked up anew that does not answer."""
+"""How often the address of a node that does not answer is looked up again."""
 TOPICS: dict[Detail, tuple[str, ...]] = {
     "full": tuple(it.decode() for it in (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS)),
     "cells": tuple(it.decode() for it in (TOPIC_CELLS, TOPIC_FINDING, TOPIC_HUB)),
@@ -173,7 +172,7 @@ class RemoteNode:
             self.picture.forget_history()
 
     def receive(self) -> bool:
-        """Take what has come; return whether the picture is another."""
+        """Read what has come; return whether the picture changed."""
         if self.connection.note_events():
             self.ask()
         events: list[Event] = []
@@ -185,7 +184,7 @@ class RemoteNode:
         return self._apply(events)
 
     def judge(self) -> bool:
-        """Look at the connection, and mend it; return whether the picture is another."""
+        """Check and repair the connection; return whether the picture changed."""
         now_s = self._clock.monotonic_s()
         is_silent = self._silence_s(now_s) > self._most_silence_s
         self.connection.mend(now_s, is_silent=is_silent and self.conversation.turned_away is None)
@@ -201,7 +200,6 @@ class RemoteNode:
         return is_changed or is_new
 
     def close(self) -> None:
-        """Disconnect."""
         self.connection.close()
 
     def _apply(self, events: list[Event]) -> bool:
@@ -213,7 +211,7 @@ class RemoteNode:
         return self.picture.apply([self._warn(event) for event in self._trim(events)])
 
     def _trim(self, events: list[Event]) -> Iterable[Event]:
-        """Leave out devices that were not asked for: older agents, and those behind ssh, tell of all."""
+        """Drop devices that were not asked for: older agents, and those behind ssh, send all."""
         if self._wanted is None:
             return events
         sample = self.picture.newest.sample
@@ -237,7 +235,7 @@ class RemoteNode:
         return event
 
     def _ask_again(self, now_s: float) -> bool:
-        """Ask again where no answer came, or the hub is silent; return whether the picture is another."""
+        """Ask again if no answer came or the hub is silent; return whether the picture changed."""
         if not self.connection.is_connected:
             return False
         events: list[Event] = []
@@ -312,18 +310,16 @@ class RelayLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the relay is there and has told of its nodes since."""
+        """Whether the relay is connected and has listed its nodes since."""
         return self.connection.is_connected and not self.node.conversation.is_asking
 
     @property
     def trouble(self) -> str | None:
-        """Why the relay is not there, in one sentence; None where nothing speaks against it."""
         newest = self.node.picture.newest
         return f"relay {self.label}: {newest.reason}" if newest.connection == "lost" else None
 
     @property
     def warning(self) -> str | None:
-        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
         warning = self.connection.warning
         return None if warning is None else f"relay {warning}"
 
@@ -334,11 +330,10 @@ class RelayLink:
 
     @property
     def told_count(self) -> int:
-        """How many nodes the relay has told of that are followed."""
+        """How many of the nodes that the relay has listed are followed."""
         return 0 if self._told is None else len(self._told.nodes) - len(self.left_out)
 
     def send(self, data: bytes) -> None:
-        """Send a message to the relay."""
         self.connection.send(data)
 
     def deal(self) -> Iterator[str]:
@@ -351,7 +346,7 @@ class RelayLink:
                 yield connection.node
 
     def take_news(self) -> bool:
-        """Take what the relay has told of its nodes; return whether that is news."""
+        """Read the list of nodes; return whether it changed."""
         told = self.node.known_nodes
         if told is None or told is self._told:
             return False
@@ -375,7 +370,7 @@ class RelayLink:
 
     @property
     def _is_loop(self) -> bool:
-        """Whether the relay has once led back here; it must start anew before it is asked again.
+        """Whether the relay has once led back here; it must be restarted before it is asked again.
 
         Two relays that follow one another would else find and forget it by turns.
         """

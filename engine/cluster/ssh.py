@@ -285,25 +285,20 @@ class SshConnection:
 
     @property
     def sources(self) -> tuple[object, ...]:
-        """Descriptors that the loop waits for."""
         return () if self._polled_fd is None else (self._polled_fd,)
 
     @property
     def silence(self) -> str:
-        """What is said of a hub that has not answered yet, and nobody knows why."""
         return "ssh has not come through yet"
 
     def silence_s(self, now_s: float) -> float | None:
-        """Return None: nobody is between who could have heard of the node."""
         return None
 
     def send(self, data: bytes) -> None:
-        """Send a message; it is lost where nobody is connected."""
         if self._process is not None and self.is_connected:
             self._process.send(data)
 
     def receive(self) -> list[bytes]:
-        """Return the messages that have come, without waiting."""
         received = self._received
         self._received = []
         return received

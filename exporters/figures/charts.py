@@ -367,7 +367,7 @@ def draw_curves(axes: "Axes", curves: Mapping[str, Curve], scale: float = 1.0) -
 
 
 def draw_legend(axes: "Axes", curves: Mapping[str, Curve]) -> None:
-    """Name lines and marks beside the axes, and what the bands are where there are any."""
+    """Name lines, marks and bands next to the axes."""
     has_band = any(_bound(curve).has_band for curve in curves.values())
     axes.legend(
         loc="upper left",
@@ -423,9 +423,9 @@ _MOST_LINES = 40
 _MOST_IN_LEGEND = 6
 _EDGE = 0.035
 _ROW = 0.05
-"""Of the height of the axes: above the first row of marks, and each row; a mark stays inside the axes."""
+"""Shares of the height of the axes: above the first row of marks, and each row; a mark stays inside."""
 _SIDE = 0.015
-"""Of the width of the axes, left at either side so that a mark at the end stays inside."""
+"""Share of the width of the axes that is left at either side, so that a mark at the end stays inside."""
 _NAMES = {"oom_met": "out of memory", "oom": "forecast: out of memory"}
 
 

@@ -53,7 +53,6 @@ class _Column:
         """Whether something was unmeasured just before it."""
 
     def take(self, end_s: float, last: float, low: float, high: float) -> None:
-        """Take what came later in the same span."""
         self.end_s = end_s
         self.last = last
         self.low = min(self.low, low)
@@ -94,7 +93,6 @@ class CurveRecorder:
             self._merge()
 
     def curve(self) -> Curve:
-        """Return what was recorded so far."""
         times_s = array("d")
         last = array("d")
         low = array("d")
@@ -134,7 +132,7 @@ class CurveRecorder:
 
 FigureFormat = Literal["png", "pdf", "svg"]
 FORMATS: tuple[FigureFormat, ...] = ("png", "pdf")
-"""Of each figure, where a folder was named and no file."""
+"""Formats of each figure, if a folder was named and no file."""
 FigureClock = Literal["wall", "trace"]
 """`wall`: times are seconds since the epoch and shown as local time; `trace`: seconds of the input."""
 
@@ -147,12 +145,10 @@ class Marker(msgspec.Struct, frozen=True):
     label: str
     """Its kind, as `leak`."""
     request_bytes: int | None = None
-    """Of an out-of-memory error: the request that failed."""
+    """The request that failed, for an out-of-memory error."""
 
 
 class DeviceFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of one device over time, in bytes."""
-
     device: str
     """Its label, in the title and the name of the file."""
     clock: FigureClock

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 WIDTH_IN = 7.0
-"""Of every figure, exactly: the text width of a page."""
+"""Width of every figure, exactly: the text width of a page."""
 HEIGHT_IN = 3.4
 DOTS_PER_INCH = 160
 PAPER = "#ffffff"
@@ -36,8 +36,6 @@ HEAT_MAP = "cividis"
 
 
 class LineStyle(NamedTuple):
-    """How a line looks."""
-
     colour: str
     dashes: str | tuple[float, tuple[float, ...]] = "solid"
     width_pt: float = 1.4
@@ -59,8 +57,6 @@ LINES = {
 
 
 class MarkStyle(NamedTuple):
-    """How a finding is marked."""
-
     colour: str
     shape: str
 
@@ -228,7 +224,6 @@ def title_axes(axes: "Axes", title: str, subtitle: str) -> None:
 
 
 def frame_time(axes: "Axes", start_s: float, end_s: float, clock: FigureClock) -> None:
-    """Set limits, ticks and title of the axis of time."""
     if end_s <= start_s:
         start_s = start_s - 0.5
         end_s = end_s + 0.5

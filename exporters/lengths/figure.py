@@ -32,8 +32,6 @@ DPI: dict[LengthStyle, int] = {"usenix": 600, "original": 300}
 
 
 class AlgorithmStyle(NamedTuple):
-    """How the points and the law of one algorithm look."""
-
     colour: str
     dashes: tuple[float, tuple[float, ...]]
     """As matplotlib knows them; none is a whole line."""
@@ -54,7 +52,7 @@ STAGE_COLOURS = {
     "Optimizer Step": "#9467bd",
     "Zero Gradients": "#8c564b",
 }
-"""Of the original, by panel."""
+"""As in the original, by panel."""
 
 
 class LengthLook(msgspec.Struct, frozen=True):
@@ -199,7 +197,6 @@ def describe_laws(drawn: Sequence[LengthSeries], look: LengthLook) -> list[str]:
 
 
 def write_laws(axes: "Axes", lines: Sequence[str], look: LengthLook) -> "Annotation":
-    """Write lines over a panel and return the text."""
     text = axes.annotate(
         "\n".join(lines),
         (0, 1),

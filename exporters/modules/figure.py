@@ -28,7 +28,7 @@ MOST_DEPTH = 8
 _ROW_IN = 0.34
 _FRAME_IN = 1.1
 _SHADES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#80b8d8", "#b3b3b3")
-"""Of Okabe and Ito (Color Universal Design, 2008); only neighbours are told apart by them."""
+"""Colours of Okabe and Ito (Color Universal Design, 2008); they only separate neighbours."""
 _LINE_PER_WIDTH = 60.0
 """Points of an edge for a cell as wide as the figure: an eighth of the cell at most."""
 _LETTER_SHARE = 0.008

@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) -> list[Path]:
-    """Write the pages of which there is a tree; return their paths.
+    """Write the pages that have a tree; return their paths.
 
     Args:
         folder: Made where it is missing.
@@ -52,7 +52,7 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
 
 
 def join_kinds(memory: ModuleMemory, name: str) -> BreakdownNode | None:
-    """Return the tree of a page over the whole profile, or None where the profile has none of its kinds."""
+    """Return the tree of a page over the whole profile; None if the profile has no kind of it."""
     return make_point_tree(memory, PAGES[name], None, _WORDS[name])
 
 

@@ -203,7 +203,7 @@ class NamedProfile(msgspec.Struct, frozen=True):
 
 
 class ComparedProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One of both profiles, as JSON tells of it."""
+    """One of both profiles, for JSON."""
 
     file: str
     rank: RankCoordinates | None
@@ -225,7 +225,6 @@ class DifferenceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_difference(first: NamedProfile, second: NamedProfile) -> DifferenceReport:
-    """Return both profiles as one object for JSON."""
     comparison = compare_profiles(first.memory, second.memory)
     unmatched = list_unmatched(comparison.tree)
     return DifferenceReport(
@@ -243,7 +242,7 @@ def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int
     """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner.
 
     Args:
-        depth: Levels of the modules that are told.
+        depth: Levels of modules to print.
     """
     comparison = compare_profiles(first.memory, second.memory)
     return "\n".join(_describe_difference(first, second, comparison, width, depth)) + "\n"
@@ -253,7 +252,7 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
     """Return the sentence of what the second profile has more or less, and where most of it is.
 
     Args:
-        basis: Which figure is told.
+        basis: Which of the two sizes to report.
     """
     difference = tree.difference_bytes
     if difference is None:
@@ -273,7 +272,7 @@ def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, se
     """Return what stands under the title of a figure: the same, after whether the device is a modelled one.
 
     Args:
-        basis: Which figure is told.
+        basis: Which of the two sizes to report.
     """
     told = say_difference(tree, basis)
     return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told

@@ -113,7 +113,6 @@ class PhaseRecordReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_phase_records(file: PhaseFile) -> PhaseRecordReport:
-    """Return the report of a file."""
     return msgspec.convert(file, PhaseRecordReport, from_attributes=True)
 
 
@@ -264,7 +263,6 @@ class SummaryStage(NamedTuple):
 
 
 def summarize_stages(stages: Iterable[SummaryStage]) -> Iterator[str]:
-    """Yield the lines of the original's numbered summary."""
     yield from (_RULE, "MEMORY USAGE SUMMARY", _RULE)
     for number, stage in enumerate(stages, 1):
         yield f"{number}. {make_printable(stage.name)}"
@@ -273,7 +271,7 @@ def summarize_stages(stages: Iterable[SummaryStage]) -> Iterator[str]:
 
 
 def _describe_final(run: PhaseRun) -> Iterator[str]:
-    """Yield the final state; its peak is that of the last stage, at each of which the original resets it."""
+    """Yield the final state; its peak is that of the last stage, because the original resets it at each."""
     if not _has_figures(run) or not run.phases:
         return
     last = run.phases[-1]

@@ -179,7 +179,7 @@ def _describe_losses(run: PhaseRun, width: int) -> Iterator[str]:
 
 
 _CELLS = 12
-"""Of a column: a figure in MiB, and what parts it from the next."""
+"""Cells of a column: a size in MiB, and the gap to the next."""
 _NAME_CELLS = 18
 
 
@@ -304,7 +304,7 @@ def _describe_other(change: PhaseChange, advice: PhaseAdvice) -> str:
 
 
 def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
-    """Yield what changes really came to, beside what was estimated.
+    """Yield what changes really saved, next to the estimates.
 
     Args:
         trials: One a change that was tried.
@@ -335,7 +335,7 @@ def format_phases(
 ) -> Iterator[str]:
     """Yield the lines of the table: of the steps the last one, and where steps differ, least and most.
 
-    What is reserved stands beside what is allocated where both fit, else below.
+    Reserved bytes stand next to allocated ones if both fit, else below.
 
     Args:
         phases: In order.
@@ -395,7 +395,6 @@ def _list_figures(phase: PhaseMemory, kind: _Kind) -> list[str]:
 
 
 def get_level(levels: MemoryLevels, kind: _Kind) -> int | None:
-    """Return what is allocated, or what is reserved."""
     return levels.allocated_bytes if kind == "allocated" else levels.reserved_bytes
 
 
@@ -425,7 +424,6 @@ _FORMATS = {
 
 
 def describe_phase_file(file: PhaseFile, width: int) -> str:
-    """Return the text."""
     return "\n".join(_describe_file(file, width)) + "\n"
 
 

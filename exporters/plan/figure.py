@@ -107,7 +107,6 @@ def _describe(graph: ModelGraph) -> str:
 
 
 def _locate(place: int) -> tuple[float, float]:
-    """Return the upper left corner of a box."""
     row, column = divmod(place, _COLUMNS)
     return 0.14 + column * (_BOX + _GAP), _HEAD_IN + 0.26 + row * _ROW
 
@@ -204,7 +203,7 @@ _PANEL_IN = 1.35
 _KEY_IN = 0.62
 _MOST_COLUMNS = 3
 _KEY_ROW_IN = 0.16
-"""Of the second row of the key, which a column of the page needs."""
+"""Height of the second row of the key, which a column of the page needs."""
 _PAD_IN = 0.04
 """Around all that is drawn."""
 _Panel = tuple[Strategy, tuple[StageMemory, ...]]

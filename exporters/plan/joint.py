@@ -161,7 +161,6 @@ _STAGES = ("stage", "layers", "devices", "peak GiB", "left GiB", "at", "ms")
 
 
 def describe_joint_plan(report: JointPlanReport, width: int) -> str:
-    """Return a plan as text."""
     lines = [*wrap(_describe_best(report), width), ""]
     lines += format_rows(*list_configurations(report.configurations), width)
     lines += ["", "where a step's time goes, estimated:"]

@@ -246,7 +246,6 @@ def encode_megatron(split: PipelineSplit) -> bytes:
 
 
 def write_layout(split: PipelineSplit) -> str:
-    """Return the value of `--pipeline-model-parallel-layout`."""
     letters = {"embedding": "E", "transformer_block": "t", "output_head": "L"}
     words = []
     for stage in split.stages:
@@ -410,4 +409,4 @@ ENCODERS = {
     "torchtitan.toml": encode_torchtitan,
     "deepspeed_parts.json": encode_deepspeed,
 }
-"""By the name of the file. Each raises `UsageError` where its framework cannot be told of a split."""
+"""By the name of the file. Each raises `UsageError` if its framework cannot express a split."""

@@ -122,7 +122,6 @@ LEGACY_NOTE = (
 
 
 def describe_plan(plan: Plan, width: int) -> str:
-    """Return a plan as text."""
     lines = [*_describe_sizes(plan, width), ""]
     lines += format_rows([_HEADING, *_list_rows(plan)], "rllrrrrrr", width)
     lines += [line for sentence in _list_refusals(plan) for line in wrap(sentence, width)]
@@ -269,12 +268,10 @@ def _list_stages(result: PartitionResult) -> Iterator[tuple[str, ...]]:
 
 
 def encode_partition(result: PartitionResult) -> bytes:
-    """Return what `best_partition_strategy.json` holds."""
     return json.dumps(result.to_dict(), indent=2).encode()
 
 
 def encode_pipeline_config(model: str, result: PartitionResult) -> bytes:
-    """Return what `pipeline_parallel_config.json` holds."""
     content = {
         "model_name": model,
         "total_stages": result.total_stages,
@@ -302,7 +299,7 @@ _MEASURED = ("allocated", "reserved", "device", "difference", "factor", "ranks")
 
 
 def describe_feedback(feedback: PlanFeedback, width: int) -> str:
-    """Return a plan held against a measured job as text."""
+    """Return the comparison of a plan with a measured job as text."""
     where = "the running job" if feedback.measured == "live" else feedback.measured
     lines = wrap(
         f"{feedback.model} in {count(len(feedback.stages), 'stage')}, planned beside what was measured in "

@@ -272,7 +272,7 @@ def _watch_for_end(parent_fd: int | None) -> threading.Event:
 MOST_COST = 16
 """Above this a single scrape would take a core for seconds."""
 MOST_BYTES = 72
-"""Of a password bcrypt takes so many; what follows is left out, as Prometheus's exporters do."""
+"""bcrypt reads so many bytes of a password; the rest is ignored, as Prometheus's exporters do."""
 MOST_CHECKS = 2
 CHECKED_WITHIN_S = 2.0
 """Passwords that are checked at a time, and how long others wait before they are refused."""

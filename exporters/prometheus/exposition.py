@@ -1,4 +1,4 @@
-"""The families as prometheus_client's objects, of which it makes the text that a scrape asks for.
+"""The families as prometheus_client's objects, from which it makes the text of a scrape.
 
 prometheus_client is an extra of ours: `pip install 'vramscope[prometheus]'`.
 """
@@ -47,7 +47,7 @@ class Family(Generic[Subject]):
     """Without the `_total` of a counter and the `_info` of an info."""
     kind: Literal["gauge", "counter", "info"]
     unit: str
-    """In the singular of OpenMetrics: how the name ends. Empty where there is none."""
+    """How the name ends, in the singular of OpenMetrics; empty without a unit."""
     help: str
     read: Callable[[Subject], float | None]
 
@@ -63,7 +63,7 @@ STALE_INTERVALS = 3.0
 LEAST_STALE_S = 5.0
 """A sample that is older than this, and than a few intervals, says nothing of the present."""
 TOLD_STATES = ("ok", "unsupported", "lost", "stale")
-"""States of devices that are told; a modelled card whose job has ended is not there any more."""
+"""States of devices that are exported; a modelled card whose job has ended is gone."""
 
 
 class Picture(NamedTuple):
@@ -72,7 +72,7 @@ class Picture(NamedTuple):
     node: str
     snapshot: Snapshot
     age_s: float
-    """Seconds since the newest sample came; of no meaning where there is none."""
+    """Seconds since the newest sample came; without meaning before the first."""
 
     @property
     def sample(self) -> Sample | None:
@@ -97,7 +97,6 @@ class Picture(NamedTuple):
         return self.sample.ranks if self.sample is not None and self.is_fresh else ()
 
     def is_up(self, device: DeviceSample) -> bool:
-        """Return whether a device answers."""
         return self.is_fresh and device.state in ("ok", "unsupported")
 
     def age_of(self, device: DeviceSample) -> float | None:
@@ -353,7 +352,7 @@ RANK_GAUGES = (
         "vramscope_rank_up", "gauge", "", "Whether the process reports.", lambda it: float(it.state == "ok")
     ),
 )
-"""Of processes that have not ended."""
+"""Families of processes that have not ended."""
 COUNTERS = (
     Family[RankSample](
         "vramscope_rank_retries",
@@ -377,7 +376,7 @@ COUNTERS = (
         lambda it: None if it.step is None else it.step.index,
     ),
 )
-"""Of processes that have ended too, as long as the agent tells of them: what ends a process comes last."""
+"""Families of processes that have ended too, as long as the agent reports them: what ends one comes last."""
 RANK_INFO_NAME = "vramscope_rank"
 RANK_INFO_HELP = "The process: its place in the parallel layout, its run, whether its card is a modelled one."
 RANK_INFO_LABELS = ("world_size", "tp", "pp", "dp", "cp", "ep", "run", "backend", "simulated")

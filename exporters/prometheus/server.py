@@ -36,7 +36,7 @@ MOST_CONNECTIONS = 256
 MOST_ACCEPTED = 64
 """Connections that are accepted before those that are there are served."""
 SEND_BUFFER_BYTES = 128 * 1024
-"""Of each connection, in the kernel, which would else take megabytes for a peer that does not read."""
+"""For each connection in the kernel, which would else take megabytes for a peer that does not read."""
 MAX_REQUEST_BYTES = 16 * 1024
 MOST_CHECKS_WAITING = 32
 """Requests with a password that is not known yet; those beyond are turned away."""

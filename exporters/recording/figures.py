@@ -36,8 +36,6 @@ class _Peak(NamedTuple):
 
 
 class _Device:
-    """Curves of one device."""
-
     def __init__(self, row: DeviceRow, gap_s: float) -> None:
         self.label = row.label
         self.node = row.node

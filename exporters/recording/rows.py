@@ -209,7 +209,7 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
 
     Raises:
         UsageError: pyarrow is not installed.
-        InputFileError: A figure is none of memory.
+        InputFileError: A value cannot be one of memory.
     """
     try:
         import pyarrow as arrow

@@ -76,7 +76,7 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
     active_node_list: list[str]
     inactive_node_list: list[str]
     left_node_list: list[str]
-    """Of the inactive ones those that ended their watch and said so."""
+    """Inactive nodes that ended their watch and said so."""
     node_ages_s: dict[str, float]
     """Seconds since the newest report of each node."""
     total_gpus: int
@@ -180,7 +180,6 @@ def detail_node(report: NodeReport) -> NodeDetails:
 
 
 def analyze_nodes(reports: Sequence[NodeReport], sync_status: SyncStatus) -> MemoryAnalysis:
-    """Return how memory is used over some nodes."""
     ratios = {
         it.node_id: [ratio for device in it.sample.devices if (ratio := _find_ratio(device)) is not None]
         for it in reports

@@ -88,8 +88,6 @@ class FragmentMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentTrend(msgspec.Struct, frozen=True, kw_only=True):
-    """How fragmentation went."""
-
     device_id: int
     duration_minutes: float
     data_points: int
@@ -114,8 +112,6 @@ class FragmentPattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about one device."""
-
     device_id: int
     current_fragmentation_level: Level | None
     fragmentation_ratio: float | None
@@ -125,13 +121,11 @@ class FragmentAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of the report."""
-
     device_id: int
     device_uuid: str | None
     memory_source: MemorySource
     pid: int | None
-    """The process of which the figures are, where several share the device the most fragmented."""
+    """The process of the values; of several on the device the most fragmented."""
     current_metrics: FragmentMetrics
     trend_analysis: FragmentTrend | Nothing
     allocation_pattern: FragmentPattern
@@ -139,8 +133,6 @@ class FragmentDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """All devices together."""
-
     total_devices: int
     fragmentation_distribution: dict[str, int]
     total_defrag_benefit: float | None

@@ -74,7 +74,7 @@ class ReportEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Where samples come from, which a report says beside its figures."""
+    """Where samples come from, which a report states."""
 
     source: InputSource
     input: str | None = None
@@ -95,7 +95,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_evidence(log: RunLog, provenance: Provenance) -> ReportEvidence:
-    """Return what a report of a period rests on."""
     last = log.last
     notes = () if last is None else last.notes
     return ReportEvidence(

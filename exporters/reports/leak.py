@@ -116,7 +116,7 @@ GROWN_BY_SOURCE = "kept while watched"
 MOST_EVENTS = 20
 LEAST_SNAPSHOTS = 10
 LEAST_SPAN_S = 45.0
-"""Below these nothing is said of the slope: no rate a minute is told from a few seconds."""
+"""Below these no slope is reported: a few seconds give no rate a minute."""
 
 LeakSeverity = Literal["medium", "high", "critical"]
 
@@ -150,8 +150,6 @@ class Tracking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeakDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of the report."""
-
     device_id: int
     device_uuid: str | None
     memory_source: MemorySource
@@ -166,8 +164,6 @@ class LeakDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeakEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One leak."""
-
     timestamp: str | None
     """When it was found; None where the input has no dates."""
     time_s: float
@@ -180,8 +176,6 @@ class LeakEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecentLeak(msgspec.Struct, frozen=True, kw_only=True):
-    """One leak in the summary."""
-
     timestamp: float
     device_id: int | None
     severity: LeakSeverity
@@ -222,8 +216,6 @@ class LeakReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeakRule(msgspec.Struct, frozen=True):
-    """Flags of the plain rule."""
-
     threshold_mib_per_min: float = 10.0
     window: int = 100
     """Newest snapshots that the slope is fitted to."""
@@ -268,7 +260,6 @@ def list_leaks(log: RunLog) -> list[Finding]:
 
 
 def summarize_leaks(log: RunLog, rule: LeakRule) -> LeakSummary:
-    """Return all leaks of a period together."""
     leaks = list_leaks(log)
     figures = [read_figures(leak) for leak in leaks]
     hours = log.span_s / 3600.0

@@ -19,7 +19,7 @@ from ...engine.model import (
 # What the samples of a period said of one device: running statistics, and the newest snapshots.
 
 MemorySource = Literal["allocator", "device"]
-"""Whose figure `allocated` is: live tensors, or everything on the device where nobody tells of those."""
+"""Source of `allocated`: live tensors, or everything on the device if those are unknown."""
 UtilizationOf = Literal["used", "reserved", "allocated"]
 """Which figure `utilization` sets against the total: device used where it is known, else the next best."""
 
@@ -102,12 +102,12 @@ class AllocationCounts:
 
     @property
     def allocations_per_s(self) -> float | None:
-        """Allocations a second; None where no two samples tell of them."""
+        """Allocations a second; None without two samples that have them."""
         return self._rate(self._allocations)
 
     @property
     def frees_per_s(self) -> float | None:
-        """Frees a second; None where no two samples tell of them."""
+        """Frees a second; None without two samples that have them."""
         return self._rate(self._frees)
 
     @property
@@ -116,7 +116,7 @@ class AllocationCounts:
         return find_pattern([(time_s, count) for time_s, count in self._spans])
 
     def observe(self, time_s: float, ranks: Sequence[RankSample]) -> None:
-        """Take the counts of one sample; of a process that began anew from there on."""
+        """Add the counts of one sample; a process that restarted counts from there on."""
         made = 0
         is_known = False
         for rank in ranks:
@@ -180,13 +180,13 @@ class DeviceLog:
 
     @property
     def utilization_of(self) -> UtilizationOf | None:
-        """Which figure the utilisation is of; None where there is none."""
+        """What the utilisation measures; None without one."""
         last = self.last
         return None if last is None or last.utilization_percent is None else self.load_measure
 
     @property
     def load_measure(self) -> UtilizationOf | None:
-        """Which figure `Snapshot.load_bytes` is of the newest snapshot; None where there is none."""
+        """What `Snapshot.load_bytes` of the newest snapshot measures; None without one."""
         last = self.last
         if last is None or last.load_bytes is None:
             return None
@@ -371,7 +371,7 @@ class RunLog:
         return following
 
     def _is_due(self, time_s: float, tick_s: float) -> bool:
-        """Return whether a snapshot is due; a clock that was set back begins anew.
+        """Return whether a snapshot is due; a clock that was set back restarts.
 
         Ticks are not exact: one that comes up to half a tick early counts for the moment it was meant for.
         """
@@ -434,5 +434,4 @@ def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def known_points(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
-    """Return the points whose value was measured."""
     return [(time_s, value) for time_s, value in points if value is not None]

@@ -40,7 +40,7 @@ class ThresholdRisk(NamedTuple):
 
     level: RiskLevel
     confidence: float | None
-    """Of the rule, rising with the samples seen; it was never calibrated."""
+    """Confidence of the rule, rising with the samples seen; it was never calibrated."""
     growth_mib_per_s: float | None
     time_to_full_s: float | None
     """Free bytes over growth: when the device would be full, not when a job would fail."""
@@ -196,7 +196,7 @@ def _is_outweighed(
 def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
     """Return the forecasts for a device that still hold: those of processes that live, or its own.
 
-    A forecast is published when it changes; its times are told from the newest sample on.
+    A forecast is published when it changes; here its times count from the newest sample.
     """
     last = log.last
     living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
@@ -330,8 +330,6 @@ class MemoryTrends(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OomDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of the report."""
-
     device_id: int
     device_uuid: str | None
     memory_source: MemorySource
@@ -341,8 +339,6 @@ class OomDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RiskSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """All devices together."""
-
     total_devices: int
     risk_distribution: dict[str, int]
     high_risk_devices: list[int]
@@ -384,7 +380,6 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
 
 
 def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
-    """Return the risk of a device as reports print it."""
     last = device.last
     known = None if risk.forecast == "unknown" else risk.assessment
     forecast = known or Assessment("", None, None, 0.0, "unknown", "")

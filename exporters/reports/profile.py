@@ -48,8 +48,6 @@ class ProfileStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of a profile."""
-
     device_id: int
     device_uuid: str | None
     name: str | None
@@ -117,7 +115,7 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     headroom: dict[str, tuple[ProcessHeadroom, ...]]
     """By device as in `devices`; those whose processes tell no sizes of their steps are left out."""
     phases: list[ProfilePhase] = []
-    """Of the program that reports about itself, else of every process that the samples have; in the order in
+    """Phases of the program that reports about itself, else of every process in the samples; in the order in
     which they first ended."""
     method: str = METHOD
     evidence: ReportEvidence
@@ -264,8 +262,6 @@ class ExportedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """How the snapshots were taken."""
-
     export_time: str
     sampling_interval: float | None
     devices: list[int]

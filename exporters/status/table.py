@@ -35,7 +35,7 @@ def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequenc
     """Return a status as text that fits the width.
 
     Args:
-        hidden_notes: Notes that are told elsewhere and are not repeated.
+        hidden_notes: Notes that are printed elsewhere and are not repeated.
     """
     console = Console(
         width=style.width,
@@ -322,7 +322,7 @@ def _choose_device_columns(widths: dict[str, int], width: int) -> list[str]:
 
 
 def _fit_name(widths: dict[str, int], columns: Sequence[str], width: int) -> int:
-    """Return the room for names beside the other columns; where they are not shown, all room is theirs."""
+    """Return the room for names next to the other columns; all room if those are not shown."""
     others = sum(widths[name] + 1 for name in columns if name != "name") - (0 if "name" in columns else 1)
     room = width - others
     if "name" not in columns:

@@ -349,7 +349,7 @@ def add_bar(
     aspect: float = 14,
     label: str = "",
 ) -> None:
-    """Draw the scale of the colours beside a panel, or beside several that share it."""
+    """Draw the scale of the colours next to a panel, or to several that share it."""
     first = axes[0] if isinstance(axes, list) else axes
     bar = first.figure.colorbar(mesh, ax=axes, pad=0.015, aspect=aspect, fraction=0.06, extend=extend)
     bar.set_ticks(ticks, labels=[f"{tick:.0f}".replace("-", "−") for tick in ticks])

@@ -73,7 +73,6 @@ class DrawnGrid(NamedTuple):
     """How many layouts share a pair with the one that is drawn."""
 
     def at(self, cell: SweepCell) -> tuple[int, int]:
-        """Return row and column of a cell."""
         return self.rows.index(cell.tp), self.columns.index(cell.pp)
 
     def in_state(self, *states: CellState) -> list[SweepCell]:
@@ -135,7 +134,7 @@ _INSET = 0.07
 _CORNER = (0.2, 0.36)
 _MOST_TICKS = 24
 BORDER_DASHES = (0.0, (2.5, 1.2))
-"""Of the border of what fits, where it is not known that memory ended there."""
+"""Dashes of the border of what fits, where it is unknown whether memory ended there."""
 
 
 def draw_values(
@@ -293,10 +292,10 @@ def draw_staircase(axes: "Axes", drawn: DrawnGrid) -> None:
 
 
 def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, int]]]:
-    """Return the edges between a cell that ran and one that did not fit, as far as that is known or not.
+    """Return the edges between a cell that ran and one that did not fit, or may not have.
 
     Args:
-        is_known: Whether the other one ran out of memory; else it failed and no cause is told.
+        is_known: Whether the other one ran out of memory; else it failed for an unknown cause.
     """
     lines = []
     row_of = {tp: row for row, tp in enumerate(drawn.rows)}
@@ -325,7 +324,6 @@ KeyEntry = tuple[str, str]
 
 
 def list_key(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[KeyEntry]:
-    """Return the entries of the key that a figure needs."""
     entries: list[KeyEntry] = []
     if best is not None:
         entries.append(("best", "best: least memory"))
@@ -349,7 +347,6 @@ def list_key(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[
 
 
 def draw_key(page: "Figure", entries: Sequence[KeyEntry], columns: int) -> None:
-    """Draw the key below the panels."""
     if not entries:
         return
     handles = [_make_handle(shown, meaning) for shown, meaning in entries]
@@ -395,7 +392,6 @@ def _make_handle(shown: str, meaning: str) -> "Artist":
 
 
 def _draw_corner() -> "Path":
-    """Return the shape of the corner of a cell."""
     from matplotlib.path import Path
 
     return Path([(-0.6, 0.5), (0.5, 0.5), (0.5, -0.6), (-0.6, 0.5)])

@@ -84,7 +84,6 @@ _DARK = (8, 48, 107)
 
 
 def render_heat_map(grid: SweepGrid, findings: Sequence[SweepFinding]) -> bytes:
-    """Return the page."""
     title = f"Peak GPU memory by TP and PP{name_sweep(grid)}"
     made = "simulated, not measured; " if grid.is_simulated else ""
     page = _PAGE.format(

@@ -15,7 +15,7 @@ from ..text import INDENT, UNKNOWN, format_rows, show_number, wrap
 from .figure_cells import DrawnGrid, choose_cells
 
 _MOST_ROWS = 400
-"""Larger grids are told by their findings; the CSV has every cell."""
+"""Larger grids are described by their findings; the CSV has every cell."""
 _MOST_SKIPPED = 10
 
 
@@ -165,11 +165,11 @@ _COUNTED: tuple[CellState, ...] = ("ok", "oom", "failed")
 _LONGEST_NAME = 40
 _LEAST_NAME = 12
 _OTHERS = 68
-"""Cells of a name, and of what stands beside it."""
+"""Cells of a name, and of what stands next to it."""
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
 _MOST_WITH_DETAILS = 40
-"""Of longer indexes only the table is printed."""
+"""Longer indexes are printed as the table only."""
 
 
 def describe_index(index: SweepIndex, width: int, *, found: int) -> str:

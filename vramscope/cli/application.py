@@ -10,7 +10,6 @@ from .view import refuse_with_verb, show_view
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line and return its exit code."""
     with guarded_streams():
         return run_guarded(lambda: _dispatch(argv), failure_code=_choose_failure_code(argv))
 

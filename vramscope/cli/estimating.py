@@ -151,7 +151,6 @@ def _print_formula(arguments: Namespace, run: TrainingRun) -> None:
 
 
 def read_run(arguments: Namespace) -> TrainingRun:
-    """Return the run that the flags and the configuration describe."""
     described = describe_model(arguments.model)
     flags = {name: value for name, value in described.flags.items() if value is not None}
     flags |= _translate(arguments)

@@ -1,4 +1,4 @@
-"""The live view: from settings to the screens, with the agent started beside them where none runs."""
+"""The live view: from settings to the screens, with an agent started along with them if none runs."""
 
 import shlex
 from argparse import Namespace

@@ -22,7 +22,6 @@ _CHOSEN = ("wanted_nodes", "wanted_devices")
 
 
 def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> "_ArgumentGroup":
-    """Add the flags to a parser and return their group."""
     group = parser.add_argument_group(title)
     dest = {name: f"{verb}_{name}" if verb else name for name in _NAMES}
     _add_named(group, dest)

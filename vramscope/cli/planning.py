@@ -82,11 +82,11 @@ class Outputs(NamedTuple):
     contents: dict[str, bytes]
     """By name of the file."""
     left_out: list[str]
-    """A sentence for each framework that cannot be told of the split, with the reason."""
+    """A sentence for each framework that cannot express the split, with the reason."""
 
 
 def encode_outputs(split: PipelineSplit) -> Outputs:
-    """Return a file for each framework that can be told of a split."""
+    """Return a file for each framework that can express a split."""
     outputs = Outputs({}, [])
     for name, encode in ENCODERS.items():
         try:
@@ -174,7 +174,7 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
 
 
 def encode_planned(planned: Planned) -> Outputs:
-    """Return what frameworks can be told of the plan; with --legacy nothing: its files are the original's."""
+    """Return the files for frameworks; with --legacy none: its files are the original's."""
     if planned.request.is_legacy:
         return Outputs({}, [])
     request = planned.request
@@ -288,7 +288,7 @@ _NO_STAGES = (
 
 
 def print_feedback(arguments: Namespace) -> int:
-    """Print the plan of a model beside what a job of it needed."""
+    """Print the plan of a model next to what a job of it needed."""
     if arguments.measured is None:
         raise UsageError("--measured-split goes with --measured: give the job that it is of")
     refuse(
@@ -314,7 +314,7 @@ def _choose_code(feedback: "PlanFeedback", arguments: Namespace) -> int:
 
 
 def compare_with_measured(request: Request, measured: str, split: str | None) -> "PlanFeedback":
-    """Return the plan of a model beside what a job of it needed.
+    """Return the plan of a model next to what a job of it needed.
 
     Args:
         request: What to plan; of several numbers of stages the job's counts.
@@ -444,12 +444,10 @@ WHY_NOT = {
     "input": _OF_MODULE,
     "dtype": _OF_MODULE,
 }
-"""Of flags that have a reason of their own, what to do instead."""
+"""What to do instead, for flags that have a reason of their own."""
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
-    """Plan, print, write files, and return the exit code."""
-
     from vramscope.exporters.plan.joint import report_joint_plan
 
     try:

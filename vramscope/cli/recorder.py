@@ -1,4 +1,4 @@
-"""Records this node: from what an agent or the driver tells, into files, until it is told to end."""
+"""Records this node: from an agent or the driver, into files, until it is asked to end."""
 
 import math
 import os
@@ -44,7 +44,7 @@ FIRST_WITHIN_S = 6.0
 """A recording that is over sooner than the driver answers waits this long for its first sample."""
 PROGRESS_S = 1.0
 RATIO_FROM_SAMPLES = 10_000
-"""Samples of devices from which it is told how many bytes each takes."""
+"""Samples of devices that are needed to say how many bytes each takes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -108,7 +108,7 @@ class Recorder:
         """Record until the time is up, the job is over, or a signal says so; return the exit code.
 
         Args:
-            duration_s: How long; None for until it is told to end.
+            duration_s: How long; None for until a signal.
 
         Raises:
             OutputFileError: The disk is full; what was recorded until then can be read.

@@ -183,7 +183,7 @@ def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
 
 
 def tell_choice(watch: "NodesWatch") -> int:
-    """Say how many nodes are followed, and which have none of the devices; return 2 where all have none."""
+    """Say how many nodes are followed, and which lack the devices; return 2 if all lack them."""
     if watch.mismatch is not None:
         complain(watch.mismatch)
         return UsageError.exit_code

@@ -73,7 +73,7 @@ class ReplayFiles:
         self._opened = self._open([]) if not self._others or self._trace is not None else None
 
     def read_comparison(self) -> "TraceComparison":
-        """Return the real run beside its simulation."""
+        """Return the real run with its simulation."""
         tapes = (self._opened or ()) if self._simulated is not None else ()
         found = tapes[0].comparison if tapes else None
         if found is None:
@@ -157,9 +157,9 @@ class SweepReplayOptions(NamedTuple):
     interval_s: float = 0.1
     """Length of one tick in seconds of a trace."""
     capacity_bytes: int | None = None
-    """Of every device, which traces do not record."""
+    """Capacity of every device, which traces do not record."""
     notes: tuple[str, ...] = ()
-    """Sentences that are told with those of each trace."""
+    """Sentences that are shown with those of each trace."""
 
 
 DEFAULT_OPTIONS = SweepReplayOptions()
@@ -175,7 +175,7 @@ def replay_cells(
 ) -> int:
     """Replay configurations, beginning with one of them, until the view is left.
 
-    Those that have no trace are told of and passed. `j` and `k` go from one to another.
+    Those without a trace are mentioned and skipped. `j` and `k` go from one to another.
 
     Args:
         at: Place of the one to begin with; where it has no trace, the next one that has.
@@ -214,7 +214,7 @@ def play_cells(
 
 
 def list_entries(cells: Sequence[SweepCell]) -> list[PlaylistEntry]:
-    """Return what is played of configurations and told of them; DP is named where it tells them apart."""
+    """Return the entries of configurations; DP is named if it distinguishes them."""
     counted = Counter(cell.place for cell in cells)
     return [
         PlaylistEntry(
@@ -322,8 +322,8 @@ class SweepFolders(NamedTuple):
 def find_sweep(paths: Sequence[Path], log_dir: Path | None) -> SweepFolders | None:
     """Return the folders of traces of several configurations; None where something else was named.
 
-    A real run beside the simulation of it is none, be it of one configuration or of several. Where traces lie
-    deeper than in the folders right below the one that was named, the logs beside them are taken as well.
+    A real run next to its simulation is not one, be it of one configuration or of several. Where traces lie
+    deeper than in the folders right below the one that was named, the logs next to them are read as well.
     """
     folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
     if log_dir is not None and (folder is None or list_recordings(folder)):
@@ -344,7 +344,7 @@ def _is_sweep(files: Sequence[TraceFile]) -> bool:
 
 
 def _find_below(folder: Path) -> SweepFolders | None:
-    """Return the one sweep in the tree below a folder, None where there is none."""
+    """Return the one sweep in the tree below a folder; None without one."""
     try:
         pairs = find_sweeps([folder])[0]
     except InputFileError:

@@ -47,7 +47,7 @@ class LengthRequest(NamedTuple):
     """Empty where only what fits was asked for."""
     modes: tuple[PrivacyMode, ...]
     capacity_bytes: int | None
-    """Of the card that something is to fit."""
+    """Memory of the card that something is to fit."""
     step: int
     figure: FigureTarget | None
     look: LengthLook
@@ -262,7 +262,6 @@ def _warn_of_long_ones(request: LengthRequest) -> None:
 
 
 def _write_files(request: LengthRequest, study: LengthStudy) -> None:
-    """Write the figure and the CSV."""
     if request.figure is not None and study.runs:
         from vramscope.exporters.figures.page import save_figure
         from vramscope.exporters.lengths.figure import draw_lengths

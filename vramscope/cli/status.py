@@ -48,7 +48,7 @@ class Observer:
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
         self._is_without_devices = True
-        """Of the newest status; where the time was up before the first, the reason is told all the same."""
+        """Of the newest status; a reason is printed too if the time was up before the first."""
 
     @property
     def sentences(self) -> list[str]:

@@ -131,7 +131,7 @@ HEATMAP_PROGRAM = "vramscope heatmap"
 
 class Variant(NamedTuple):
     base: Path
-    """Of the files, without an ending."""
+    """Path of the files, without an ending."""
     look: SweepLook
     file: Path | None = None
     """The one file to write instead, in the format that its name says."""

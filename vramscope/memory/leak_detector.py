@@ -240,7 +240,7 @@ class MemoryLeakDetector(MemoryMonitor):
         self._baseline_s: float | None = None
 
     def start_monitoring(self) -> None:
-        """Begin to watch in the background, with a baseline of this moment where there is none."""
+        """Begin to watch in the background, with a baseline of this moment if there is no other."""
         if self._tracker is not None and not self._tracker.has_baseline:
             self._tracker.set_baseline()
         super().start_monitoring()

@@ -63,7 +63,7 @@ class MemoryMonitor:
         self._stop = threading.Event()
         self._told: set[str] = set()
         self._rules: tuple[Analyzer, ...] = ()
-        """What the user asked for, which finds things beside the analyzers."""
+        """Rules of the user, which run along with the analyzers."""
 
     @property
     def is_monitoring(self) -> bool:

@@ -73,7 +73,7 @@ class Meeting(NamedTuple):
 
     role: DistributedRole
     host: str | None = None
-    """Of a worker: the master's; of the master: the address at which it listens, `*` for all. None for this
+    """Host of the master for a worker; for the master the address to listen at, `*` for all. None for this
     machine."""
     port: int = DEFAULT_PORT
     is_insecure: bool = False
@@ -111,9 +111,9 @@ class NodeExchange:
         self.events = ClusterEvents()
         self.jobs = ClusterJobs(clock or SystemClock())
         self.collector: Collector | None = None
-        """Of the master, while it is open."""
+        """On the master, while it is open."""
         self.reporter: Reporter | None = None
-        """Of a worker, while it is open."""
+        """On a worker, while it is open."""
         self.wanted = 0
         """Nodes that are waited for, this one included; 0 for whoever comes."""
         self._session = uuid4().hex
@@ -345,7 +345,7 @@ def _find_index(node: NodeReport, finding: Finding) -> int | None:
 
 
 THREATS = ("oom", "oom_met")
-"""Kinds of findings that are told: an error is foreseen, or was met."""
+"""Kinds of findings that are reported: an error is foreseen, or was met."""
 
 
 def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str) -> NodeReport | None:

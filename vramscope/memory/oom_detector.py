@@ -110,7 +110,7 @@ SAME_ERROR_S = 60.0
 ERROR_COMES_WITHIN_S = 2.0
 """The allocator counts an error before it is raised with its size and stack, which then still come."""
 REPEAT_S = 30.0
-"""A risk that stays high is told again no sooner."""
+"""A risk that stays high is reported again no sooner."""
 _ORDER = tuple(OOMRiskLevel)
 _ALARMING = (OOMRiskLevel.HIGH, OOMRiskLevel.CRITICAL)
 
@@ -156,7 +156,7 @@ class OOMDetector(MemoryMonitor):
         self._counted: list[tuple[float, Finding]] = []
         """Errors known by their count alone, and until when the error itself may still come."""
         self._raised_s: float | None = None
-        """When the newest error was raised of which callbacks were told, wall clock."""
+        """Wall clock of the newest error that was passed to callbacks."""
         self._crossed: dict[str | None, OOMRiskLevel] = {}
         """Devices that have crossed a threshold since callbacks were last called, by UUID."""
 

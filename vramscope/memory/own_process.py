@@ -1,4 +1,4 @@
-"""What this very process tells of its memory: PyTorch's allocator where it trains, and its resident memory.
+"""Memory of this very process: PyTorch's allocator where it trains, and its resident memory.
 
 torch is reached where the program has imported it, and asked only about devices that the program has used:
 nothing here imports it or creates a context.
@@ -277,7 +277,7 @@ def _plain(uuid: str) -> str:
 
 
 def _make_device(held: _Held, reader: Reader) -> DeviceSample:
-    """Return a device that the driver does not tell of, such as a simulated one, as torch tells it."""
+    """Return a device that the driver does not know, such as a simulated one, as torch describes it."""
     total_bytes = held.identity.get("total_bytes")
     ask = getattr(reader.module, "mem_get_info", None)
     free_bytes, known_bytes = (None, None) if ask is None else ask(held.ordinal)
@@ -328,7 +328,7 @@ class OwnSteps:
         self._ordinals: tuple[int, ...] = ()
 
     def start(self) -> None:
-        """Begin to take what `vramscope.step` is told."""
+        """Begin to read what the program passes to `vramscope.step`."""
         if self._take not in step_takers:
             step_takers.append(self._take)
 
@@ -393,7 +393,7 @@ class ProcessStream:
 
     @property
     def provenance(self) -> Provenance:
-        """Where the samples come from, and why there is no device where there is none."""
+        """Where the samples come from, and why there is no device, if so."""
         newest = self._newest
         has_devices = newest is not None and bool(newest.devices)
         notes = () if has_devices else tuple(str(failure) for failure in self._producer.failures)

@@ -30,7 +30,7 @@ class SampleStream(Protocol):
 
     @property
     def agent(self) -> "AgentStream | None":
-        """The agent that is asked, which can also ask jobs; None where there is none."""
+        """The agent that is asked, which can also ask jobs; None without one."""
         ...
 
     @property
@@ -128,7 +128,7 @@ class DriverStream:
 
     Args:
         interval_s: Seconds from one sample to the next.
-        notes: What to say beside the figures, such as why no agent was asked.
+        notes: Sentences for the report, such as why no agent was asked.
     """
 
     def __init__(self, interval_s: float, *, notes: Sequence[str] = ()) -> None:
@@ -348,7 +348,7 @@ class SpareStream(LiveStream):
 
     @property
     def provenance(self) -> Provenance:
-        """Where the samples come from, and why there is none where there is none."""
+        """Where the samples come from, and why there are none, if so."""
         told = super().provenance
         if self.absence is None:
             return told

@@ -44,7 +44,7 @@ class Selection(NamedTuple):
         return msgspec.structs.replace(sample, devices=devices, ranks=ranks)
 
     def find_missing(self, seen: Collection[DeviceSample]) -> tuple[str, ...]:
-        """Return the devices that were asked for by name and are none of those seen."""
+        """Return the devices that were asked for by name and were not seen."""
         known = {word for device in seen for word in _names_of(device)}
         return tuple(word for word in self.devices or () if word not in known)
 
@@ -103,7 +103,7 @@ class Conclusions:
 
 
 class Companion(Protocol):
-    """Looks at each sample beside the analyzers: what records curves, or asks processes."""
+    """Sees each sample along with the analyzers: records curves, or asks processes."""
 
     def observe(self, sample: Sample) -> None:
         """Take one sample, with what was asked for only."""

@@ -302,7 +302,7 @@ class _Bracket:
 
 
 MOST_ADVICE_TRIALS = 4
-"""Of those that are estimated to save most."""
+"""How many changes to try, of those that are estimated to save most."""
 _FIELDS = {
     "--dp-mode": "privacy",
     "--optimizer": "optimizer",
@@ -323,8 +323,8 @@ def try_advice(
 ) -> tuple[AdviceTrial, ...]:
     """Train with each change that is estimated to lower the peak, and return what it came to.
 
-    One that cannot be started is told with its reason; an interruption ends the trials, and those until then
-    are kept.
+    One that cannot be started is reported with its reason; an interruption ends the trials, and keeps those
+    until then.
 
     Args:
         device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.

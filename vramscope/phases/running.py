@@ -112,16 +112,14 @@ def _check_combinations(training: PhaseTraining, environ: Mapping[str, str]) -> 
 
 
 DEFAULT_CARD_BYTES = 80 * GIB
-"""Of a simulated card whose size nobody gave: the largest preset with gradients by sample needs 40 GiB."""
+"""Size of a simulated card by default: the largest preset with gradients by sample needs 40 GiB."""
 SHARE_OF_HOST = 0.5
-"""Of the host's free memory that real tensors may take where the same figures can be had without storage."""
+"""Share of the host's free memory that real tensors may take if the same sizes can be had without storage."""
 
 _CONTEXT = f"{format_bytes(DEFAULT_CONTEXT_BYTES)} of the card stand for the CUDA context"
 
 
 class DeviceChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start a training on."""
-
     kind: Literal["cuda", "cpu", "simulated"]
     total_bytes: int | None = None
     """Of a simulated card."""
@@ -166,7 +164,7 @@ def choose_device(
 def simulate_instead(
     training: PhaseTraining, environ: Mapping[str, str], host_free_bytes: int | None
 ) -> DeviceChoice:
-    """Return the simulated card that stands for CUDA where there is none."""
+    """Return the simulated card that stands for a missing CUDA device."""
     note = f"no CUDA device here: a simulated card of {format_bytes(DEFAULT_CARD_BYTES)}"
     return _simulate(DEFAULT_CARD_BYTES, training, environ, host_free_bytes, note)
 
@@ -225,7 +223,7 @@ _ACTIVATIONS_OF_LOGITS = 5
 
 
 def estimate_host_bytes(training: PhaseTraining) -> int | None:
-    """Return an upper estimate of the host's memory; None for a model of which nothing is known.
+    """Return an upper estimate of the host's memory; None for an unknown model.
 
     Weights, gradients, the sum and the noise that Opacus adds, the optimizer's state, gradients by sample
     and activations, all of four bytes.
@@ -321,7 +319,7 @@ class RankRuns:
 
 
 def find_rank_runs() -> RankRuns | None:
-    """Return where ranks meet, in a process that torchrun started beside others on this node; else None."""
+    """Return where ranks meet, in a process that torchrun started with others on this node; else None."""
     environ = os.environ
     if "LOCAL_RANK" not in environ or int(environ.get("LOCAL_WORLD_SIZE", "1")) < 2:
         return None
@@ -330,7 +328,7 @@ def find_rank_runs() -> RankRuns | None:
 
 _SCRIPT = "vramscope.engine.workloads.phases"
 _LEAVING_S = 5.0
-"""What a process that is told to end may take for it."""
+"""Longest time for a process to end after a signal."""
 Told = Callable[[PhaseRun], None]
 
 

@@ -134,7 +134,7 @@ class _Row:
         self._cells = cells
 
     def count(self, name: str, default: int) -> int:
-        """Return a whole number; the default where there is none."""
+        """Return a whole number; the default for an empty cell."""
         text = self._cells.get(name, "").strip()
         if not text:
             return default
@@ -143,7 +143,6 @@ class _Row:
         return int(text)
 
     def read_seconds(self) -> float:
-        """Return the measured time."""
         text = self._cells.get(TIME_COLUMN, "").strip()
         try:
             milliseconds = float(text)
@@ -154,7 +153,6 @@ class _Row:
         return milliseconds / 1000
 
     def read_recompute(self, default: Recompute) -> Recompute:
-        """Return what is recomputed."""
         text = self._cells.get("recompute", "").strip()
         if text and text not in RECOMPUTES:
             raise self.refuse("recompute", text, "none, selective or full")
@@ -165,11 +163,9 @@ class _Row:
         return self._cells.get(name, "").strip().lower() in ("1", "true", "yes")
 
     def refuse(self, name: str, text: str, expected: str) -> InputFileError:
-        """Return the error of a cell."""
         return InputFileError(f"{self._where}, {name}: {text[:40]!r}; expected {expected}")
 
     def refuse_all(self, error: UsageError) -> InputFileError:
-        """Return the error of a row."""
         return InputFileError(f"{self._where}: {error}")
 
 

@@ -32,7 +32,7 @@ from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 
 SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".txt", ".log")
-"""Of files: a model that ends so is one, whether it exists or not."""
+"""Endings of files: a model that ends so is a file, whether it exists or not."""
 
 
 def find_model_file(model: str | Path) -> Path | None:

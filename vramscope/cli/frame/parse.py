@@ -38,9 +38,7 @@ class Verb(Protocol):
         """Add the verb's parser; `common` are the parents with the flags that every verb has."""
         ...
 
-    def run(self, arguments: Namespace) -> int:
-        """Do it and return the exit code."""
-        ...
+    def run(self, arguments: Namespace) -> int: ...
 
 
 class View(Protocol):
@@ -95,7 +93,6 @@ def _check_path(flag: str, text: str) -> None:
 
 
 def parse(argv: Sequence[str]) -> Namespace:
-    """Return what the words of a command line mean."""
     verbs = list_verbs()
     argv, command = split_command(argv, verbs, lambda: build_parser(["run"]))
     meant = [word for word in argv if word in verbs]
@@ -192,7 +189,6 @@ def load_verb(name: str) -> Verb:
 
 
 def run_verb(arguments: Namespace) -> int:
-    """Do what the words say and return the exit code."""
     try:
         return load_verb(arguments.verb).run(arguments)
     except InputFileError as error:
@@ -259,7 +255,6 @@ def split_command(
 
 
 def names_run(argv: Sequence[str], verbs: Sequence[str]) -> bool:
-    """Return whether the first verb among the words is `run`."""
     return next((word for word in argv if word in verbs), None) == _RUN
 
 

@@ -7,7 +7,6 @@ from vramscope.engine.settings import SETTING_KEYS, LoadedSettings, Settings, lo
 
 
 def load_configuration(arguments: Namespace) -> LoadedSettings:
-    """Return the settings with their origins."""
     flags = {key: getattr(arguments, key, None) for key in SETTING_KEYS}
     return load_settings(flags, config=getattr(arguments, "config", None))
 

@@ -38,7 +38,7 @@ class _Curves(NamedTuple):
 
 
 class PlotRecorder:
-    """Records curves beside the analyzers, bounded however long the watch is."""
+    """Records curves along with the analyzers, bounded however long the watch is."""
 
     def __init__(self) -> None:
         self._curves: dict[str, _Curves] = {}
@@ -143,7 +143,6 @@ def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
 
 
 def describe_files(paths: Sequence[Path]) -> str:
-    """Return in a few words what was written where."""
     if not paths:
         return "no figure was written"
     folders = sorted({str(path.parent) for path in paths})

@@ -246,7 +246,7 @@ class SuiteRun:
 
     @property
     def _unmeasured(self) -> list[DeviceLog]:
-        """The devices of this node of which no reading has come back."""
+        """The devices of this node without a reading so far."""
         if self._options.input is not None:
             return []
         silent = (it for it in self.watch.log.devices.values() if it.state in ("stale", "lost"))
@@ -334,7 +334,6 @@ def check_outputs(options: WatchOptions) -> None:
 
 
 def make_archive(folder: Path) -> None:
-    """Make the folder of scheduled reports where it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

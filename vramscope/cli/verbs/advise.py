@@ -92,7 +92,6 @@ ANSWER_WITHIN_S = 5.0
 
 
 def advise_here(arguments: Namespace) -> "Advised":
-    """Advise a process of this node and return its answer."""
     from vramscope.engine.viewer.client import connect
 
     with connect() as client:
@@ -180,13 +179,13 @@ def _own_name(watch: "NodesWatch", name: str) -> str | None:
 
 
 def _word_node(watch: "NodesWatch", name: str) -> str:
-    """Return the name of a node, with that which its agent gives it where that is another."""
+    """Return the name of a node, with the one that its agent uses if that differs."""
     own = _own_name(watch, name)
     return name if own is None or own == name else f"{name} ({own})"
 
 
 def _await_answer(watch: "NodesWatch", name: str) -> None:
-    """Wait until a node has told of itself, or turned out to be a relay."""
+    """Wait until a node has answered, or turned out to be a relay."""
     while name in watch.nodes and watch.nodes[name].picture.newest.hub is None:
         _turn(watch, name)
 

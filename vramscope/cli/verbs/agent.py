@@ -138,7 +138,7 @@ def _read_listening(arguments: Namespace) -> "Listening | None":
 
 
 def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
-    """Return the flags of the exporter that the agent starts, found to be sound; None where there is none."""
+    """Return the checked flags of the exporter that the agent starts; None without one."""
     from vramscope.engine.errors import UsageError
 
     flags = ("--insecure",) if arguments.insecure else ()

@@ -189,7 +189,7 @@ def _halve(progress: Progress, number: int) -> Progress:
 
 
 def _list_recordings(path: Path) -> list[Path]:
-    """Return the recording that a path names, or those in the folder that it names; none if it is another."""
+    """Return the recording that a path names, or those in the folder; none for other files."""
     from vramscope.engine.files.series.format import recognize_series
 
     if path.is_dir():

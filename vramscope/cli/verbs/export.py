@@ -250,7 +250,6 @@ def _find_interval(source: _Source) -> float:
 
 
 def _read_moment(flag: str, text: str | None, span_s: tuple[float, float]) -> float | None:
-    """Return a time in seconds of the recording's clock."""
     if text is None:
         return None
     try:

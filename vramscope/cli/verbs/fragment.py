@@ -70,7 +70,7 @@ class SegmentMapper:
         self._asked_s: dict[int, float] = {}
         self._maps: dict[int, SegmentMap] = {}
         self.conclusions: Conclusions | None = None
-        """Of the watch: its analyzer takes each map as it comes, so that their trend is known."""
+        """Those of the watch, which read each map as it comes, so that the trend is known."""
 
     def observe(self, sample: Sample) -> None:
         from vramscope.analyzers.fragmentation import FragmentationAnalyzer

@@ -126,7 +126,7 @@ TURN_S = 0.25
 STEP_WITHIN_S = 60.0
 """How long a process may wait for the end of its step before it answers."""
 FINISH_ALERTS_WITHIN_S = 2.0
-"""How long hooks are told of what waits, at the end."""
+"""Longest time at the end for hooks to receive what waits."""
 
 
 class GuardOptions(NamedTuple):
@@ -210,7 +210,7 @@ class Guard:
         self._hooks.note(self.hooks)
 
     def _finish(self) -> None:
-        """Tell what is known at the end, and have hooks told of what waits."""
+        """Print what is known at the end, and send hooks what waits."""
         self._tell(self._state.conclude(self._clock.wall_s()))
         self._plan.note(self._state.picture, is_last=True)
         self._print(event="state")
@@ -296,7 +296,7 @@ class ConnectionNotices:
 
 
 class ChoiceNotices:
-    """Says what is not followed, of which nothing is concluded, and where nothing is that was chosen."""
+    """Says what is not followed and so not analyzed, and which chosen nodes and devices do not exist."""
 
     def __init__(self, choice: "Choice") -> None:
         self._told: set[str] = set()
@@ -315,7 +315,7 @@ class ChoiceNotices:
 
 
 class PlanNotices:
-    """Says where a plan is held against nothing, and when it is.
+    """Says whether a plan is compared with a job.
 
     Args:
         planned: What the plan says of a rank of each pipeline stage in bytes; empty without a plan.
@@ -326,7 +326,7 @@ class PlanNotices:
         self._told: str | None = None
         self._reason: str | None = None
         self._since_s = 0.0
-        """Since when that is the reason why no job is held against the plan."""
+        """Since when that has been the reason why no job is compared with the plan."""
 
     def note(self, picture: "ClusterPicture", *, is_last: bool = False) -> None:
         """Take all nodes as they stand."""
@@ -349,7 +349,7 @@ class PlanNotices:
             complain(f"--planned is held against nothing: {reason}")
 
     def _explain(self, jobs: "Sequence[JobState]") -> str:
-        """Return why no stage of any job stands beside the plan."""
+        """Return why no stage of any job is compared with the plan."""
         if not jobs:
             return "no job of two ranks or more was seen"
         for job in jobs:
@@ -366,7 +366,7 @@ class PlanNotices:
 
 
 class HookNotices:
-    """Says why a hook was not told of a finding; a reason once, until the hook takes one again."""
+    """Says why a hook did not receive a finding; a reason once, until the hook accepts one again."""
 
     def __init__(self) -> None:
         self._told: dict[str, str | None] = {}

@@ -114,7 +114,6 @@ def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
 
 
 def _find_newest() -> Path:
-    """Return the newest flight record."""
     from vramscope.engine.files.memory_file import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
@@ -132,7 +131,7 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
     """Print what a file says, as wide as the terminal, or 80 cells into a pipe.
 
     Args:
-        device: The only device to tell of; None for all.
+        device: The only device to report; None for all.
     """
     from vramscope.engine.files.memory_file import read_memory_file
     from vramscope.exporters.inspect import describe_memory_file
@@ -147,7 +146,7 @@ def print_json(path: Path, *, top: int, device: int | None) -> None:
     """Print what a file says as one JSON object that names its schema.
 
     Args:
-        device: The only device to tell of; None for all.
+        device: The only device to report; None for all.
     """
     from vramscope.engine.files.memory_file import read_memory_file
     from vramscope.exporters.inspect import summarize_memory_file

@@ -172,7 +172,7 @@ class Prompt:
     def _take_next(self, editor: LineEditor) -> bool:
         """Take a line from the terminal; False for Ctrl-D and a word that leaves.
 
-        Ctrl-C begins the line anew, also where it is pressed just before or after a verb.
+        Ctrl-C clears the line, also just before or after a verb.
         """
         try:
             return self._take(editor.read(PROMPT))

@@ -288,7 +288,6 @@ def read_profiled(paths: Sequence[Path]) -> "tuple[Profiled, ...]":
 
 
 def read_profiles(path: Path) -> "list[tuple[Path, ModuleMemory]]":
-    """Return the profile of each rank, with its file."""
     from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 
     return [(file, read_module_memory(file)) for file in find_profiles(path)]

@@ -214,7 +214,6 @@ _KEEP_EVERY_S = 1.0
 
 
 def train_and_print(arguments: Namespace) -> int:
-    """Train, print what was measured, and return the exit code."""
     from vramscope.engine.files.base.output_file import check_writable
     from vramscope.phases.running import run_phases
 
