@@ -50,6 +50,11 @@ def format_bytes(value_bytes: int | None) -> str:
     return f"{value_bytes} B"
 
 
+def share_percent(part: float | None, whole: float | None) -> float | None:
+    """Return how much of `whole` `part` is, in percent; None where either is unmeasured."""
+    return None if part is None or not whole else 100.0 * part / whole
+
+
 def format_age(age_s: float) -> str:
     """A time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
     seconds = int(age_s)

@@ -149,7 +149,7 @@ def describe_flight_record(
 
 
 def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
-    when = "" if summary.written_s is None else f" · {_show_time(summary.written_s)}"
+    when = "" if summary.written_s is None else f" · {_show_time(summary.written_s) or 'at an unknown time'}"
     simulated = "simulated device · " if summary.process.is_simulated else ""
     yield cut_words(f"{simulated}out of memory{when}", width)
     process = []
@@ -285,11 +285,12 @@ def _describe_rest(summary: FlightSummary, width: int) -> Iterator[str]:
         yield from wrap(f"note: {make_printable(note)}", width)
 
 
-def _show_time(time_s: float) -> str:
+def _show_time(time_s: float) -> str | None:
+    """Return a time as text; None for one that is on no calendar, as a damaged file may have it."""
     try:
         return f"{datetime.datetime.fromtimestamp(time_s, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
-        return "at an unknown time"
+        return None
 
 
 # A memory snapshot as plain text for people: what it comes to first, figures and stacks beneath.
@@ -477,7 +478,7 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
         omitted: Older ones that are not among them.
     """
     for failure in failures:
-        when = "" if failure.time_s is None else f" at {_show_trace_time(failure.time_s)}"
+        when = "" if failure.time_s is None else f" at {_show_time(failure.time_s) or 'an unknown time'}"
         yield cut_words(f"out of memory{when}: {format_bytes(failure.size_bytes)} asked for", width)
         rows = [
             ("allocated", format_bytes(failure.allocated_bytes)),
@@ -495,10 +496,6 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
     if omitted:
         yield cut_words(f"{omitted:,} older out-of-memory events are not shown", width)
         yield ""
-
-
-def _show_trace_time(time_s: float) -> str:
-    return f"{datetime.datetime.fromtimestamp(time_s, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # A real run beside its simulation as plain text: peaks of every rank, and the errors of all iterations.

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ...engine.model import Evidence, Severity
+from ...engine.model import Severity
 from .log import FindingTrail, RunLog
 
 InputSource = Literal["agent", "driver", "process", "input"]
@@ -145,12 +145,8 @@ def _describe(trail: FindingTrail, log: RunLog, provenance: Provenance) -> Repor
         title=finding.title,
         advice=finding.advice,
         method=finding.method,
-        evidence={it.name: _describe_evidence(it) for it in finding.evidence},
+        evidence={it.name: EvidenceValue(it.value, it.unit) for it in finding.evidence},
     )
-
-
-def _describe_evidence(evidence: Evidence) -> EvidenceValue:
-    return EvidenceValue(evidence.value, evidence.unit)
 
 
 def _find_index(label: str | None) -> int | None:

@@ -15,6 +15,7 @@ from ...engine.model import (
     Sample,
     Severity,
 )
+from ...engine.units import share_percent
 
 # What the samples of a period said of one device: running statistics, and the newest snapshots.
 
@@ -56,11 +57,6 @@ class Snapshot(NamedTuple):
     def taken_bytes(self, source: MemorySource) -> int | None:
         """Return the figure that reports call `allocated`."""
         return self.allocated_bytes if source == "allocator" else self.used_bytes
-
-
-def share_percent(part_bytes: int | None, total_bytes: int | None) -> float | None:
-    """Return what part of the total a figure is, in percent; None where either is unknown."""
-    return None if part_bytes is None or not total_bytes else 100.0 * part_bytes / total_bytes
 
 
 class Average:
@@ -348,7 +344,11 @@ class RunLog:
         """Take what analyzers concluded."""
         for finding in findings:
             known = self.findings.get(finding.id)
-            gravest = finding.severity if known is None else _graver(known.gravest, finding.severity)
+            gravest = (
+                finding.severity
+                if known is None
+                else max(known.gravest, finding.severity, key=SEVERITIES.index)
+            )
             self.findings[finding.id] = FindingTrail(finding, gravest)
             self._findings_by_device.setdefault(finding.device_uuid, {})[finding.id] = None
         for assessment in assessments:
@@ -382,10 +382,6 @@ class RunLog:
         is_on_time = due_s is not None and abs(time_s - due_s) <= self.interval_s
         self._due_s = (due_s if due_s is not None and is_on_time else time_s) + self.interval_s
         return True
-
-
-def _graver(one: Severity, other: Severity) -> Severity:
-    return max(one, other, key=SEVERITIES.index)
 
 
 def _sort_ranks(ranks: Sequence[RankSample]) -> dict[str, list[RankSample]]:

@@ -34,11 +34,6 @@ def watts_text(value: float | None, glyphs: Glyphs) -> str:
     return text.rjust(WATTS_WIDTH)
 
 
-def share_percent(part: float | None, whole: float | None) -> float | None:
-    """Return how much of `whole` `part` is, in percent; None where either is unmeasured."""
-    return None if part is None or not whole else 100.0 * part / whole
-
-
 def moment_text(time_s: float, clock: str) -> str:
     """Return a moment as people say it: the time of day, or the age of a trace at that moment."""
     if clock == "trace":

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
@@ -48,9 +48,7 @@ class ProcessRow(NamedTuple):
 
     @property
     def share_percent(self) -> float | None:
-        used_bytes = self.process.used_bytes
-        total_bytes = self.device.memory.total_bytes
-        return None if used_bytes is None or not total_bytes else 100 * used_bytes / total_bytes
+        return share_percent(self.process.used_bytes, self.device.memory.total_bytes)
 
     @property
     def note(self) -> str:

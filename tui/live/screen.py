@@ -14,12 +14,12 @@ from ...engine.alerts.state import AlertState, count_muted
 from ...engine.clock import Clock
 from ...engine.history import HOST_KEY, History
 from ...engine.model import DeviceSample, Finding, HostSample, MemoryReading, Sample
-from ...engine.units import GIB
+from ...engine.units import GIB, share_percent
 from ...exporters.text import show_number
 from ..draw.bars import draw_gauge
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import dots_of, draw_history, history_levels
-from ..draw.numbers import percent_text, share_percent, span_text
+from ..draw.numbers import percent_text, span_text
 from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame import keys
 from ..frame.theme import find_looks

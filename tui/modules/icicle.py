@@ -4,10 +4,9 @@ from textual import events
 from textual.message import Message
 
 from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle, size_of
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..draw.blocks import HitBox, Icicle, draw_icicle
-from ..draw.numbers import share_percent
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..frame import keys
 from ..widgets.line_page import LinePage

@@ -14,9 +14,9 @@ from ...analyzers.breakdown import (
 )
 from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model.sample import MEMORY_KINDS, MemoryKind, ModuleMemory
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, share_percent
 from ..draw.glyphs import Glyphs
-from ..draw.numbers import count_text, share_percent
+from ..draw.numbers import count_text
 from ..draw.spans import clean_text
 from ..widgets.one_line import Piece
 

@@ -13,9 +13,8 @@ from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...engine.history import History
 from ...engine.history.history import Field
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankCoordinates, RankSample, Sample
-from ...engine.units import GIB, format_age
+from ...engine.units import GIB, format_age, share_percent
 from ...engine.viewer.snapshot import Snapshot
-from ..draw.numbers import share_percent
 from ..draw.spans import Role
 
 if TYPE_CHECKING:

@@ -39,6 +39,11 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal() -> None:
     assert all(line.isprintable() for line in text.splitlines())
 
 
+def test_an_error_at_a_time_that_no_calendar_has_is_told_all_the_same() -> None:
+    events = [[{"action": "oom", "addr": 0, "size": MIB, "stream": 0, "time_us": 2**62, "frames": []}]]
+    assert "out of memory at an unknown time: 1 MiB asked for" in describe(snapshot([], device_traces=events))
+
+
 def test_top_bounds_the_stacks() -> None:
     blocks = [block(MIB, frames=[frame("f", "a.py", line)]) for line in range(5)]
     assert "(2 of 5 stacks)" in describe(snapshot([segment(blocks)]), top=2)

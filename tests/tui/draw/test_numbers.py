@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramscope.engine.units import share_percent
 from vramscope.tui.draw import numbers
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 
@@ -25,8 +26,8 @@ def test_watts(value: float | None) -> None:
 def test_unmeasured_is_never_zero() -> None:
     assert numbers.gib_text(None, UNICODE) == "—"
     assert numbers.percent_text(None, ASCII).strip() == "-"
-    assert numbers.share_percent(None, 100) is None
-    assert numbers.share_percent(5, None) is None
+    assert share_percent(None, 100) is None
+    assert share_percent(5, None) is None
 
 
 def test_spans_and_moments() -> None:
