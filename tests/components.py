@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from importlib.util import find_spec
 from typing import NoReturn
 
 import pytest
@@ -41,6 +42,15 @@ def require(program: str) -> str:
     return path
 
 
+def require_package(name: str) -> None:
+    """Skip the test, or the file, where a Python package is not installed; where CI is set fail.
+
+    It is not imported: torch would cost each worker two seconds for tests that train in other processes.
+    """
+    if find_spec(name) is None:
+        missing(f"{name} is not installed (make test installs it)")
+
+
 def missing(reason: str) -> NoReturn:
     """Skip the test for want of a component; where CI is set fail it instead.
 
@@ -49,4 +59,4 @@ def missing(reason: str) -> NoReturn:
     """
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from tests.components import require_package
 from tests.engine.ranks.running import await_steps, list_ranks
 from tests.structure.tree import ROOT
 from tests.vramscope.cli.running import environment
@@ -20,7 +19,7 @@ EXAMPLE = str(ROOT / "examples/torchrun_train.py")
 
 
 def test_the_example_trains_two_ranks_each_on_its_device() -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     card = ("--simulate", "2GiB", "--device-count", "2", "--host-reserve", "128MiB")
     words = ("run", "--job", "gpt", *card, "--", *TORCHRUN, EXAMPLE, "--steps", "1000000")
     job = subprocess.Popen(

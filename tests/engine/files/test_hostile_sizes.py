@@ -26,31 +26,37 @@ from vramscope.engine.files.sweep.logs import read_configuration_log
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.prometheus.endpoint import read_web_config
 
+# Contents are made by their tests: every worker imports this file, and one makes each of them.
 MOST_S = 2.0
 """CPU of one refusal."""
 MIB = 1 << 20
-TABLES = {
-    "columns": (",".join(f"c{n}" for n in range(250_000)) + "\n1\n", "more than 1,000 columns"),
+TABLES: dict[str, tuple[Callable[[], str], str]] = {
+    "columns": (lambda: ",".join(f"c{n}" for n in range(250_000)) + "\n1\n", "more than 1,000 columns"),
     "columns in a quoted header": (
-        '"a\nb",' + ",".join(f"c{n}" for n in range(250_000)),
+        lambda: '"a\nb",' + ",".join(f"c{n}" for n in range(250_000)),
         "more than 1,000 columns",
     ),
-    "columns of one name": (",".join("c" * MOST_COLUMNS) + "\n1\n", "two columns are called 'c'"),
+    "columns of one name": (lambda: ",".join("c" * MOST_COLUMNS) + "\n1\n", "two columns are called 'c'"),
     "short rows": (
-        ",".join(f"c{n}" for n in range(MOST_COLUMNS)) + "\n" + "1\n" * 50_000,
+        lambda: ",".join(f"c{n}" for n in range(MOST_COLUMNS)) + "\n" + "1\n" * 50_000,
         "more than 2,000,000 cells",
     ),
-    "rows": ("a,b\n" + "1,2\n" * (MOST_ROWS + 1), "more than 100,000 rows"),
-    "cells": ("a,b\n" + "," * 3_500_000, "3500001 cells under 2 columns"),
-    "a long cell": ('a,b\n"' + "x" * 3_500_000, "field larger than field limit"),
-    "a trace in one line": ('{"traceEvents":[' + '{"ph":"X","ts":1},' * 200_000, "more than 1,000 columns"),
+    "rows": (lambda: "a,b\n" + "1,2\n" * (MOST_ROWS + 1), "more than 100,000 rows"),
+    "cells": (lambda: "a,b\n" + "," * 3_500_000, "3500001 cells under 2 columns"),
+    "a long cell": (lambda: 'a,b\n"' + "x" * 3_500_000, "field larger than field limit"),
+    "a trace in one line": (
+        lambda: '{"traceEvents":[' + '{"ph":"X","ts":1},' * 200_000,
+        "more than 1,000 columns",
+    ),
 }
 
 
-@pytest.mark.parametrize(("content", "told"), TABLES.values(), ids=TABLES)
-def test_a_table_without_bounds_is_refused_at_once(content: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make_content", "told"), TABLES.values(), ids=TABLES)
+def test_a_table_without_bounds_is_refused_at_once(
+    make_content: Callable[[], str], told: str, tmp_path: Path
+) -> None:
     path = tmp_path / "cases.csv"
-    path.write_text(content)
+    path.write_text(make_content())
     started_s = time.process_time()
     with pytest.raises(InputFileError) as caught:
         read_case_table(path)
@@ -59,20 +65,26 @@ def test_a_table_without_bounds_is_refused_at_once(content: str, told: str, tmp_
     assert len(str(caught.value)) < 300
 
 
-PACKED = {
-    "tiny members": (gzip.compress(b"x") * 100_000, "more than 1,000 gzip members of less than 256 bytes"),
-    "empty members": (gzip.compress(b"") * 100_000, "more than 1,000 gzip members of less than 256 bytes"),
-    "a bomb": (gzip.compress(bytes(300 * MIB), 6), "unpacks to more than 250 times its size"),
-    "bombs": (gzip.compress(bytes(2 * MIB), 6) * 150, "unpacks to more than 250 times its size"),
+PACKED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "tiny members": (
+        lambda: gzip.compress(b"x") * 100_000,
+        "more than 1,000 gzip members of less than 256 bytes",
+    ),
+    "empty members": (
+        lambda: gzip.compress(b"") * 100_000,
+        "more than 1,000 gzip members of less than 256 bytes",
+    ),
+    "a bomb": (lambda: gzip.compress(bytes(300 * MIB), 6), "unpacks to more than 250 times its size"),
+    "bombs": (lambda: gzip.compress(bytes(2 * MIB), 6) * 150, "unpacks to more than 250 times its size"),
 }
 
 
-@pytest.mark.parametrize(("content", "told"), PACKED.values(), ids=PACKED)
+@pytest.mark.parametrize(("make_content", "told"), PACKED.values(), ids=PACKED)
 def test_a_packed_file_that_no_writer_makes_is_refused_at_once(
-    content: bytes, told: str, tmp_path: Path
+    make_content: Callable[[], bytes], told: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.json.gz"
-    path.write_bytes(content)
+    path.write_bytes(make_content())
     started_s = time.process_time()
     with pytest.raises(InputFileError) as caught:
         for _ in PackedFile(path).chunks():
@@ -87,24 +99,24 @@ def play(path: Path) -> None:
 
 
 MEGATRON = "[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.0 | max allocated: 2.0 | reserved: 3.0\n"
-BUSY: dict[str, tuple[str, str, Callable[[Path], object]]] = {
-    "blanks in a key of YAML": ("a.yaml", f"a{' ' * MIB}b", read_web_config),
-    "blanks in a cluster file": ("a.yaml", f"a{' ' * (MIB - 100)}b", read_cluster_file),
-    "empty lines in a run": ("a.txt", "\n" * MIB, read_run_config),
-    "empty lines in a log of phases": ("a.log", "\n" * 4 * MIB, read_phase_file),
-    "blank lines in a log of phases": ("a.log", f"{' ' * 1000}\n" * 4000, read_phase_file),
-    "charts without an end": ("a.html", f"var option_{'0' * 32} = {{\n" * 80_000, read_module_memory),
-    "short lines in a log of a framework": ("a.log", MEGATRON + "x\n" * 2_000_000, play),
-    "names of errors": ("a.log", "a." * MIB, partial(read_configuration_log, has_failed=True)),
+BUSY: dict[str, tuple[str, Callable[[], str], Callable[[Path], object]]] = {
+    "blanks in a key of YAML": ("a.yaml", lambda: f"a{' ' * MIB}b", read_web_config),
+    "blanks in a cluster file": ("a.yaml", lambda: f"a{' ' * (MIB - 100)}b", read_cluster_file),
+    "empty lines in a run": ("a.txt", lambda: "\n" * MIB, read_run_config),
+    "empty lines in a log of phases": ("a.log", lambda: "\n" * 4 * MIB, read_phase_file),
+    "blank lines in a log of phases": ("a.log", lambda: f"{' ' * 1000}\n" * 4000, read_phase_file),
+    "charts without an end": ("a.html", lambda: f"var option_{'0' * 32} = {{\n" * 80_000, read_module_memory),
+    "short lines in a log of a framework": ("a.log", lambda: MEGATRON + "x\n" * 2_000_000, play),
+    "names of errors": ("a.log", lambda: "a." * MIB, partial(read_configuration_log, has_failed=True)),
 }
 
 
-@pytest.mark.parametrize(("name", "content", "read"), BUSY.values(), ids=BUSY)
+@pytest.mark.parametrize(("name", "make_content", "read"), BUSY.values(), ids=BUSY)
 def test_no_pattern_takes_the_square_of_a_file(
-    name: str, content: str, read: Callable[[Path], object], tmp_path: Path
+    name: str, make_content: Callable[[], str], read: Callable[[Path], object], tmp_path: Path
 ) -> None:
     path = tmp_path / name
-    path.write_text(content)
+    path.write_text(make_content())
     started_s = time.process_time()
     with suppress(InputFileError):
         read(path)
@@ -150,108 +162,121 @@ def test_two_runs_of_thousands_of_devices_do_not_take_the_square_of_them(tmp_pat
 
 TRACE = '{"traceEvents":['
 CHART = f'var option_{"0" * 32} = {{"series":[{{"name":"params_memory_sunburst","data":[{{"name":"'
-REFUSED: dict[str, tuple[str, str | bytes, str, Callable[[Path], object]]] = {
+REFUSED: dict[str, tuple[str, Callable[[], str | bytes], str, Callable[[Path], object]]] = {
     "empty readings": (
         "a.json",
-        '{"snapshots":{"0":[' + "{}," * 1_300_000 + "{}]}}",
+        lambda: '{"snapshots":{"0":[' + "{}," * 1_300_000 + "{}]}}",
         "100,000 records",
         play,
     ),
     "a list for each device": (
         "a.json",
-        '{"snapshots":{' + ",".join(f'"{n}":[{{}}]' for n in range(300_000)) + "}}",
+        lambda: '{"snapshots":{' + ",".join(f'"{n}":[{{}}]' for n in range(300_000)) + "}}",
         "100,000 records cannot be used",
         play,
     ),
     "lines of status without one": (
         "a.json",
-        '{"schema":"vramscope.status/1","time":1,"node":"a"}\n' + "{}\n" * 1_300_000,
+        lambda: '{"schema":"vramscope.status/1","time":1,"node":"a"}\n' + "{}\n" * 1_300_000,
         "100,000 records cannot be used",
         play,
     ),
     "lines without a figure": (
         "a.csv",
-        "timestamp, index, memory.used [MiB], memory.total [MiB]\n" + ",,,\n" * 1_000_000,
+        lambda: "timestamp, index, memory.used [MiB], memory.total [MiB]\n" + ",,,\n" * 1_000_000,
         "100,000 records cannot be used",
         play,
     ),
     "a series without a figure": (
         "a.csv",
-        "time_s,device,allocated_bytes\n" + ",,\n" * 1_300_000,
+        lambda: "time_s,device,allocated_bytes\n" + ",,\n" * 1_300_000,
         "100,000 records cannot be used",
         play,
     ),
     "a name for each device": (
         "a.csv",
-        "time_s,device,allocated_bytes\n" + "".join(f"{n},d{n},1\n" for n in range(250_000)),
+        lambda: "time_s,device,allocated_bytes\n" + "".join(f"{n},d{n},1\n" for n in range(250_000)),
         "100,000 records cannot be used",
         play,
     ),
-    "empty rows": ("a.json", "[[]," + "[]," * 1_300_000 + "[]]", "100,000 records cannot be used", play),
-    "closing brackets": ("a.json", "[[1,2]" + "]" * 4_000_000, "is no list of whole numbers", play),
+    "empty rows": (
+        "a.json",
+        lambda: "[[]," + "[]," * 1_300_000 + "[]]",
+        "100,000 records cannot be used",
+        play,
+    ),
+    "closing brackets": ("a.json", lambda: "[[1,2]" + "]" * 4_000_000, "is no list of whole numbers", play),
     "names of events alone": (
         "a.json",
-        TRACE + '"[memory]",' * 360_000,
+        lambda: TRACE + '"[memory]",' * 360_000,
         "more than 1,000 names [memory] stand in no event",
         play,
     ),
     "nested names of events": (
         "a.json",
-        TRACE + '{"[memory]":' * 330_000,
+        lambda: TRACE + '{"[memory]":' * 330_000,
         "more than 1,000 names [memory] stand in no event",
         play,
     ),
     "long lists before names of events": (
         "a.json",
-        TRACE + ('{"x":[' + "0," * 3000 + '"[memory]",' * 100) * 560,
+        lambda: TRACE + ('{"x":[' + "0," * 3000 + '"[memory]",' * 100) * 560,
         "more than 1,000 names [memory] stand in no event",
         play,
     ),
     "one name for many layers": (
         "a.html",
-        CHART + "n" * 2_000_000 + '","children":[' + '{"name":"b"},' * 70_000 + '{"name":"b"}]}]}]\n};',
+        lambda: (
+            CHART + "n" * 2_000_000 + '","children":[' + '{"name":"b"},' * 70_000 + '{"name":"b"}]}]}]\n};'
+        ),
         "the paths of its layers are longer than 64 MiB together",
         read_module_memory,
     ),
     "lists in a flight record": (
         "a.json",
-        '{"schema":"vramscope.flight/1","samples":[' + "[]," * 2_200_000 + "[]]}",
+        lambda: '{"schema":"vramscope.flight/1","samples":[' + "[]," * 2_200_000 + "[]]}",
         "more than 1,048,576 lists and objects",
         read_flight_record,
     ),
     "members of a flight record": (
         "a.json.gz",
-        gzip.compress(b'{"schema":"vramscope.flight/1"') + gzip.compress(b" ") * 100_000,
+        lambda: gzip.compress(b'{"schema":"vramscope.flight/1"') + gzip.compress(b" ") * 100_000,
         "more than 1,000 gzip members of less than 256 bytes",
         read_flight_record,
     ),
     "a bomb for a flight record": (
         "a.json.gz",
-        gzip.compress(b'{"schema":"vramscope.flight/1","x":"' + b"a" * 250_000_000, 6),
+        lambda: gzip.compress(b'{"schema":"vramscope.flight/1","x":"' + b"a" * 250_000_000, 6),
         "unpacks to more than 250 times its size",
         read_flight_record,
     ),
     "members of a memory snapshot": (
         "a.pickle.gz",
-        gzip.compress(b"\x80\x04](") + gzip.compress(b"]") * 100_000,
+        lambda: gzip.compress(b"\x80\x04](") + gzip.compress(b"]") * 100_000,
         "more than 1,000 gzip members of less than 256 bytes",
         read_memory_snapshot,
     ),
     "a bomb for a memory snapshot": (
         "a.pickle.gz",
-        gzip.compress(b"\x80\x04" + b"N0" * 60_000_000, 6),
+        lambda: gzip.compress(b"\x80\x04" + b"N0" * 60_000_000, 6),
         "unpacks to more than 250 times its size",
         read_memory_snapshot,
     ),
 }
 
 
-@pytest.mark.parametrize(("name", "content", "told", "read"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("name", "make_content", "told", "read"), REFUSED.values(), ids=REFUSED)
 def test_a_file_of_what_cannot_be_used_is_not_read_to_its_end(
-    name: str, content: str | bytes, told: str, read: Callable[[Path], object], tmp_path: Path
+    name: str,
+    make_content: Callable[[], str | bytes],
+    told: str,
+    read: Callable[[Path], object],
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / name
+    content = make_content()
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+    del content
     before, started_s = os.times(), time.process_time()
     with pytest.raises(InputFileError) as caught:
         read(path)
@@ -286,59 +311,86 @@ STATE = (
     "Memory State:\ntime: 1.0\n---summary---\ntotal_memory: 1.00 MB\nparams_memory: 1.00 MB, grads_memory: "
     "1.00 MB, os_params_memory: 0.00 MB, os_state_memory: 0.00 MB, activation_memory: 0.00 MB\n"
 )
-LAYERS = (f"layer: param_mem.{n}, layer_mem: 0.00 MB, total_mem: 1.00 MB\n" for n in range(50_000))
-HOSTILE: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "many cases": (("estimate", "--batch"), "a.csv", CASES + "2,64,2,8,1,100,\n" * 6_000),
-    "a case nested deeply": (("estimate", "--batch"), "a.csv", f'{CASES}2,64,2,8,1,100,"{{""x"":{NESTED}"\n'),
+
+
+def write_layers() -> str:
+    return "".join(f"layer: param_mem.{n}, layer_mem: 0.00 MB, total_mem: 1.00 MB\n" for n in range(50_000))
+
+
+HOSTILE: dict[str, tuple[tuple[str, ...], str, Callable[[], str]]] = {
+    "many cases": (("estimate", "--batch"), "a.csv", lambda: CASES + "2,64,2,8,1,100,\n" * 6_000),
+    "a case nested deeply": (
+        ("estimate", "--batch"),
+        "a.csv",
+        lambda: f'{CASES}2,64,2,8,1,100,"{{""x"":{NESTED}"\n',
+    ),
     "a case of many flags": (
         ("estimate", "--batch"),
         "a.csv",
-        CASES + '2,64,2,8,1,100,"{' + ",".join(f'""k{n}"":1' for n in range(70_000)) + '}"\n',
+        lambda: CASES + '2,64,2,8,1,100,"{' + ",".join(f'""k{n}"":1' for n in range(70_000)) + '}"\n',
     ),
-    "a cell of many digits": (("estimate", "--batch"), "a.csv", CASES + f"{'9' * 900_000},64,2,8,1,100,\n"),
-    "a trace nested deeply": (("sweep",), TRACE_NAME, '{"0":{"samples":' + "[" * 4_000_000),
+    "a cell of many digits": (
+        ("estimate", "--batch"),
+        "a.csv",
+        lambda: CASES + f"{'9' * 900_000},64,2,8,1,100,\n",
+    ),
+    "a trace nested deeply": (("sweep",), TRACE_NAME, lambda: '{"0":{"samples":' + "[" * 4_000_000),
     "empty samples": (
         ("sweep",),
         TRACE_NAME,
-        '{"0":{"samples":[' + "{}," * 1_300_000 + '{}],"peak_allocated_MB":1}}',
+        lambda: '{"0":{"samples":[' + "{}," * 1_300_000 + '{}],"peak_allocated_MB":1}}',
     ),
     "many iterations": (
         ("sweep",),
         TRACE_NAME,
-        "{" + ",".join(f'"{n}":{{"samples":[],"peak_allocated_MB":1}}' for n in range(80_000)) + "}",
+        lambda: "{" + ",".join(f'"{n}":{{"samples":[],"peak_allocated_MB":1}}' for n in range(80_000)) + "}",
     ),
-    "short lines in a list of a sweep": (("sweep",), "successful_configs.log", "x\n" * 2_000_000),
-    "a long line in a list of a sweep": (("sweep",), "failed_configs.log", "tp=2 pp=4 " * 400_000),
-    "many moments": (("modules",), "memory.log", STATE * 22_000),
-    "many layers": (("modules",), "memory.log", STATE + "---Layout---\nparams_layout:\n" + "".join(LAYERS)),
+    "short lines in a list of a sweep": (("sweep",), "successful_configs.log", lambda: "x\n" * 2_000_000),
+    "a long line in a list of a sweep": (("sweep",), "failed_configs.log", lambda: "tp=2 pp=4 " * 400_000),
+    "many moments": (("modules",), "memory.log", lambda: STATE * 22_000),
+    "many layers": (
+        ("modules",),
+        "memory.log",
+        lambda: STATE + "---Layout---\nparams_layout:\n" + write_layers(),
+    ),
     "a deep layer": (
         ("modules",),
         "memory.log",
-        f"{STATE}---Layout---\nparams_layout:\nlayer: param_mem{'.a' * 1_900_000}, layer_mem: 0.00 MB\n",
+        lambda: (
+            f"{STATE}---Layout---\nparams_layout:\nlayer: param_mem{'.a' * 1_900_000}, layer_mem: 0.00 MB\n"
+        ),
     ),
-    "names of states alone": (("modules",), "memory.log", "Memory State:\n" * 280_000),
+    "names of states alone": (("modules",), "memory.log", lambda: "Memory State:\n" * 280_000),
     "a header nested deeply": (
         ("modules",),
         "module_memory.jsonl",
-        '{"schema":"vramscope.modules/1","x":' + NESTED,
+        lambda: '{"schema":"vramscope.modules/1","x":' + NESTED,
     ),
     "empty moments": (
         ("modules",),
         "module_memory.jsonl",
-        '{"schema":"vramscope.modules/1"}\n' + "{}\n" * 1_300_000,
+        lambda: '{"schema":"vramscope.modules/1"}\n' + "{}\n" * 1_300_000,
     ),
-    "a graph nested deeply": (("plan", "--model"), "a.json", '{"nodes":{},"edges":[],"x":' + NESTED),
-    "a report nested deeply": (("profile", "--input"), "a.json", '{"timestamp":"x","devices":{"0":' + NESTED),
-    "a long line of commas and quotes": (("inspect",), "a.json", '{"x":"' + "," * 400_000),
+    "a graph nested deeply": (("plan", "--model"), "a.json", lambda: '{"nodes":{},"edges":[],"x":' + NESTED),
+    "a report nested deeply": (
+        ("profile", "--input"),
+        "a.json",
+        lambda: '{"timestamp":"x","devices":{"0":' + NESTED,
+    ),
+    "a long line of commas and quotes": (("inspect",), "a.json", lambda: '{"x":"' + "," * 400_000),
 }
 
 
-@pytest.mark.parametrize(("command", "name", "content"), HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(("command", "name", "make_content"), HOSTILE.values(), ids=HOSTILE)
 def test_a_verb_answers_a_hostile_file_soon_and_without_an_error_of_its_own(
-    command: tuple[str, ...], name: str, content: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    name: str,
+    make_content: Callable[[], str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / name
-    path.write_text(content)
+    path.write_text(make_content())
     started_s = time.process_time()
     status = run([*command, str(tmp_path if command == ("sweep",) else path)])
     assert time.process_time() - started_s < 1.5 * MOST_S

@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-import pytest
+from tests.components import require_package
 
 
 def make_environment_with_torch_alone(folder: Path) -> Path:
@@ -14,7 +14,7 @@ def make_environment_with_torch_alone(folder: Path) -> Path:
 
     The files are those of this environment, by links: downloading them again would prove nothing more.
     """
-    pytest.importorskip("torch")
+    require_package("torch")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
     (packages,) = folder.glob("lib/python*/site-packages")
     for found in _list_required("torch", _list_required("numpy", {})).values():  # torch complains without it

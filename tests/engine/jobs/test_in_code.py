@@ -5,12 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
 
+from ...components import require_package
 from ...vramscope.cli.running import environment, run
 from ...vramscope.cli.test_stream import agent
 from ..ranks.running import see
@@ -107,7 +106,7 @@ while True:
 
 
 def test_a_script_names_its_steps_and_their_parts(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     phases: set[object] = set()
 
     def look(snapshot: Snapshot) -> bool:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.engine.simulation.simulated import GIB, run_script
 from vramscope.engine.simulation import ledger as notices
-from vramscope.engine.simulation.host_memory import HostMemory, read_refused_bytes
+
+# Host memory is imported by the tests: torch, which it needs, costs a worker two seconds.
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,8 @@ def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_growth_is_refused_at_the_reserve(capsys: pytest.CaptureFixture[str]) -> None:
+    from vramscope.engine.simulation.host_memory import HostMemory
+
     available = [4 * GIB]
     host = HostMemory(lambda: available[0], GIB)
     host.check_capacity(2 * GIB)
@@ -31,18 +34,24 @@ def test_growth_is_refused_at_the_reserve(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_cards_larger_than_the_host_are_allowed_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from vramscope.engine.simulation.host_memory import HostMemory
+
     HostMemory(lambda: 4 * GIB, GIB).check_capacity(80 * GIB)
     (line,) = capsys.readouterr().err.splitlines()
     assert "the cards have 80.0 GiB and this host has 4.0 GiB free" in line
 
 
 def test_a_host_that_tells_nothing_refuses_nothing() -> None:
+    from vramscope.engine.simulation.host_memory import HostMemory
+
     host = HostMemory(lambda: None, GIB)
     host.check_capacity(80 * GIB)
     host.note_growth(80 * GIB)
 
 
 def test_only_what_the_allocator_of_the_host_refused_is_read() -> None:
+    from vramscope.engine.simulation.host_memory import read_refused_bytes
+
     text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes."
     assert read_refused_bytes(RuntimeError(text)) == 64 * GIB
     assert read_refused_bytes(RuntimeError("shape mismatch")) is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.components import require_package
 from tests.later import LaterModule
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ LAYER = "def forward(capture):\n    return capture()\n"
 
 @pytest.fixture(autouse=True, scope="module")
 def _torch() -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
 
 
 def load(path: Path) -> Callable[[Callable[[], Stack]], Stack]:

@@ -11,7 +11,7 @@ import pytest
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid
 
-from ...components import require
+from ...components import require, require_package
 from ...engine.jobs.interpreters import SUPPORTED, find_python, list_pythons
 from ...engine.jobs.targets import BUSY, Target, make_stub_torch, running
 from ...engine.ranks.running import list_ranks
@@ -48,7 +48,7 @@ def attach(target: Target) -> Outcome:
 
 
 def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     require("gdb")
     with running(TRAINING, tmp_path) as target:
         target.wait_for("ready")

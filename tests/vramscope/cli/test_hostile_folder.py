@@ -14,7 +14,7 @@ from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.viewer.client import connect
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
-from ...components import require
+from ...components import require, require_package
 from ...engine.agent.hubs import has_worker
 from ...engine.files.snapshots import small_snapshot, write_snapshot
 from ...pretend_nvml.driver import PretendDriver
@@ -180,7 +180,7 @@ PHASES = ("phases", "--factory", "train:make_phases", "--dp-mode", "none", "--de
 def test_a_function_of_the_users_is_found_and_nothing_beside_it(
     hostile: HostileFolder, words: tuple[str, ...]
 ) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     outcome = hostile.run(*words)
     assert (outcome.code, hostile.list_executed()) == (0, {}), outcome.stderr
 
@@ -189,7 +189,7 @@ def test_a_function_of_the_users_is_found_and_nothing_beside_it(
 def test_a_module_with_a_name_of_pythons_or_on_a_relative_path_is_still_found(
     hostile: HostileFolder, name: str
 ) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     place = hostile.path if name == "code" else hostile.path / "src"
     place.mkdir(exist_ok=True)
     (hostile.path / "train.py").rename(place / f"{name}.py")
@@ -199,7 +199,7 @@ def test_a_module_with_a_name_of_pythons_or_on_a_relative_path_is_still_found(
 
 
 def test_a_job_of_the_demonstration_runs(hostile: HostileFolder) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     require("tmux")
     variables = {
         name: os.environ[name] for name in os.environ if name.startswith(("XDG", "HOME", "LD_", "PRETEND"))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
@@ -69,7 +70,7 @@ def _end_hub(private_environment: Path) -> Iterator[None]:
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
     """A file whose being there ends the training."""
-    pytest.importorskip("torch")
+    require_package("torch")
     (tmp_path / "train.py").write_text(TRAINING)
     (tmp_path / "spawn.py").write_text(SPAWNING)
     return tmp_path / "stop"
@@ -196,7 +197,7 @@ except torch.OutOfMemoryError:
 
 @pytest.mark.parametrize("storage", [(), ("--fake",)])
 def test_a_script_runs_on_the_simulated_card(storage: tuple[str, ...]) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     outcome = run("run", "--no-hub", "--simulate", "2GiB", *storage, "--", sys.executable, "-c", SIMULATED)
     assert outcome.code == 0, outcome.stderr
     assert outcome.stdout.splitlines() == [f"True {2 << 30} {512 << 20}", "out of memory at 6"]

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
@@ -42,7 +43,7 @@ def is_whole(path: Path) -> bool:
 
 
 def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     (tmp_path / "train.py").write_text(TRAINING)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     words = ("run", "--job", "gpt", "--record", "--", sys.executable, *torchrun, str(tmp_path / "train.py"))

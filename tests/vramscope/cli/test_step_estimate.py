@@ -8,12 +8,13 @@ import pytest
 
 from tests import REPOSITORY
 from tests.analyzers.planning.theory.calling import call
+from tests.components import require_package
 from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
 from vramscope.exporters.schema import build_schema, render_schema
 
 from ...analyzers.planning.steps.tracing import HERE, warm  # noqa: F401 - a fixture
 
-pytest.importorskip("torch")
+require_package("torch")
 DOCS = REPOSITORY / "docs"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 
 from ..cli.running import no_library
 
@@ -49,7 +50,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def test_the_sizes_of_steps_become_an_estimate_within_the_program(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--"]
     done = subprocess.run(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 
 from ...exporters.reports.shapes import check_shape
 from ..cli.running import no_library
@@ -103,7 +104,7 @@ with open(sys.argv[1], "w") as file:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Run the script on a simulated card, without any driver, and return what it saw."""
-    pytest.importorskip("torch")
+    require_package("torch")
     folder = tmp_path_factory.mktemp("training")
     (folder / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--"]

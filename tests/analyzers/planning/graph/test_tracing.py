@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 from tests.later import LaterModule
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
 from vramscope.engine.errors import UsageError
@@ -19,7 +20,7 @@ SEQUENCES, TOKENS, WIDTH, LAYERS, VOCABULARY = 2, 32, 64, 3, 1000
 
 @pytest.fixture(autouse=True)
 def _installed_torch() -> None:
-    pytest.importorskip("torch")
+    require_package("torch")
 
 
 def make_gpt() -> Any:

@@ -7,9 +7,10 @@ from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
 from vramscope.engine.errors import UsageError
 from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
+from ....components import require_package
 from .tracing import warm  # noqa: F401 - a fixture
 
-pytest.importorskip("torch")
+require_package("torch")
 pytestmark = pytest.mark.usefixtures("warm")
 MIB = 1 << 20
 INPUT_BYTES = 8 * 1024 * 4

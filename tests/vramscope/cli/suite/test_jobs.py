@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
@@ -44,7 +45,7 @@ while os.getppid() != 1:
 @pytest.fixture
 def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a job that keeps 1 MiB a step until it is ended, with an agent that sees it."""
-    pytest.importorskip("torch")
+    require_package("torch")
     script = tmp_path / "train.py"
     script.write_text(LEAKING)
     process = subprocess.Popen(
