@@ -11,8 +11,8 @@ from vramscope.analyzers.planning.theory.configs import TrainingRun
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.exporters.estimates import SHARES, build_estimate, draw_estimate
 
-from ...analyzers.planning.theory.calling import call
 from ...analyzers.planning.theory.runs import Run, runs
+from ...vramscope.cli.running import call
 from ..figures.vision import VISIONS, measure_distance
 
 

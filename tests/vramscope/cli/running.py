@@ -1,13 +1,18 @@
-"""Running the real command line in a process of its own."""
+"""Running the real command line, in this process or in one of its own."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
+
+import pytest
 
 from tests import REPOSITORY
+from vramscope.cli.application import run as run_command_line
 
 GIB = 1 << 30
 
@@ -28,6 +33,33 @@ class Outcome(NamedTuple):
 def environment(**variables: str) -> dict[str, str]:
     """Return this environment with vramscope importable and more variables."""
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+
+
+def call(*arguments: str, **variables: str) -> Outcome:
+    """Run `vramscope` in this process, which saves what `run` takes to start one and to import.
+
+    For verbs that read and write files. What depends on how a process starts and ends needs `run`: a driver
+    (its library is loaded once), signals, streams that are closed, the locale, a terminal.
+
+    Args:
+        arguments: Words of the command line.
+        variables: Environment variables besides this process's own.
+    """
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n") for _ in range(2)]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        mock.patch.dict(os.environ, variables),  # puts back what the command line sets, too
+        Path(os.devnull).open(encoding="utf-8") as nothing,
+    ):
+        patch.setattr(sys, "argv", ["vramscope", *arguments])
+        patch.setattr(sys, "stdin", nothing)
+        patch.setattr(sys, "stdout", streams[0])
+        patch.setattr(sys, "stderr", streams[1])
+        code = run_command_line(arguments)
+        for stream in streams:
+            stream.flush()
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    return Outcome(code, stdout, stderr)
 
 
 def run(*arguments: str, **variables: str) -> Outcome:

@@ -15,7 +15,7 @@ from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.exporters.schema import build_schema, render_schema
 
 from ...analyzers.comparison.runs import train
-from .running import run
+from .running import call
 
 GIB = 1 << 30
 HEADER = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
@@ -45,12 +45,12 @@ def record(path: Path, extra_gib: float, *, node: str = "node", rank: int = 1) -
 
 def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Path) -> None:
     series, recording = write_series(tmp_path / "a.csv"), record(tmp_path / "b.vscope", 3)
-    told = run("diff", str(series), str(recording), COLUMNS="80")
+    told = call("diff", str(series), str(recording), COLUMNS="80")
     assert told.code == 0, told.stderr
     assert "They part at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B" in told.stdout
     assert "  rank 1  step 60   allocated peak  10.0 GiB  13.0 GiB  +3.0 GiB  +30.0\n" in told.stdout
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
-    (as_json,) = run("diff", str(series), str(recording), "--json").lines
+    (as_json,) = call("diff", str(series), str(recording), "--json").lines
     jsonschema.Draft202012Validator(build_schema("difference")).validate(as_json)
     assert as_json["schema"] == "vramscope.difference/1"
     assert (as_json["first"], as_json["parts"]) == ("rank 1", True)
@@ -64,8 +64,8 @@ def test_a_run_that_is_a_simulation_is_said_to_be_one(tmp_path: Path) -> None:
     ]
     trace.write_text(json.dumps({"0": {"samples": samples, "peak_allocated_MB": 1.0}}))
     made = tmp_path / "simulated.vscope"
-    assert run("import", str(trace), "-o", str(made)).code == 0
-    told = run("diff", str(write_series(tmp_path / "real.csv")), str(made))
+    assert call("import", str(trace), "-o", str(made)).code == 0
+    told = call("diff", str(write_series(tmp_path / "real.csv")), str(made))
     assert "A real.csv: series CSV, 2 ranks" in told.stdout
     assert "B simulated.vscope: recording, simulated, 1 rank" in told.stdout
 
@@ -74,7 +74,7 @@ def test_a_recording_of_which_nothing_can_be_read_is_refused_with_what_is_damage
     path = record(tmp_path / "damaged.vscope", 3)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE blocks SET body = zeroblob(50)")
-    outcome = run("diff", str(path), str(write_series(tmp_path / "good.csv")))
+    outcome = call("diff", str(path), str(write_series(tmp_path / "good.csv")))
     assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
     assert f"{path}: no samples in it; left out: 1 damaged block with" in outcome.stderr
 
@@ -100,7 +100,7 @@ def test_a_limit_that_is_crossed_is_exit_code_3(
 ) -> None:
     less, more = write_series(tmp_path / "less.csv"), write_series(tmp_path / "more.csv", 3)
     files = (less, more) if b_is_more else (more, less)
-    assert run("diff", *map(str, files), "--json", "--fail-on", limit).code == (3 if is_reached else 0)
+    assert call("diff", *map(str, files), "--json", "--fail-on", limit).code == (3 if is_reached else 0)
 
 
 def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
         ([str(good), str(good), "--figure", "a.gif"], "--figure a.gif: expected a name that ends in .pdf"),
         ([str(good), str(good), "--json", "--text"], "--json does not go with --text"),
     ):
-        outcome = run("diff", *words)
+        outcome = call("diff", *words)
         assert (outcome.code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
         assert sentence in outcome.stderr
 
 
 def test_a_run_does_not_part_from_itself(tmp_path: Path) -> None:
     path = str(record(tmp_path / "run.vscope", 3))
-    told = run("diff", path, path, "--json", "--fail-on", "0%")
+    told = call("diff", path, path, "--json", "--fail-on", "0%")
     assert told.code == 0
     assert json.loads(told.stdout)["parts"] is False
 
@@ -130,7 +130,7 @@ def test_recordings_of_several_nodes_in_a_folder_are_one_run(tmp_path: Path) -> 
         (tmp_path / run_name).mkdir()
         record(tmp_path / run_name / "n1.vscope", 0, node="n1")
         record(tmp_path / run_name / "n2.vscope", extra_gib, node="n2", rank=3)
-    (told,) = run("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--json").lines
+    (told,) = call("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--json").lines
     assert [subject["name"] for subject in told["subjects"]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert told["verdict"] == "They part at step 60: rank 3's allocated peak is 3.0 GiB (30.0 %) higher in B"
     assert told["a"]["format"] == "2 recordings"

@@ -10,8 +10,7 @@ import pytest
 from tests import REPOSITORY
 from vramscope.exporters.schema import build_schema, render_schema
 
-from ...analyzers.planning.theory.calling import call
-from .running import run
+from .running import call
 
 DOCS = REPOSITORY / "docs"
 
@@ -30,7 +29,7 @@ STATES = 64_109_568 * 6 + 64_109_568 // 8 * 12
 def test_a_batch_keeps_its_rows_and_says_why_one_has_no_figures(tmp_path: Path) -> None:
     cases, output = tmp_path / "cases.csv", tmp_path / "predicted.csv"
     cases.write_text(CASES)
-    outcome = run("estimate", "--batch", str(cases), "--output", str(output))
+    outcome = call("estimate", "--batch", str(cases), "--output", str(output))
     assert outcome.code == 0, outcome.stderr
     assert "2 of 4 cases estimated" in outcome.stderr
     rows = list(csv.DictReader(output.read_text().splitlines(keepends=True)))
@@ -64,7 +63,7 @@ def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
         peak = max(stage["moments"], key=lambda moment: moment["total_bytes"])
         assert sum(part["size_bytes"] for part in peak["parts"]) == stage["peak_bytes"]
     assert report["does_fit"] is True
-    table = call(*words, "--format", "text", columns=120)
+    table = call(*words, "--format", "text", COLUMNS="120")
     assert table.code == 0, table.stderr
     assert f"{report['peak_bytes'] / 2**30:.2f}" in table.stdout
     assert table.stdout.startswith("llama2-7b: an estimated peak of ")
@@ -84,12 +83,12 @@ def test_what_would_make_it_fit_does_so_when_it_is_asked_for() -> None:
     assert (changed["does_fit"], changed["changes"]) == (True, None)
     for printed in (report, changed):
         jsonschema.validate(printed, build_schema("estimate"))
-    table = call(*words, columns=120).stdout
+    table = call(*words, COLUMNS="120").stdout
     assert "By the same estimate it would fit with --zero 1 (" in table
 
 
 def test_a_model_that_nothing_helps_is_told_so() -> None:
-    outcome = call("estimate", "--model", "llama3-405b", "--capacity", "24GiB", columns=200)
+    outcome = call("estimate", "--model", "llama3-405b", "--capacity", "24GiB", COLUMNS="200")
     assert "does not fit into 24.0 GiB" in outcome.stdout
     assert "Nothing that was tried makes it fit" in outcome.stdout
 
@@ -162,19 +161,19 @@ def test_what_a_configuration_lacks_is_named_with_its_file(
 
 def test_a_card_by_name_says_whether_it_fits_and_3_where_that_is_asked_for() -> None:
     words = ("estimate", "--model", "llama2-7b", "--seq", "1024")
-    told = run(*words, "--gpu", "RTX 4090")
+    told = call(*words, "--gpu", "RTX 4090")
     assert told.code == 0, told.stderr
     assert "does not fit into 24.0 GiB" in " ".join(told.stdout.split())
     assert "RTX 4090." in told.stdout
-    assert run(*words, "--gpu", "4090", "--fail-on", "unfit").code == 3
-    assert run(*words, "--capacity", "24GiB", "--fail-on", "unfit").code == 3
-    assert run(*words, "--capacity", "24GiB").code == 0
-    assert run(*words, "--gpu", "h200", "--zero", "1", "--dp", "8", "--fail-on", "unfit").code == 0
-    (report,) = run(*words, "--gpu", "rtx-4090", "--json").lines
+    assert call(*words, "--gpu", "4090", "--fail-on", "unfit").code == 3
+    assert call(*words, "--capacity", "24GiB", "--fail-on", "unfit").code == 3
+    assert call(*words, "--capacity", "24GiB").code == 0
+    assert call(*words, "--gpu", "h200", "--zero", "1", "--dp", "8", "--fail-on", "unfit").code == 0
+    (report,) = call(*words, "--gpu", "rtx-4090", "--json").lines
     jsonschema.validate(report, build_schema("estimate"))
     assert (report["gpu"], report["run"]["setup"]["gpu"]) == ("RTX 4090", "a100")
     assert (report["capacity_bytes"], report["does_fit"]) == (24564 << 20, False)
-    refused = run(*words, "--gpu", "rtx 4095")
+    refused = call(*words, "--gpu", "rtx 4095")
     assert (refused.code, "did you mean rtx4090" in refused.stderr) == (2, True)
-    refused = run(*words, "--fail-on", "unfit")
+    refused = call(*words, "--fail-on", "unfit")
     assert (refused.code, "goes with --capacity" in refused.stderr) == (2, True)

@@ -19,7 +19,7 @@ from vramscope.engine.recording import Recording
 
 from ...engine.recording.samples import make_sample, write
 from ...waiting import wait_until
-from .running import run
+from .running import call, run
 from .test_stream import running
 
 SERIES = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
@@ -48,7 +48,7 @@ def write_inputs(folder: Path) -> dict[str, Path]:
 
 def test_every_format_becomes_a_recording_that_says_of_what_it_was_made(tmp_path: Path) -> None:
     inputs = write_inputs(tmp_path)
-    kept = run("export", str(inputs["recording"]), "--jsonl")
+    kept = call("export", str(inputs["recording"]), "--jsonl")
     inputs["status stream"] = tmp_path / "kept.jsonl"
     inputs["status stream"].write_text(kept.stdout)
     told = {}
@@ -85,12 +85,12 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
         (tmp_path / f"rank{rank}.csv").write_text(SERIES + "".join(lines[rank]))
     ranks = [str(tmp_path / f"rank{rank}.csv") for rank in range(2)]
     path, output = tmp_path / "run.vscope", tmp_path / "run.csv"
-    done = run("import", *ranks, "-o", str(path))
+    done = call("import", *ranks, "-o", str(path))
     assert (done.code, done.stdout) == (0, ""), done.stderr
     assert "told apart by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
     assert re.search(rf"samples: 5, of 2 devices; \d+ KiB in {re.escape(str(path))}", done.stderr)
     assert path.stat().st_mode & 0o777 == 0o600
-    outcome = run("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")
+    outcome = call("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
     expected = [
         line.replace(",0,", f",rank{rank}.csv/0,", 1)
@@ -100,7 +100,7 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     ]
     assert output.read_text().splitlines()[1:] == [_as_float(line) for line in expected[:]]
     assert sorted(it.name for it in tmp_path.iterdir()) == ["rank0.csv", "rank1.csv", "run.csv", "run.vscope"]
-    report = run("leak", "--input", str(path))
+    report = call("leak", "--input", str(path))
     assert report.code == 0, report.stderr
 
 
@@ -113,15 +113,15 @@ def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path:
         (tmp_path / name).write_text(json.dumps({"0": {"samples": samples, "peak_allocated_MB": 502.0}}))
     ranks = sorted(str(path) for path in tmp_path.glob("*.json"))
     folded, whole = tmp_path / "folded.vscope", tmp_path / "whole.vscope"
-    done = run("import", *ranks, "-o", str(folded))
+    done = call("import", *ranks, "-o", str(folded))
     assert done.stderr.count("3 of 8 ranks are recorded here") == 1
     assert (
         "180 readings are folded into 39 ticks of 100 ms, each with its newest, least and most; "
         "`vramscope import --interval 20ms` keeps each"
     ) in done.stderr
-    run("import", *ranks, "-o", str(whole), "--interval", "20ms")
+    call("import", *ranks, "-o", str(whole), "--interval", "20ms")
     rows = [
-        list(csv.DictReader(run("export", str(path), "--csv").stdout.splitlines()))
+        list(csv.DictReader(call("export", str(path), "--csv").stdout.splitlines()))
         for path in (folded, whole)
     ]
     assert [len(each) for each in rows] == [39, 180]
@@ -131,10 +131,10 @@ def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path:
 
 def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Path) -> None:
     path, folder = write_inputs(tmp_path)["recording"], tmp_path / "plots"
-    outcome = run("export", str(path), "--figure", f"{folder}/")
+    outcome = call("export", str(path), "--figure", f"{folder}/")
     assert outcome.code == 0, outcome.stderr
     assert (folder / "memory_peaks.png").stat().st_size > 0
-    outcome = run("export", str(path), "--figure", f"{tmp_path / 'none' / 'plots'}/")
+    outcome = call("export", str(path), "--figure", f"{tmp_path / 'none' / 'plots'}/")
     assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
     assert "there is no folder" in outcome.stderr
 
@@ -143,7 +143,7 @@ def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Pat
 def test_one_figure_goes_into_the_file_that_is_named_in_its_format(tmp_path: Path, ending: str) -> None:
     path, figure = write_inputs(tmp_path)["recording"], tmp_path / "out" / f"run.{ending}"
     figure.parent.mkdir()
-    outcome = run("export", "--figure", str(figure), str(path))
+    outcome = call("export", "--figure", str(figure), str(path))
     assert outcome.code == 0, outcome.stderr
     assert [it.name for it in figure.parent.iterdir()] == [figure.name]
     assert {"pdf": b"%PDF", "png": b"PNG", "svg": b"<svg"}[ending] in figure.read_bytes()[:1500]
@@ -155,18 +155,18 @@ def test_figures_are_written_nowhere_unasked_and_the_old_spelling_goes_on(
     path, here = write_inputs(tmp_path)["recording"], tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    outcome = run("export", str(path), "--figure")
+    outcome = call("export", str(path), "--figure")
     assert outcome.code == 2
     assert "--figure: where to? Write --figure run.pdf (or .png, .svg), or --figure plots/" in outcome.stderr
     assert list(here.iterdir()) == []
-    outcome = run("export", "--figure", str(path), "-o", "smi.png")
+    outcome = call("export", "--figure", str(path), "-o", "smi.png")
     assert outcome.code == 0, outcome.stderr
     assert (here / "smi.png").is_file()
     assert "--figure -o smi.png is an old spelling: use --figure smi.png" in outcome.stderr
-    outcome = run("export", str(path), "--figure", "-o", "plots")
+    outcome = call("export", str(path), "--figure", "-o", "plots")
     assert outcome.code == 0, outcome.stderr
     assert (here / "plots" / "memory_peaks.png").is_file()
-    outcome = run("export", str(path), "--figure", "plots.gif")
+    outcome = call("export", str(path), "--figure", "plots.gif")
     assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
     assert "expected a name that ends in .pdf, .png or .svg, or a folder" in outcome.stderr
 

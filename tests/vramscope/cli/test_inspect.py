@@ -12,7 +12,7 @@ import pytest
 from ...engine.files import flight_records
 from ...engine.files.snapshots import MIB, block, free, segment, small_snapshot, snapshot, write_snapshot
 from ...tui.inspect_files import advised_snapshot
-from .running import run
+from .running import call, run
 
 OLDEST = [
     {
@@ -52,7 +52,7 @@ def two_devices() -> dict[str, object]:
 
 
 def test_a_snapshot_is_told_in_text_within_80_cells(tmp_path: Path) -> None:
-    outcome = run("inspect", str(write_snapshot(tmp_path, small_snapshot())))
+    outcome = call("inspect", str(write_snapshot(tmp_path, small_snapshot())))
     assert outcome.code == 0, outcome.stderr
     assert outcome.stderr == ""
     assert "18 MiB of 40 MiB reserved are live" in outcome.stdout
@@ -63,13 +63,13 @@ def test_a_snapshot_is_told_in_text_within_80_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_every_pickle_protocol_says_the_same(tmp_path: Path, protocol: int) -> None:
     path = write_snapshot(tmp_path, small_snapshot(), protocol=protocol)
-    (line,) = run("inspect", str(path), "--json").lines
+    (line,) = call("inspect", str(path), "--json").lines
     assert line["schema"] == "vramscope.snapshot/1"
     assert line["devices"][0]["levels"]["reserved_bytes"] == 40 * MIB
 
 
 def test_the_dialect_of_pytorch_2_0_names_the_line_too(tmp_path: Path) -> None:
-    outcome = run("inspect", str(write_snapshot(tmp_path, OLDEST)), "--format", "text")
+    outcome = call("inspect", str(write_snapshot(tmp_path, OLDEST)), "--format", "text")
     assert outcome.code == 0, outcome.stderr
     assert "build  /job/old.py:3" in outcome.stdout
     assert "12 MiB" in outcome.stdout
@@ -77,10 +77,10 @@ def test_the_dialect_of_pytorch_2_0_names_the_line_too(tmp_path: Path) -> None:
 
 def test_a_flight_record_is_told_in_text_and_as_json(tmp_path: Path) -> None:
     path = flight_records.write_record(tmp_path, flight_records.record())
-    told = run("inspect", str(path)).stdout
+    told = call("inspect", str(path)).stdout
     assert "a request of 2.0 GiB failed" in told
     assert "rank 1" in told
-    (line,) = run("inspect", str(path), "--json", "--top", "1").lines
+    (line,) = call("inspect", str(path), "--json", "--top", "1").lines
     assert line["schema"] == "vramscope.flight_summary/1"
     assert line["size_bytes"] == 2 << 30
     assert [stack["size_bytes"] for stack in line["stacks"]] == [9 << 30]
@@ -88,30 +88,30 @@ def test_a_flight_record_is_told_in_text_and_as_json(tmp_path: Path) -> None:
 
 def test_one_device_can_be_asked_for(tmp_path: Path) -> None:
     path = str(write_snapshot(tmp_path, two_devices()))
-    (line,) = run("inspect", path, "--json", "--device", "1").lines
+    (line,) = call("inspect", path, "--json", "--device", "1").lines
     assert [device["device"] for device in line["devices"]] == [1]
-    outcome = run("inspect", path, "--device", "7")
+    outcome = call("inspect", path, "--device", "7")
     assert outcome.code == 2
     assert "--device 7: the devices that the file tells of are 0, 1" in outcome.stderr
 
 
 def test_json_tells_what_other_settings_would_have_reserved_and_that_it_is_simulated(tmp_path: Path) -> None:
-    (line,) = run("inspect", str(write_snapshot(tmp_path, advised_snapshot())), "--json").lines
+    (line,) = call("inspect", str(write_snapshot(tmp_path, advised_snapshot())), "--json").lines
     (advice,) = line["settings_advice"]
     best = advice["candidates"][0]
     assert (advice["device"], advice["reason"], advice["is_simulated"]) == (0, None, True)
     assert best["settings"] == "expandable_segments:True"
     assert best["peak_reserved_bytes"] == advice["peak_reserved_bytes"] - best["saved_bytes"]
     assert best["saved_bytes"] > 0.2 * advice["recorded_peak_bytes"]
-    (bare,) = run("inspect", str(write_snapshot(tmp_path, small_snapshot())), "--json").lines
+    (bare,) = call("inspect", str(write_snapshot(tmp_path, small_snapshot())), "--json").lines
     assert [each["candidates"] for each in bare["settings_advice"]] == [[]]
     assert bare["settings_advice"][0]["reason"] is not None
 
 
 def test_top_limits_the_stacks(tmp_path: Path) -> None:
     path = str(write_snapshot(tmp_path, small_snapshot()))
-    assert len(run("inspect", path, "--json").lines[0]["devices"][0]["stacks"]) == 2
-    assert len(run("inspect", path, "--json", "--top", "1").lines[0]["devices"][0]["stacks"]) == 1
+    assert len(call("inspect", path, "--json").lines[0]["devices"][0]["stacks"]) == 2
+    assert len(call("inspect", path, "--json", "--top", "1").lines[0]["devices"][0]["stacks"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_top_limits_the_stacks(tmp_path: Path) -> None:
     ],
 )
 def test_flags_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    outcome = run("inspect", str(write_snapshot(tmp_path, small_snapshot())), *words)
+    outcome = call("inspect", str(write_snapshot(tmp_path, small_snapshot())), *words)
     assert outcome.code == 2
     assert told in outcome.stderr
     assert outcome.stdout == ""
@@ -149,7 +149,7 @@ def test_a_file_that_is_none_is_told_in_one_line(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    outcome = run("inspect", str(path), flag)
+    outcome = call("inspect", str(path), flag)
     assert outcome.code == 2
     assert outcome.stdout == ""
     (line,) = outcome.stderr.splitlines()
@@ -159,7 +159,7 @@ def test_a_file_that_is_none_is_told_in_one_line(
 
 def test_a_missing_file_and_a_folder_are_told_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.pickle", tmp_path):
-        outcome = run("inspect", str(path))
+        outcome = call("inspect", str(path))
         assert outcome.code == 2
         assert len(outcome.stderr.splitlines()) == 1
         assert f"{path}: cannot be read" in outcome.stderr
@@ -167,7 +167,7 @@ def test_a_missing_file_and_a_folder_are_told_in_one_line(tmp_path: Path) -> Non
 
 def test_without_a_file_the_newest_flight_record_is_told(private_environment: Path) -> None:
     folder = private_environment / "home/.local/state/vramscope/flight"
-    outcome = run("inspect")
+    outcome = call("inspect")
     assert outcome.code == 2
     assert f"no flight record in {folder} or " in outcome.stderr
     assert "vramscope run" in outcome.stderr
@@ -178,14 +178,14 @@ def test_without_a_file_the_newest_flight_record_is_told(private_environment: Pa
             folder, flight_records.record(failure=size), f"oom-20251009T12000{number}Z-7-1.json.gz"
         )
         os.utime(path, (1_760_000_000 + number, 1_760_000_000 + number))
-    outcome = run("inspect", "--json")
+    outcome = call("inspect", "--json")
     assert outcome.lines[0]["size_bytes"] == 2 << 30
     assert f"the newest flight record is {folder}/oom-20251009T120002Z-7-1.json.gz" in outcome.stderr
 
 
 def test_where_there_is_only_ascii_the_text_is_ascii(tmp_path: Path) -> None:
     path = flight_records.write_record(tmp_path, flight_records.record())
-    outcome = run("inspect", str(path), "--ascii")
+    outcome = call("inspect", str(path), "--ascii")
     assert outcome.code == 0
     assert outcome.stdout.isascii()
     poor = run("inspect", str(path), PYTHONIOENCODING="ascii")

@@ -10,7 +10,7 @@ import pytest
 from tests import REPOSITORY
 from vramscope.exporters.schema import build_schema, render_schema
 
-from .running import run
+from .running import call
 from .test_live import terminal
 
 DOCS = REPOSITORY / "docs"
@@ -26,7 +26,7 @@ ORIGINALS = {
 
 def test_a_pipe_gets_every_column_and_sentences_of_80_cells() -> None:
     words = ("plan", "--model", "gpt-1.5b", "--stages", "2", "--capacity", "30GiB")
-    piped, narrow = run(*words), run(*words, COLUMNS="80")
+    piped, narrow = call(*words), call(*words, COLUMNS="80")
     heading = next(line for line in piped.stdout.splitlines() if line.startswith("  stage  layers"))
     assert heading.endswith("parameters")
     assert "sent MiB   parameters" not in narrow.stdout
@@ -35,12 +35,14 @@ def test_a_pipe_gets_every_column_and_sentences_of_80_cells() -> None:
 
 
 def test_the_table_says_what_each_number_of_stages_is_worth() -> None:
-    told = run("plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8,60", COLUMNS="80")
+    told = call("plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8,60", COLUMNS="80")
     assert told.code == 0, told.stderr
     rows = [line.split() for line in told.stdout.splitlines() if " exact " in line]
     assert [row[:2] for row in rows[:5]] == [[number, "exact"] for number in ("2", "4", "6", "8", "60")]
     assert rows[0][2] == "best"
-    by_weights = run("plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8", "--metric", "memory", COLUMNS="80")
+    by_weights = call(
+        "plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8", "--metric", "memory", COLUMNS="80"
+    )
     named = [line.split() for line in by_weights.stdout.splitlines() if " exact " in line]
     assert [row[-5] for row in named[:4]] == ["3,119.54", "1,595.95", "1,054.80", "820.40"]
     assert [row[-3] for row in named[:4]] == ["500.4", "312.9", "251.2", "227.2"]
@@ -55,7 +57,7 @@ def test_the_table_says_what_each_number_of_stages_is_worth() -> None:
 
 
 def test_a_number_of_stages_beyond_the_capacity_is_marked_and_not_recommended() -> None:
-    told = run("plan", "--model", "gpt-1.5b", "--stages", "2,4", "--capacity", "12GiB", COLUMNS="80")
+    told = call("plan", "--model", "gpt-1.5b", "--stages", "2,4", "--capacity", "12GiB", COLUMNS="80")
     assert told.code == 0, told.stderr
     rows = [line.split()[:3] for line in told.stdout.splitlines() if " exact " in line]
     assert rows[:2] == [["2", "exact", "over"], ["4", "exact", "best"]]
@@ -64,24 +66,24 @@ def test_a_number_of_stages_beyond_the_capacity_is_marked_and_not_recommended() 
 
 def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(tmp_path: Path) -> None:
     words = ("plan", "--model", "llama3-8b", "--stages", "2,3", "--capacity", "8GiB")
-    told = run(*words, "-o", str(tmp_path / "out"))
+    told = call(*words, "-o", str(tmp_path / "out"))
     assert (told.code, (tmp_path / "out").exists()) == (0, False)
     text = " ".join(told.stdout.split())
     assert "Nothing fits: the least any needs is" in text
     assert "with 3 stages; allow more stages, smaller micro-batches or larger devices" in text
     assert " best" not in told.stdout.partition("Nothing fits")[0]
     assert "no file was written" in told.stderr
-    (plan,) = run(*words, "--json").lines
+    (plan,) = call(*words, "--json").lines
     jsonschema.validate(plan, build_schema("plan"))
     assert (plan["recommended_strategy"], plan["recommended_stages"]) == (None, None)
-    assert run(*words, "--fail-on", "unfit").code == 3
-    refused = run(*words[:3], "--fail-on", "unfit")
+    assert call(*words, "--fail-on", "unfit").code == 3
+    refused = call(*words[:3], "--fail-on", "unfit")
     assert (refused.code, "goes with --capacity" in refused.stderr) == (2, True)
     joint = ("plan", "--model", "llama3-70b", "--cluster", "1x1xh100", "--global-batch", "8")
-    told = run(*joint)
+    told = call(*joint)
     assert (told.code, "no configuration fits into" in " ".join(told.stdout.split())) == (0, True)
-    assert run(*joint, "--fail-on", "unfit").code == 3
-    (report,) = run(*joint, "--json").lines
+    assert call(*joint, "--fail-on", "unfit").code == 3
+    (report,) = call(*joint, "--json").lines
     assert (report["schema"], report["fits"]) == ("vramscope.nothing_fits/1", False)
 
 
@@ -101,7 +103,7 @@ def test_the_screen_exits_by_whether_anything_fits_where_that_is_asked_for(
 
 def test_the_recommendation_is_the_same_whether_other_strategies_are_listed_or_not() -> None:
     words = ("plan", "--model", "gpt-1.5b", "--stages", "2,4", "--json")
-    (alone,), (listed,) = run(*words).lines, run(*words, "--strategy", "all").lines
+    (alone,), (listed,) = call(*words).lines, call(*words, "--strategy", "all").lines
     for plan in (alone, listed):
         assert (plan["recommended_strategy"], plan["recommended_stages"]) == ("exact", 2)
     assert "of the strategies its fullest stage holds least" in listed["reason"]
@@ -110,13 +112,13 @@ def test_the_recommendation_is_the_same_whether_other_strategies_are_listed_or_n
 
 def test_a_thin_margin_is_named() -> None:
     words = ("plan", "--model", "llama3-8b", "--stages", "3")
-    assert "a thin margin" not in run(*words, "--capacity", "80GiB").stdout
-    thin = " ".join(run(*words, "--capacity", "72GiB").stdout.split())
+    assert "a thin margin" not in call(*words, "--capacity", "80GiB").stdout
+    thin = " ".join(call(*words, "--capacity", "72GiB").stdout.split())
     assert "the fullest stage needs 70.4 of 72.0 GiB and leaves 2.2%, a thin margin" in thin
 
 
 def test_json_is_one_object_with_its_schema() -> None:
-    (plan,) = run("plan", "--model", "GPT2", "--stages", "2-3", "--strategy", "all", "--json").lines
+    (plan,) = call("plan", "--model", "GPT2", "--stages", "2-3", "--strategy", "all", "--json").lines
     assert plan["schema"] == "vramscope.plan/1"
     jsonschema.validate(plan, build_schema("plan"))
     assert (DOCS / "plan.schema.json").read_text("utf-8") == render_schema("plan")
@@ -136,7 +138,7 @@ def test_json_is_one_object_with_its_schema() -> None:
 
 def test_the_original_s_four_files_come_out_to_the_last_byte(tmp_path: Path) -> None:
     folder = tmp_path / "plan"
-    told = run("plan", "--model", "gpt-1.5b", "--stages", "2-8", "--legacy", "-o", str(folder))
+    told = call("plan", "--model", "gpt-1.5b", "--stages", "2-8", "--legacy", "-o", str(folder))
     assert told.code == 0, told.stderr
     written = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert written == ORIGINALS
@@ -144,7 +146,7 @@ def test_the_original_s_four_files_come_out_to_the_last_byte(tmp_path: Path) -> 
 
 
 def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
-    told = run("plan", "--model", "gpt-1.5b", "--stages", "8", "--metric", "memory", "-o", str(tmp_path))
+    told = call("plan", "--model", "gpt-1.5b", "--stages", "8", "--metric", "memory", "-o", str(tmp_path))
     assert told.code == 0, told.stderr
     config = json.loads((tmp_path / "pipeline_parallel_config.json").read_text())
     assert (config["strategy"], config["total_stages"]) == ("exact", 8)
@@ -178,7 +180,7 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(words: list[str], message: str) -> None:
-    told = run("plan", *words)
+    told = call("plan", *words)
     assert told.code == 2
     assert message in told.stderr
     assert told.stderr.count("\n") == 1
@@ -186,7 +188,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(words: list[str], message
 
 
 def test_what_figures_are_of_is_said_and_nothing_of_activations_that_are_not_known(tmp_path: Path) -> None:
-    told = run("plan", "--model", "gpt2", "--stages", "2", "--micro-batch", "4", "-o", str(tmp_path))
+    told = call("plan", "--model", "gpt2", "--stages", "2", "--micro-batch", "4", "-o", str(tmp_path))
     words = " ".join(told.stdout.split())
     assert (
         "621.94 MiB of weights in float32 with copies of shared ones, 291.6 GFLOP forward of 1,024" in words
@@ -195,7 +197,7 @@ def test_what_figures_are_of_is_said_and_nothing_of_activations_that_are_not_kno
     for node in graph["nodes"].values():
         del node["activation_bytes"]
     (tmp_path / "old.json").write_text(json.dumps(graph), "utf-8")
-    told = run("plan", "--model", str(tmp_path / "old.json"), "--stages", "2")
+    told = call("plan", "--model", str(tmp_path / "old.json"), "--stages", "2")
     words = " ".join(told.stdout.split())
     assert "training MiB: —, as the activations of these layers are not known." in words
     assert "in flight" not in words

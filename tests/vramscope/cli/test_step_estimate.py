@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 from tests import REPOSITORY
-from tests.analyzers.planning.theory.calling import call
 from tests.components import require_package
+from tests.vramscope.cli.running import call
 from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
 from vramscope.exporters.schema import build_schema, render_schema
 

@@ -20,7 +20,7 @@ from vramscope.exporters.phases.report import describe_as_original, report_phase
 from vramscope.exporters.phases.text import describe_phase_file
 
 from ...engine.files.test_series_fuzz import check_refusal
-from ..cli.running import run
+from ..cli.running import call
 from .runs import MIB, make_run
 
 LOG = """\
@@ -291,7 +291,7 @@ def test_what_is_no_such_file_is_refused_in_one_line(tmp_path: Path, text: str) 
 def test_inspect_knows_a_file_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "training.out"
     path.write_text(LOG, "utf-8")
-    told = run("inspect", str(path), COLUMNS="80")
+    told = call("inspect", str(path), COLUMNS="80")
     assert (told.code, told.stderr) == (0, "")
     assert told.stdout.startswith("Peak: 320.50 MiB allocated, in Forward Pass of step 1.\n")
 

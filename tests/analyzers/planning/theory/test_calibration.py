@@ -10,7 +10,7 @@ import pytest
 from vramscope.analyzers.planning.theory.calibration import Measured, fit_calibration
 from vramscope.engine.errors import UsageError
 
-from .calling import call
+from ....vramscope.cli.running import call
 
 GIB = 1 << 30
 HEADER = "case,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,world_size,bf16\n"
@@ -70,7 +70,7 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     assert shifted["peak_bytes"] > plain["peak_bytes"]
     assert (
         "calibrated by measured.csv"
-        in call("estimate", "--model", "gpt2", "--calibration", str(kept), columns=120).stdout
+        in call("estimate", "--model", "gpt2", "--calibration", str(kept), COLUMNS="120").stdout
     )
     refused = call("estimate", "--model", "gpt2", "--calibration", str(cases))
     assert refused.code == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ....exporters.reports.shapes import check_shape
-from ..running import GIB, Outcome, run
+from ..running import GIB, Outcome, call
 
 TOTAL = 80 * GIB
 HEADER = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
@@ -45,6 +45,6 @@ def write_series(path: Path, *, seconds: int = 600, growth: int = 0, base: int =
 
 def run_input(verb: str, path: Path, *flags: str) -> dict[str, Any]:
     """Return the report of a verb about a file."""
-    outcome = run(verb, "--input", str(path), *flags)
+    outcome = call(verb, "--input", str(path), *flags)
     assert outcome.code == 0, outcome.stderr
     return report_of(outcome, verb)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import GIB, run
+from ..running import GIB, call
 from .running import HEADER, TOTAL, report_of, run_input, write_series
 
 SMI_LOG = """\
@@ -35,7 +35,7 @@ def test_a_series_gives_the_allocators_figures(tmp_path: Path) -> None:
 
 def test_a_report_does_not_go_into_a_file_named_as_a_figure(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=5)
-    refused = run("profile", "--input", str(path), "-o", str(tmp_path / "smi.png"))
+    refused = call("profile", "--input", str(path), "-o", str(tmp_path / "smi.png"))
     assert (refused.code, refused.stdout) == (2, "")
     assert f"the report is JSON; --figure {tmp_path / 'smi.png'} draws a figure" in refused.stderr
     assert not (tmp_path / "smi.png").exists()
@@ -43,7 +43,7 @@ def test_a_report_does_not_go_into_a_file_named_as_a_figure(tmp_path: Path) -> N
 
 def test_growth_at_step_ends_is_forecast_and_a_leak(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=700, growth=60_000_000)
-    outcome = run("oom", "--input", str(path), "--fail-on", "medium")
+    outcome = call("oom", "--input", str(path), "--fail-on", "medium")
     report = report_of(outcome, "oom")
     risk = report["devices"]["0"]["risk_assessment"]
     assert (outcome.code, risk["basis"]) == (3, "forecast")
@@ -82,7 +82,7 @@ def test_only_the_devices_asked_for_are_told(tmp_path: Path) -> None:
     path = tmp_path / "gpu.log"
     path.write_text(SMI_LOG, encoding="utf-8")
     assert set(run_input("profile", path, "--devices", "1")["devices"]) == {"1"}
-    outcome = run("profile", "--input", str(path), "--devices", "5")
+    outcome = call("profile", "--input", str(path), "--devices", "5")
     assert (outcome.code, outcome.stdout) == (2, "")
     assert outcome.stderr == "vramscope: --devices 5: no such device; there are 0, 1\n"
 
@@ -90,7 +90,7 @@ def test_only_the_devices_asked_for_are_told(tmp_path: Path) -> None:
 def test_what_limits_the_figures_of_a_file_is_said(tmp_path: Path) -> None:
     path = tmp_path / "gpu.log"
     path.write_text(SMI_LOG, encoding="utf-8")
-    outcome = run("profile", "--input", str(path))
+    outcome = call("profile", "--input", str(path))
     (note,) = [line.removeprefix("vramscope: ") for line in outcome.stderr.splitlines()]
     assert "local time" in note
     assert note in report_of(outcome, "profile")["evidence"]["notes"]
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_understood_is_refused(
     path = tmp_path / "series.csv"
     if content is not None:
         path.write_text(content)
-    outcome = run(verb, "--input", str(path))
+    outcome = call(verb, "--input", str(path))
     assert (outcome.code, outcome.stdout) == (2, "")
     assert len(outcome.stderr.splitlines()) == 1
     assert said in outcome.stderr
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_understood_is_refused(
 def test_one_sample_is_a_report(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=1)
     for verb in ("profile", "oom", "leak", "fragment"):
-        report = report_of(run(verb, "--input", str(path)), verb)
+        report = report_of(call(verb, "--input", str(path)), verb)
         assert report["evidence"]["samples"] == 1
 
 
@@ -175,7 +175,7 @@ def _write_troubled_log(path: Path) -> Path:
 @pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
 @pytest.mark.parametrize("write", [_write_troubled_series, _write_troubled_log])
 def test_a_file_full_of_trouble_is_a_report(verb: str, write: Callable[[Path], Path], tmp_path: Path) -> None:
-    outcome = run(verb, "--input", str(write(tmp_path / "troubled")))
+    outcome = call(verb, "--input", str(write(tmp_path / "troubled")))
     assert outcome.code == 0, outcome.stderr
     json.loads(outcome.stdout, parse_constant=pytest.fail)
     report = report_of(outcome, verb)
@@ -190,7 +190,7 @@ def test_a_threshold_that_was_given_is_a_finding_said_live_and_in_the_exit_code(
     rows = [f"{t},0,{round((0.73 + 0.259 * t / 59) * TOTAL)},{TOTAL}\n" for t in range(60)]
     path.write_text("time_s,device,used_bytes,total_bytes\n" + "".join(rows))
     flags = ("--threshold", "75", "--critical", "95", "--monitor", "--fail-on", "high")
-    outcome = run("oom", "--input", str(path), *flags)
+    outcome = call("oom", "--input", str(path), *flags)
     assert outcome.code == 3
     medium, critical = outcome.stderr.splitlines()
     assert "medium: GPU 0 at 75.2 % of its memory, above the threshold of 75 %" in medium
@@ -198,14 +198,14 @@ def test_a_threshold_that_was_given_is_a_finding_said_live_and_in_the_exit_code(
     (finding,) = report_of(outcome, "oom")["findings"]
     assert (finding["kind"], finding["severity"], finding["closed_s"]) == ("threshold", "critical", None)
     assert finding["title"].startswith("GPU 0 at 98.9 %")
-    text = run("oom", "--input", str(path), *flags[:4], "--format", "text")
+    text = call("oom", "--input", str(path), *flags[:4], "--format", "text")
     assert "critical threshold crossed: GPU 0 at 98.9 %" in text.stdout
     assert (text.code, text.stderr) == (0, "")
 
 
 def test_nothing_is_drawn_of_what_nobody_measured(tmp_path: Path) -> None:
     (tmp_path / "gpu.csv").write_text(SMI_LOG)
-    drawn = run("profile", "--input", str(tmp_path / "gpu.csv"), "--figure", f"{tmp_path}/")
+    drawn = call("profile", "--input", str(tmp_path / "gpu.csv"), "--figure", f"{tmp_path}/")
     stems = {path.stem for path in tmp_path.glob("*.png")}
     assert stems == {"gpu_0_memory_usage", "gpu_1_memory_usage", "memory_heatmap"}
     assert "device 0: no figure of fragmentation: no allocator tells of this device" in drawn.stderr
