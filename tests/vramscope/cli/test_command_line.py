@@ -12,7 +12,7 @@ from tests import REPOSITORY
 from vramscope.cli.frame.parse import build_parser, list_verbs, parse
 from vramscope.engine.errors import UsageError
 
-from .running import environment, no_library, run
+from .running import call, environment, no_library, run
 from .test_stream import agent
 
 
@@ -99,7 +99,7 @@ def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words: list[str], told: str) -> None:
-    outcome = run(*words)
+    outcome = call(*words)
     assert outcome.code == 2
     assert outcome.stdout == ""
     assert told in outcome.stderr

@@ -25,7 +25,7 @@ from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.exporters.status.table import render_table
 from vramscope.exporters.text import TableStyle
 
-from .running import Outcome, environment, no_library, run
+from .running import Outcome, call, environment, no_library, run
 from .terminals import TerminalRun
 
 ESCAPE = "\x1b]52;c;QUFB\x07\x9b5m\u202e"
@@ -59,7 +59,7 @@ def _write_status(folder: Path) -> Path:
 @pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
 def test_a_report_of_a_hostile_file(verb: str, form: str, tmp_path: Path) -> None:
     path = _write_status(tmp_path)
-    outcome = run(verb, "--input", str(path), "--format", form)
+    outcome = call(verb, "--input", str(path), "--format", form)
     assert outcome.code == 0, outcome.stderr
     _refuse_steering(outcome)
     if form == "json":
@@ -163,7 +163,7 @@ def test_a_batch_of_hostile_cases(tmp_path: Path) -> None:
         f"{line},{line},12,512,8,1024,1,8,1,1,8,True\n"
         f"c2,-1,{line},512,8,1024,1,8,1,1,8,True\n"
     )
-    outcome = run("estimate", "--batch", str(tmp_path / "cases.csv"), "-o", str(tmp_path / "made.csv"))
+    outcome = call("estimate", "--batch", str(tmp_path / "cases.csv"), "-o", str(tmp_path / "made.csv"))
     assert outcome.code == 0, outcome.stderr
     written = (tmp_path / "made.csv").read_text(encoding="utf-8")
     assert not list_forbidden(written)
@@ -172,11 +172,11 @@ def test_a_batch_of_hostile_cases(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_plan_of_hostile_layers(tmp_path: Path) -> None:
-    made = run("plan", "--model", "gpt-1.5b", "--stages", "2", "-o", f"{tmp_path}/first/")
+    made = call("plan", "--model", "gpt-1.5b", "--stages", "2", "-o", f"{tmp_path}/first/")
     assert made.code == 0, made.stderr
     (graph,) = (tmp_path / "first").glob("*_model_graph.json")
     graph.write_text(graph.read_text().replace("word_embeddings", json.dumps(f"w{PRINTED}")[1:-1]))
-    outcome = run("plan", "--model", str(graph), "--stages", "2", "--json", "-o", f"{tmp_path}/second/")
+    outcome = call("plan", "--model", str(graph), "--stages", "2", "--json", "-o", f"{tmp_path}/second/")
     assert outcome.code == 0, outcome.stderr
     _refuse_steering(outcome)
     for path in (tmp_path / "second").iterdir():
@@ -217,7 +217,7 @@ def test_a_hostile_name_of_the_node(flags: tuple[str, ...], tmp_path: Path) -> N
     ],
 )
 def test_hostile_words_of_the_command_line(words: tuple[str, ...]) -> None:
-    outcome = run(*words)
+    outcome = call(*words)
     assert outcome.code != 0
     _refuse_steering(outcome, shown="")
     assert "Traceback" not in outcome.stderr
@@ -226,17 +226,17 @@ def test_hostile_words_of_the_command_line(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("line", ["interval = {}", "{} = 1", "theme = {}", "sort = {}"])
 def test_hostile_settings(line: str, tmp_path: Path) -> None:
     (tmp_path / "vramscope.toml").write_text(f"{line.format(json.dumps(ESCAPE))}\n")
-    _refuse_steering(run("--once", "--config", str(tmp_path / "vramscope.toml")))
+    _refuse_steering(call("--once", "--config", str(tmp_path / "vramscope.toml")))
 
 
 def test_settings_that_are_no_toml(tmp_path: Path) -> None:
     (tmp_path / "vramscope.toml").write_bytes(b"interval = \x1b]52;c;QUFB\x07\n")
-    _refuse_steering(run("--once", "--config", str(tmp_path / "vramscope.toml")), shown="")
+    _refuse_steering(call("--once", "--config", str(tmp_path / "vramscope.toml")), shown="")
 
 
 def test_hostile_hosts(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(f"n1{ESCAPE}\nn 2 {ESCAPE}\n")
-    _refuse_steering(run("--hosts", str(tmp_path / "hosts"), "--once"))
+    _refuse_steering(call("--hosts", str(tmp_path / "hosts"), "--once"))
 
 
 @pytest.mark.parametrize(("code", "stream", "answer"), [(0, 1, "7|PENDING||"), (1, 2, "slurm error: ")])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ...engine.jobs.targets import running
-from .running import run
+from .running import call, run
 
 CHANGING = (
     ("attach", "{pid}"),
@@ -31,7 +31,7 @@ def test_what_changes_a_process_is_refused_in_a_line(words: tuple[str, ...], lay
         variables, why = {"VRAMSCOPE_READ_ONLY": "1"}, "VRAMSCOPE_READ_ONLY forbids that"
     else:
         why = f"read_only in {write_settings('read_only = true')} forbids that"
-    outcome = run(*told, **variables)
+    outcome = call(*told, **variables)
     assert (outcome.code, outcome.stdout) == (6, "")
     assert outcome.stderr.count("\n") == 1
     assert why in outcome.stderr

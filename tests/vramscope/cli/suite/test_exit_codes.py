@@ -9,7 +9,7 @@ import pytest
 from ....engine.cluster.remote import free_port
 from ....pretend_nvml.driver import PretendDriver
 from ....waiting import wait_until
-from ..running import GIB, no_library, run, start
+from ..running import GIB, call, no_library, run, start
 from .running import report_of, write_series
 
 FULL_MIB, TOTAL_MIB = 81400, 81920
@@ -39,7 +39,7 @@ def full(tmp_path: Path) -> Path:
 def test_a_finding_fails_a_run_only_where_that_was_asked(
     full: Path, flags: tuple[str, ...], code: int
 ) -> None:
-    outcome = run("oom", "--input", str(full), *flags)
+    outcome = call("oom", "--input", str(full), *flags)
     assert outcome.code == code
     (finding,) = [it for it in report_of(outcome, "oom")["findings"] if it["kind"] == "pressure"]
     assert finding["severity"] == "medium"
@@ -49,23 +49,23 @@ def test_a_finding_fails_a_run_only_where_that_was_asked(
 
 
 def test_a_verb_tells_and_judges_its_own_findings_only(full: Path) -> None:
-    outcome = run("leak", "--input", str(full), "--fail-on", "low")
+    outcome = call("leak", "--input", str(full), "--fail-on", "low")
     assert (outcome.code, report_of(outcome, "leak")["findings"]) == (0, [])
-    outcome = run("profile", "--input", str(full), "--fail-on", "low")
+    outcome = call("profile", "--input", str(full), "--fail-on", "low")
     assert outcome.code == 3
 
 
 def test_growth_above_a_threshold_that_was_given_counts(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=60, growth=2 << 20)
-    assert run("leak", "--input", str(path), "--fail-on", "high").code == 0
-    assert run("leak", "--input", str(path), "--fail-on", "high", "--threshold", "10").code == 3
-    assert run("leak", "--input", str(path), "--fail-on", "high", "--threshold", "500").code == 0
+    assert call("leak", "--input", str(path), "--fail-on", "high").code == 0
+    assert call("leak", "--input", str(path), "--fail-on", "high", "--threshold", "10").code == 3
+    assert call("leak", "--input", str(path), "--fail-on", "high", "--threshold", "500").code == 0
 
 
 def test_a_finding_that_passed_is_closed_and_still_counts(full: Path) -> None:
     rows = [f"2026/01/05 10:01:{t:02d}.000, 0, 1000 MiB, {TOTAL_MIB} MiB\n" for t in range(60)]
     full.write_text(full.read_text(encoding="utf-8") + "".join(rows), encoding="utf-8")
-    outcome = run("oom", "--input", str(full), "--fail-on", "medium")
+    outcome = call("oom", "--input", str(full), "--fail-on", "medium")
     assert outcome.code == 3
     (finding,) = [it for it in report_of(outcome, "oom")["findings"] if it["kind"] == "pressure"]
     assert finding["opened_s"] < finding["closed_s"]
@@ -135,10 +135,10 @@ def test_a_process_that_is_not_there_is_said(
 
 def test_text_and_json_can_be_asked_for(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=30)
-    text = run("profile", "--input", str(path), "--format", "text").stdout
+    text = call("profile", "--input", str(path), "--format", "text").stdout
     assert text.startswith("30 samples over 29 s from")
     output = tmp_path / "report.json"
-    outcome = run("profile", "--input", str(path), "--output", str(output), "--format", "json")
+    outcome = call("profile", "--input", str(path), "--output", str(output), "--format", "json")
     assert json.loads(outcome.stdout)["devices"] == json.loads(output.read_text())["devices"]
 
 
@@ -168,7 +168,7 @@ def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> 
     path = tmp_path / "run.csv"
     path.write_text("time_s,device,used_bytes\n0,0,1\n1,0,2\n")
     before = path.read_bytes()
-    outcome = run("leak", "--input", str(path), "--output", str(path))
+    outcome = call("leak", "--input", str(path), "--output", str(path))
     assert (outcome.code, outcome.stderr) == (
         2,
         f"vramscope: {path}: is the file of --input; name another one\n",

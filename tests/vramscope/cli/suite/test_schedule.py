@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ....pretend_nvml.driver import PretendDriver
 from ....waiting import wait_until
-from ..running import GIB, run, start
+from ..running import GIB, call, run, start
 from .running import read_report, write_series
 
 
 def test_a_file_is_reported_period_after_period_in_its_own_time(tmp_path: Path) -> None:
     series, archive = write_series(tmp_path / "series.csv", seconds=95), tmp_path / "reports" / "here"
-    outcome = run("profile", "--input", str(series), "--every", "30s", "--archive", str(archive))
+    outcome = call("profile", "--input", str(series), "--every", "30s", "--archive", str(archive))
     assert (outcome.code, outcome.stdout) == (0, "")
     files = sorted(archive.iterdir())
     assert all(re.fullmatch(r"profile-\d{8}\.\d{3}s\.json", path.name) for path in files)
