@@ -142,7 +142,7 @@ class Hub:
         """
         self._producer.start()
         try:
-            while not self._is_over():
+            while not self._is_stopping and self._is_attended():
                 self._turn()
         finally:
             if self._supervisor is not None:
@@ -160,7 +160,10 @@ class Hub:
         for sample in samples:
             self._publish_sample(sample)
         for data in self._sockets.take_reports():
-            self._read_report(data)
+            try:
+                self._accept_report(self._decode_report(decode(data)))
+            except WireError as error:
+                self._rejections.add("from a worker", error, self._clock.monotonic_s())
         for has_come in self._sockets.take_attendance():
             self._attendance.note_viewer(has_come=has_come)
         if self._sockets.is_stream_new:
@@ -174,9 +177,6 @@ class Hub:
             self._supervisor.poll()
         self._alerts.poll()
         self._publish_status(has_sample=bool(samples))
-
-    def _is_over(self) -> bool:
-        return self._is_stopping or not self._is_attended()
 
     def _is_attended(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -290,12 +290,6 @@ class Hub:
                 *self._assessments.notes,
             ),
         )
-
-    def _read_report(self, data: bytes) -> None:
-        try:
-            self._accept_report(self._decode_report(decode(data)))
-        except WireError as error:
-            self._rejections.add("from a worker", error, self._clock.monotonic_s())
 
     def _decode_report(self, envelope: Envelope) -> WorkerReport:
         """Decode a worker's report; impossible findings are dropped and counted.

@@ -115,8 +115,14 @@ class Worker:
         """Analyze until the hub ends or `stop` is called."""
         while not self._is_stopping:
             for event in self._link.events(POLL_S):
-                self._take(event)
-            self._inquire()
+                if isinstance(event, Joined):
+                    self._catch_up(event)
+                elif isinstance(event, Sample):
+                    self._observe(event)
+                elif isinstance(event, PackedSegments):
+                    self._pass_map(event)
+            for inquiry in self._look.take_inquiries():
+                self._link.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
             self._report()
             if self._parent_fd is not None and self._link.is_watched_closed:
                 break
@@ -125,14 +131,6 @@ class Worker:
     def stop(self, *_: object) -> None:
         """End soon; may be called from a signal handler."""
         self._is_stopping = True
-
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Joined):
-            self._catch_up(event)
-        elif isinstance(event, Sample):
-            self._observe(event)
-        elif isinstance(event, PackedSegments):
-            self._pass_map(event)
 
     def _catch_up(self, event: Joined) -> None:
         """Go through the ring: the findings come out as if this worker had always run."""
@@ -155,10 +153,6 @@ class Worker:
     def _observe(self, sample: Sample) -> None:
         self._unsent.extend(self._look.follow(sample, self._host.observe(sample)))
         self._seen_seq = sample.seq
-
-    def _inquire(self) -> None:
-        for inquiry in self._look.take_inquiries():
-            self._link.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
     def _pass_map(self, packed: PackedSegments) -> None:
         """Pass a map to those who wait for it; others ask for maps too, to draw them."""

@@ -411,7 +411,9 @@ class AlertBook:
 
         The hub's past is gone with it, so that what goes on opens again, later and under another id.
         """
-        self._forget_heirless()
+        if self._clock.monotonic_s() - self._started_s > HEIR_WITHIN_S:
+            self._heirless.clear()
+            self._told.forget_predecessors()
         before = self._told.take_predecessor(finding, is_known=finding.id in self._crossings)
         if before is None:
             return False
@@ -420,11 +422,6 @@ class AlertBook:
         what = f"goes on after a restart of the agent, {finding.severity}"
         self._write(finding, finding.opened_s, what, finding.title)
         return True
-
-    def _forget_heirless(self) -> None:
-        if self._clock.monotonic_s() - self._started_s > HEIR_WITHIN_S:
-            self._heirless.clear()
-            self._told.forget_predecessors()
 
     def _adopt(self, finding: Finding) -> None:
         """A finding that just opened inherits the decisions about the same one before a restart."""

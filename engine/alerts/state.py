@@ -135,7 +135,9 @@ class CrossingLog:
     def note(self, findings: Iterable[Finding]) -> list[Crossing]:
         """Return the crossings of findings that were opened, changed or closed, in their order."""
         crossings = [crossing for finding in findings for crossing in self._note(finding)]
-        self._forget()
+        while len(self._closed) > MAX_REMEMBERED:
+            oldest = next(iter(self._closed))
+            del self._closed[oldest], self._gravest[oldest]
         return crossings
 
     def _note(self, finding: Finding) -> list[Crossing]:
@@ -154,11 +156,6 @@ class CrossingLog:
             found.append("closed")
             self._closed[finding.id] = None
         return [Crossing(event, finding, SEVERITIES[gravest]) for event in found]
-
-    def _forget(self) -> None:
-        while len(self._closed) > MAX_REMEMBERED:
-            oldest = next(iter(self._closed))
-            del self._closed[oldest], self._gravest[oldest]
 
 
 def is_told(crossing: Crossing, settings: AlertSettings) -> bool:

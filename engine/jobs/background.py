@@ -124,7 +124,11 @@ def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen
         starter: Pid of the process for which it is started; names its log.
         words: Further arguments of `vramscope record`.
     """
-    _sweep_logs(folder)
+    # Logs of recorders whose starters have ended.
+    for log in folder.glob(_LOG_NAME.format("*")):
+        pid = log.stem.rpartition("-")[2]
+        if pid.isdecimal() and read_start_ticks(int(pid)) is None:
+            log.unlink(missing_ok=True)
     return spawn(
         command_of("record", *words, "--runtime-dir", str(folder)),
         log_of(folder, starter),
@@ -188,14 +192,6 @@ def name_recording(folder: Path, stem: str, now_s: float) -> Path:
     return path
 
 
-def _sweep_logs(folder: Path) -> None:
-    """Remove logs of recorders whose starters have ended."""
-    for log in folder.glob(_LOG_NAME.format("*")):
-        pid = log.stem.rpartition("-")[2]
-        if pid.isdecimal() and read_start_ticks(int(pid)) is None:
-            log.unlink(missing_ok=True)
-
-
 # How long a recording that ends with its viewer may take to close its file.
 LEFT_WITHIN_S = 5.0
 
@@ -246,7 +242,10 @@ class ViewerRecording:
             node: Name of the node, for the name of the file.
         """
         if self.look() is not None:
-            self._end()
+            if self._note is not None and not self._is_ending:
+                self._is_ending = True
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(self._note.pid, signal.SIGTERM)
         elif self._process is None:
             try:
                 self._begin(node)
@@ -298,12 +297,6 @@ class ViewerRecording:
         end = ("--until-exit", str(os.getpid())) if self._is_private else ()
         words = ("-o", str(path), "--with-past", "--for-viewers", *end)
         self._process = spawn_recorder(self._folder, os.getpid(), *words)
-
-    def _end(self) -> None:
-        if self._note is not None and not self._is_ending:
-            self._is_ending = True
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(self._note.pid, signal.SIGTERM)
 
     def _judge_end(self, before: RecorderNote | None) -> None:
         """Report how a recording ended that ran a moment ago, or why one did not begin."""

@@ -125,7 +125,14 @@ class Demands:
             self._make_map(is_at_step_end=False)
         has_taken = bool(self._taken)
         while self._taken:
-            self._pack(self._taken.popleft())
+            taken = self._taken.popleft()
+            pieces = pack_segments(taken.segments, taken.wall_s, is_at_step_end=taken.is_at_step_end)
+            packets = [
+                wire.encode_segments_part(request, part, len(pieces), piece)
+                for request in taken.requests
+                for part, piece in enumerate(pieces)
+            ]
+            self._outbox.put_parts("segments", packets)
         has_modules = self._answer_from("modules", self._modules)
         return self._answer_from("advice", self._advice) or has_modules or has_taken
 
@@ -177,12 +184,3 @@ class Demands:
             except IndexError:
                 break  # the other thread has taken the last
         return requests
-
-    def _pack(self, taken: _Taken) -> None:
-        pieces = pack_segments(taken.segments, taken.wall_s, is_at_step_end=taken.is_at_step_end)
-        packets = [
-            wire.encode_segments_part(request, part, len(pieces), piece)
-            for request in taken.requests
-            for part, piece in enumerate(pieces)
-        ]
-        self._outbox.put_parts("segments", packets)

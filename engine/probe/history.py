@@ -91,7 +91,9 @@ class MemoryHistory:
         """Switch on or off what is due; called at the end of a step by the thread that trains."""
         self._give_way(torch)
         if self.mode == "on":
-            self._prolong()
+            if self._wanted_until_s is not None:
+                self._ends_s = max(self._ends_s, self._wanted_until_s)
+                self._steps_left = MOST_STEPS * 100
             self._steps_left -= 1
             is_over = self._clock.monotonic_s() >= self._ends_s or self._steps_left <= 0
             if self._is_end_wanted or is_over:
@@ -106,11 +108,6 @@ class MemoryHistory:
         self._give_way(torch)
         if self.mode == "on" and self._clock.monotonic_s() >= self._ends_s + _GRACE_S:
             self._switch_off(torch)
-
-    def _prolong(self) -> None:
-        if self._wanted_until_s is not None:
-            self._ends_s = max(self._ends_s, self._wanted_until_s)
-            self._steps_left = MOST_STEPS * 100
 
     def _give_way(self, torch: Module) -> None:
         """Leave the recording to the program if it has used the switch since ours began."""

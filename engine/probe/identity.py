@@ -133,18 +133,14 @@ def find_capacity(backend: Backend, index: int | None, total_bytes: int | None) 
 
 def _find_uuid(properties: Properties, index: int) -> str | None:
     """Return the UUID in NVML's form; a UUID in CUDA_VISIBLE_DEVICES is used as it is."""
-    named = _named_device(index)
+    entries = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    named = entries[index].strip() if index < len(entries) else ""
     if named.startswith("MIG-"):
         return named
     uuid = _text(getattr(properties, "uuid", None))
     if uuid:
         return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
     return named if named.startswith("GPU-") and len(named) == len("GPU-") + 36 else None
-
-
-def _named_device(index: int) -> str:
-    entries = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return entries[index].strip() if index < len(entries) else ""
 
 
 def _spell_bus(properties: Properties) -> str | None:

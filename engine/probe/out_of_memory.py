@@ -59,7 +59,9 @@ class OutOfMemoryRecorder:
                 "stack": collect_stack(),
             }
             path, reason = self._write(failure, index, total_bytes)
-            self._report(size_bytes, path, reason)
+            packet = wire.encode_out_of_memory(self._clock.wall_s(), size_bytes, path, reason)
+            self._sampler.outbox.put_out_of_memory(packet)
+            self._sampler.send_now()
             return path
         finally:
             self._is_busy = False
@@ -114,11 +116,6 @@ class OutOfMemoryRecorder:
         except Exception as error:  # noqa: BLE001 - a record without segments is better than none
             notes.append(f"the segments could not be read: {type(error).__name__}: {error}"[:300])
         return []
-
-    def _report(self, size_bytes: int | None, path: str | None, reason: str | None) -> None:
-        packet = wire.encode_out_of_memory(self._clock.wall_s(), size_bytes, path, reason)
-        self._sampler.outbox.put_out_of_memory(packet)
-        self._sampler.send_now()
 
 
 def _less(total: int | None, free: int | None) -> int | None:

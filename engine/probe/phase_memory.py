@@ -99,7 +99,11 @@ class PhaseCalls:
         known = self._names.get(name)
         if known is None:
             if len(self._names) >= MOST_NAMES:
-                self._leave_out()
+                if not self._has_left_out:
+                    self._has_left_out = True
+                    self._explain(
+                        f"it names more than {MOST_NAMES} phases: the memory of further ones is not measured"
+                    )
                 return
             known = self._names[name] = phases.Counted(name)
         known.calls += 1
@@ -134,13 +138,6 @@ class PhaseCalls:
             if call.place is not None and call.place != self._place():
                 reading = NOTHING
             self._note((now_s, self._clock.wall_s(), reading, call, False))
-
-    def _leave_out(self) -> None:
-        if not self._has_left_out:
-            self._has_left_out = True
-            self._explain(
-                f"it names more than {MOST_NAMES} phases: the memory of further ones is not measured"
-            )
 
     def _measure(self, known: phases.Counted, now_s: float) -> Call | None:
         reading = self._read()

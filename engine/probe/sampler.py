@@ -332,7 +332,9 @@ class Sampler:
         if now_s >= self._send_due_s - _EARLY_S:
             due_s = self._send_due_s + SEND_S
             self._send_due_s = due_s if due_s > now_s else now_s + SEND_S
-            self._slow = self._read_slow()
+            backend = self._device.backend
+            pinned = backend.read_pinned() if backend is not None else None
+            self._slow = pinned, self.resident.read_bytes()
             self._exchange(now_s)
         self._answer()
         # Of the reading's own moment: the grid stands, so that what is late now is not later the next time.
@@ -371,11 +373,6 @@ class Sampler:
         finally:
             self._exchanging.release()
         self.resident.close()
-
-    def _read_slow(self) -> tuple[int | None, int | None]:
-        backend = self._device.backend
-        pinned = backend.read_pinned() if backend is not None else None
-        return pinned, self.resident.read_bytes()
 
     def _exchange(self, now_s: float) -> None:
         """Send, receive and serve."""

@@ -143,7 +143,8 @@ class StepWatch:
         duration_s = None if self._began_s is None else ended.monotonic_s - self._began_s
         is_exact = self._is_exact(reading.peak_bytes, is_largest=ended.is_largest)
         peak = reading.peak_bytes if is_exact else self._sampled
-        row = (self.index, ended.wall_s, duration_s, _lesser(self._floor, allocated), peak, is_exact)
+        floor = min([each for each in (self._floor, allocated) if each is not None], default=None)
+        row = (self.index, ended.wall_s, duration_s, floor, peak, is_exact)
         self.ends_read += allocated is not None
         self._began_s = ended.monotonic_s
         self._floor = allocated
@@ -175,8 +176,3 @@ class StepWatch:
             return False
         has_risen = peak > self._first_peak or (is_largest and self._has_risen_unread)
         return has_risen and peak >= (self._sampled or 0)
-
-
-def _lesser(before: int | None, after: int | None) -> int | None:
-    known = [each for each in (before, after) if each is not None]
-    return min(known, default=None)

@@ -341,12 +341,8 @@ def name_device(labels: Mapping[str, str]) -> str | None:
         return None
     instance = labels.get("GPU_I_ID")
     # nvidia_gpu_exporter leaves out what stands before the number.
-    uuid = f"GPU-{uuid}" if "UUID" not in labels and _is_bare(uuid) else uuid
+    uuid = f"GPU-{uuid}" if "UUID" not in labels and len(uuid) == 36 and uuid[8:9] == "-" else uuid
     return f"{uuid}/{instance}" if instance else uuid
-
-
-def _is_bare(uuid: str) -> bool:
-    return len(uuid) == 36 and uuid[8:9] == "-"
 
 
 def name_node(exporter: Exporter, labels: Mapping[str, str]) -> str:

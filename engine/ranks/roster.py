@@ -121,7 +121,7 @@ class Roster:
         """
         self.drain()
         now_s = self._clock.monotonic_s()
-        self._bury(now_s)
+        self._ended = keep_ended(self._ended, self._living.values(), now_s)
         if not self._living and not self._ended:
             return Roll(tuple(devices), (), tuple(self._make_notes(now_s)))
         tracks = (*self._living.values(), *self._ended)
@@ -251,9 +251,6 @@ class Roster:
         self._demands.note_end(connection, track.pid)
         if track.has_reported:
             self._ended = [*self._ended, track][-MAX_ENDED:]
-
-    def _bury(self, now_s: float) -> None:
-        self._ended = keep_ended(self._ended, self._living.values(), now_s)
 
     def _dismiss_silent(self, now_s: float) -> None:
         """Close connections that do not send a hello."""
@@ -505,7 +502,7 @@ class Placing:
 
 
 def _find_holding(pid: int, devices: Sequence[DeviceSample]) -> list[str]:
-    """Return the devices in whose process lists a pid of this namespace stands."""
+    """Return the devices whose process lists have a pid of this namespace."""
     return [
         device.uuid
         for device in devices

@@ -97,7 +97,12 @@ class HubFollower:
             count += sample.seq not in full
             yield from self._pass_new(sample, is_remembered=sample.seq not in full)
         self._since_s = -math.inf  # all of an agent that follows this one is news
-        self._note_remembered(count, is_first=is_first)
+        if count and is_first:
+            self.sentences.append(f"samples from before, as the agent remembers them: {count:,}")
+        elif count:
+            self.sentences.append(
+                f"samples that did not arrive, and are as the agent remembers them: {count:,}"
+            )
         yield Words(welcome.findings, welcome.assessments)
 
     def _is_known(self, row: Row, first: float) -> bool:
@@ -126,11 +131,3 @@ class HubFollower:
             yield msgspec.structs.replace(sample, notes=(*sample.notes, REMEMBERED_NOTE))
         else:
             yield sample
-
-    def _note_remembered(self, count: int, *, is_first: bool) -> None:
-        if count and is_first:
-            self.sentences.append(f"samples from before, as the agent remembers them: {count:,}")
-        elif count:
-            self.sentences.append(
-                f"samples that did not arrive, and are as the agent remembers them: {count:,}"
-            )

@@ -127,7 +127,10 @@ class RecordingSeries:
             self._place_due_s = self._clock.monotonic_s() + PLACE_LOOK_S
             self._follow_place()
         if self._rotate_bytes is not None and self._writer.size_bytes >= self._rotate_bytes:
-            self._rotate()
+            before = self._writer
+            after = self._path_of(before.identity.number + 1)
+            self._go_on(before.identity.number + 1)
+            self.notes.append(f"{show_name(before.path)} is full; recording into {show_name(after)}")
         if self._keep_s is not None and self._clock.monotonic_s() >= self._look_due_s:
             self._look_due_s = self._clock.monotonic_s() + KEEP_LOOK_S
             self._delete_old(self._keep_s)
@@ -142,12 +145,6 @@ class RecordingSeries:
         self.notes += writer.notes if not self.files else []
         self.files += 1
         return writer
-
-    def _rotate(self) -> None:
-        before = self._writer
-        after = self._path_of(before.identity.number + 1)
-        self._go_on(before.identity.number + 1)
-        self.notes.append(f"{show_name(before.path)} is full; recording into {show_name(after)}")
 
     def _do(self, action: Callable[[], None]) -> None:
         """Write to the present file, or to a new one if SQLite notices that it is gone."""

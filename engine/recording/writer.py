@@ -80,7 +80,9 @@ class ContentWriter:
             self.identity = msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
             self._put("writer", os.getpid())
             self._layout = self._find_layout()
-            self._tick = self._find_last_tick()
+            (rows,) = self._run("SELECT coalesce(max(tick), 0) FROM ticks").fetchone()
+            (blocks,) = self._run("SELECT coalesce(max(last_tick), 0) FROM blocks").fetchone()
+            self._tick = max(int(rows), int(blocks))
             self.continued_s = self._find_last_time()
             """Time of the newest sample that was there before; None where there was none."""
             self._resume()
@@ -142,11 +144,6 @@ class ContentWriter:
         if row is None:
             return int(self._run("INSERT INTO layouts (columns) VALUES (?)", (columns,)).lastrowid or 0)
         return int(row[0])
-
-    def _find_last_tick(self) -> int:
-        (rows,) = self._run("SELECT coalesce(max(tick), 0) FROM ticks").fetchone()
-        (blocks,) = self._run("SELECT coalesce(max(last_tick), 0) FROM blocks").fetchone()
-        return max(int(rows), int(blocks))
 
     def _find_last_time(self) -> float | None:
         rows = self._run("SELECT max(time_s) FROM ticks").fetchone()

@@ -270,15 +270,12 @@ class CatchUp:
                     self._keep()
                 if sample is None:
                     return True
-                self._take(sample, marks)
+                now = self._now
+                played = msgspec.structs.replace(sample, seq=now.seq + 1)
+                now.history.add(played)
+                marks.note(self._node, now.verdicts.observe(played))
+                self._now = now._replace(time_s=sample.time_s, seq=played.seq)
         return False
-
-    def _take(self, sample: Sample, marks: Marks) -> None:
-        now = self._now
-        played = msgspec.structs.replace(sample, seq=now.seq + 1)
-        now.history.add(played)
-        marks.note(self._node, now.verdicts.observe(played))
-        self._now = now._replace(time_s=sample.time_s, seq=played.seq)
 
     def _keep(self) -> None:
         kept = None if self._now.time_s is None else self._now.copy()
@@ -401,7 +398,12 @@ class NodePlayer:
         """Play what is due up to a moment; return whether there was anything."""
         is_news = False
         while self.next is not None and self.next.time_s <= time_s:
-            self._play_next(self.next)
+            seq = -1 if self.shown is None else self.shown.seq
+            played = msgspec.structs.replace(self.next, seq=seq + 1)
+            self._history.add(played)
+            self._marks.note(self.node, self._verdicts.observe(played))
+            self.shown = played
+            self.next = next(self._upcoming, None)
             is_news = True
         return is_news
 
@@ -475,15 +477,6 @@ class NodePlayer:
 
     def _look_ahead(self, start_s: float) -> None:
         self._upcoming = self.tape.samples(start_s)
-        self.next = next(self._upcoming, None)
-
-    def _play_next(self, sample: Sample) -> None:
-
-        seq = -1 if self.shown is None else self.shown.seq
-        played = msgspec.structs.replace(sample, seq=seq + 1)
-        self._history.add(played)
-        self._marks.note(self.node, self._verdicts.observe(played))
-        self.shown = played
         self.next = next(self._upcoming, None)
 
 

@@ -93,7 +93,10 @@ def fold_minutes(
         minutes: Least and most of each device in each minute.
         totals: Capacity of each device in bytes, by its UUID.
     """
-    used = [(minute, _most_of(minute)) for minute in minutes]
+    used = [
+        (minute, minute.allocated_max_bytes if minute.used_max_bytes is None else minute.used_max_bytes)
+        for minute in minutes
+    ]
     peak_bytes = max((most for _, most in used if most is not None), default=0)
     if not peak_bytes:
         return None
@@ -108,10 +111,6 @@ def fold_minutes(
             at = math.floor((minute.start_s - start_s) / step_s)
             shares[at] = max(shares[at] or 0.0, most / (whole or peak_bytes))
     return ReplayOverview(start_s, step_s, tuple(shares), is_of_capacity)
-
-
-def _most_of(minute: OverviewMinute) -> int | None:
-    return minute.allocated_max_bytes if minute.used_max_bytes is None else minute.used_max_bytes
 
 
 # Of a run that is no longer, all before a moment is fed to graphs and analyzers.

@@ -208,18 +208,15 @@ class RecordOrder:
                 self.moved_count += 1
                 insort(window, record, key=_time_of)
             else:
-                self._leave_out(record, released_s - time_s)
+                self.late_count += 1
+                if self._first_late is None:
+                    self._first_late = (record.line, released_s - time_s)
                 continue
             if len(window) > WINDOW_RECORDS:
                 oldest = window.popleft()
                 released_s = oldest.time_s
                 yield oldest
         yield from window
-
-    def _leave_out(self, record: SeriesRecord, back_s: float) -> None:
-        self.late_count += 1
-        if self._first_late is None:
-            self._first_late = (record.line, back_s)
 
 
 def _time_of(record: SeriesRecord) -> float:

@@ -286,7 +286,9 @@ def install_replication() -> None:
     """Install the functions of a CUDA build that copy to several devices at once."""
     low = torch._C
     low._broadcast = _broadcast
-    low._broadcast_coalesced = lambda tensors, devices, buffer_bytes: _broadcast_all(tensors, devices)
+    low._broadcast_coalesced = lambda tensors, devices, buffer_bytes: [
+        [tensor.cuda(device) for tensor in tensors] for device in devices
+    ]
     low._scatter = _scatter
     low._gather = _gather
     torch.cuda.nccl.is_available = lambda tensors: False
@@ -295,10 +297,6 @@ def install_replication() -> None:
 def _broadcast(tensor: Any, devices: Sequence[int]) -> list[Any]:
     """Return a tensor on each device; on its own device it is itself."""
     return [tensor.cuda(device) for device in devices]
-
-
-def _broadcast_all(tensors: Tensors, devices: Sequence[int]) -> list[list[Any]]:
-    return [[tensor.cuda(device) for tensor in tensors] for device in devices]
 
 
 def _scatter(tensor: Any, devices: Sequence[int], sizes: Any, dim: int, streams: Any = None) -> list[Any]:

@@ -262,7 +262,12 @@ class PinnedMemory:
             return tensor
         with targeting(HOST):
             copied = torch.clone(tensor)
-        self._hold(storage_of(copied))
+        storage = storage_of(copied)
+        key = storage._cdata
+        self._sizes[key] = storage.nbytes()
+        self._references[key] = weakref.ref(storage, lambda _: self._let_go(key))
+        self.allocated += 1
+        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
         return copied
 
     def is_pinned(self, tensor: Any) -> bool:
@@ -270,13 +275,6 @@ class PinnedMemory:
             return storage_of(tensor)._cdata in self._sizes
         except (NotImplementedError, RuntimeError):
             return False
-
-    def _hold(self, storage: Any) -> None:
-        key = storage._cdata
-        self._sizes[key] = storage.nbytes()
-        self._references[key] = weakref.ref(storage, lambda _: self._let_go(key))
-        self.allocated += 1
-        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
 
     def _let_go(self, key: int) -> None:
         self._sizes.pop(key, None)

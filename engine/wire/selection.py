@@ -129,7 +129,11 @@ def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | N
     if isinstance(told, Sample):
         return trim_sample(told, wanted)
     if isinstance(told, FindingBatch):
-        return _trim_batch(told, wanted)
+        findings = trim_findings(told.findings, wanted)
+        if not findings and told.assessments is None:
+            return None
+        assessments = None if told.assessments is None else trim_assessments(told.assessments, wanted)
+        return FindingBatch(findings, assessments)
     if isinstance(told, AlertState):
         return trim_alerts(told, wanted, sample)
     if isinstance(told, PackedSegments):
@@ -227,14 +231,6 @@ def _find_uuids(wanted: DeviceSelection, sample: Sample | None) -> set[str | Non
     """Return the UUIDs of the wanted devices of a sample, and None for what is of no device."""
     devices = () if sample is None else sample.devices
     return {None, *(it.uuid for it in devices if wanted.wants(it.uuid, it.label))}
-
-
-def _trim_batch(batch: FindingBatch, wanted: DeviceSelection) -> FindingBatch | None:
-    findings = trim_findings(batch.findings, wanted)
-    if not findings and batch.assessments is None:
-        return None
-    assessments = None if batch.assessments is None else trim_assessments(batch.assessments, wanted)
-    return FindingBatch(findings, assessments)
 
 
 def _explain_mismatch(sample: Sample, wanted: DeviceSelection) -> str:

@@ -192,7 +192,12 @@ class FindingStore:
         if before is None and (
             (finding.is_open and not self._has_room(name)) or len(finding.id) > MAX_NAME_CHARACTERS
         ):
-            self._note_missed(finding.id)
+            # Counted once, however often it is reported.
+            if finding.id not in self._missed:
+                self.dropped += 1
+                self._missed[finding.id[:MAX_NAME_CHARACTERS]] = None
+                if len(self._missed) > MAX_OPEN:
+                    del self._missed[next(iter(self._missed))]
             return None
         if before is not None:
             name = self._remove(finding.id) or name
@@ -210,14 +215,6 @@ class FindingStore:
             and self._open_of[name[:MAX_NAME_CHARACTERS]] < MAX_OPEN_OF_ANALYZER
             and self._bytes + MAX_FINDING_BYTES <= MAX_BYTES
         )
-
-    def _note_missed(self, finding_id: str) -> None:
-        """Count a rejected finding, once however often it is reported."""
-        if finding_id not in self._missed:
-            self.dropped += 1
-            self._missed[finding_id[:MAX_NAME_CHARACTERS]] = None
-            if len(self._missed) > MAX_OPEN:
-                del self._missed[next(iter(self._missed))]
 
     def _remove(self, finding_id: str) -> str:
         """Remove a finding; return its analyzer, "" if unknown."""

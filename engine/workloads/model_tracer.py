@@ -260,7 +260,10 @@ class _Trace(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         flops = self._counter.get_total_flops() - before
         if self._in_backward:
-            self._count_backward(flops)
+            node = torch._C._current_autograd_node()
+            if flops and node is not None:
+                place = bisect_right(self.spans, node._sequence_nr(), key=lambda span: span.sequence) - 1
+                self.spans[max(place, 0)].backward_flops += flops
         elif self.spans:
             self.spans[-1].forward_flops += flops
             self._follow(args, kwargs or {}, result)
@@ -281,12 +284,6 @@ class _Trace(TorchDispatchMode):
             self._kept.append(tensor.untyped_storage())
             self.spans[-1].saved_bytes += tensor.untyped_storage().nbytes()
         return tensor
-
-    def _count_backward(self, flops: int) -> None:
-        node = torch._C._current_autograd_node()
-        if flops and node is not None:
-            place = bisect_right(self.spans, node._sequence_nr(), key=lambda span: span.sequence) - 1
-            self.spans[max(place, 0)].backward_flops += flops
 
     def _follow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note what this span uses of others, and what it makes."""

@@ -392,7 +392,8 @@ def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> T
     looks = [make_input(text) for text in inputs]
     module = module.cuda()
     trained = [it for it in module.parameters() if it.requires_grad]
-    chosen = _make_optimizer(optimizer, trained)
+    makers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    chosen = None if optimizer == "none" or not trained else makers[optimizer](trained, lr=1e-3)
 
     def step() -> None:
         arguments = [torch.zeros(it.shape, dtype=it.dtype, device="cuda") for it in looks]
@@ -402,11 +403,6 @@ def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> T
         module.zero_grad()
 
     return Training(step, module, chosen)
-
-
-def _make_optimizer(name: str, parameters: list[Any]) -> Any:
-    makers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    return None if name == "none" or not parameters else makers[name](parameters, lr=1e-3)
 
 
 def find_loss(output: Any) -> Any:

@@ -67,7 +67,10 @@ def read_memory_trace_run(path: Path) -> MemoryTraceRun:
 def find_trace_files(path: Path) -> TraceFiles:
     """Find the files of a run from its folder, or from the file of one rank."""
     if not path.is_dir():
-        _check_presence(path)
+        try:
+            path.stat()
+        except (OSError, ValueError) as error:
+            raise InputFileError(explain_refusal(path, error)) from error
         return TraceFiles(path, (path,))
     candidates, notes = _find_candidates(path)
     _check_one_run(path, candidates)
@@ -108,13 +111,6 @@ def find_run_beside(path: Path) -> TraceFiles:
     if name is not None:
         found[name.rank] = path
     return TraceFiles(path.parent, tuple(found[rank] for rank in sorted(found)) or (path,), tuple(notes))
-
-
-def _check_presence(path: Path) -> None:
-    try:
-        path.stat()
-    except (OSError, ValueError) as error:
-        raise InputFileError(explain_refusal(path, error)) from error
 
 
 def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:

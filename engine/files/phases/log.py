@@ -353,6 +353,12 @@ def _make_record(result: _Result, place: str, left_out: LeftOut) -> PhaseRecord:
     unit_bytes = 1 if is_binary else GIB
     peak = find_bytes(result.peak_memory) if is_binary else find_bytes(result.peak_memory_gb, GIB)
     breakdown = {name: find_bytes(value, unit_bytes) for name, value in result.memory_breakdown.items()}
+    snapshots = []
+    for number, raw in enumerate(result.snapshots):
+        try:
+            snapshots.append(msgspec.json.decode(raw, type=Snapshot))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            left_out.add("snapshot", f"{place}.snapshots[{number}]", lower_first(str(error)))
     return PhaseRecord(
         format="single-GPU profiler" if is_binary else "FSDP profiler",
         device="cuda",
@@ -361,21 +367,11 @@ def _make_record(result: _Result, place: str, left_out: LeftOut) -> PhaseRecord:
         seq_length=result.seq_length,
         is_lora=result.is_lora,
         lora_rank=result.lora_rank if result.is_lora else None,
-        phases=_pair(_read_snapshots(result.snapshots, place, left_out), place, left_out),
+        phases=_pair(snapshots, place, left_out),
         peak=MemoryLevels(allocated_bytes=peak, reserved_bytes=None),
         breakdown={name: value for name, value in breakdown.items() if value is not None},
         duration_s=result.execution_time,
     )
-
-
-def _read_snapshots(listed: list[msgspec.Raw], place: str, left_out: LeftOut) -> list[Snapshot]:
-    snapshots = []
-    for number, raw in enumerate(listed):
-        try:
-            snapshots.append(msgspec.json.decode(raw, type=Snapshot))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            left_out.add("snapshot", f"{place}.snapshots[{number}]", lower_first(str(error)))
-    return snapshots
 
 
 def _pair(snapshots: list[Snapshot], place: str, left_out: LeftOut) -> tuple[RecordedPhase, ...]:

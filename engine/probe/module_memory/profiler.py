@@ -112,7 +112,12 @@ class ModuleMemoryProfiler:
         self._pieces = Pieces()
         self._device = _find_device(model)
         self._keeper = keeper
-        keeper.header = {**(header or {}), **_describe_device(self._device)}
+        keeper.header = {
+            **(header or {}),
+            "device": str(self._device),
+            "is_simulated": self._device.type == "cuda"
+            and hasattr(sys.modules["torch"].cuda, "_vramscope_simulated"),
+        }
         self._stack: list[str] = []
         self._saved = SavedTensors(self._pieces, self._device.type, partial(find_place, self._stack))
         self._outputs = ForwardOutputs()
@@ -157,7 +162,8 @@ class ModuleMemoryProfiler:
         Raises:
             OSError: The files cannot be written.
         """
-        self._kinds = self._weigh_all()
+        ledger = self._scale.weigh_all(self.optimizer)
+        self._kinds = {name: _make_kind(name, ledger) for name in ROOTS}
         self._write(tag, layouts, is_first=is_first)
 
     def _write(self, tag: str, layouts: tuple[str, ...], *, is_first: bool = False) -> None:
@@ -221,10 +227,6 @@ class ModuleMemoryProfiler:
             self.error = error
             self.close()
 
-    def _weigh_all(self) -> dict[str, Kind]:
-        ledger = self._scale.weigh_all(self.optimizer)
-        return {name: _make_kind(name, ledger) for name in ROOTS}
-
     def _weigh_activations(self) -> dict[str, Kind]:
         outputs = self._outputs
         saved = self._saved
@@ -255,11 +257,6 @@ def _make_kind(name: str, ledger: Ledger) -> Kind:
 def _find_device(model: Module) -> Foreign:
     tensor: Tensor = next(model.parameters(), None)
     return sys.modules["torch"].device("cpu") if tensor is None else tensor.device
-
-
-def _describe_device(device: Foreign) -> dict[str, Any]:
-    is_simulated = device.type == "cuda" and hasattr(sys.modules["torch"].cuda, "_vramscope_simulated")
-    return {"device": str(device), "is_simulated": is_simulated}
 
 
 def _read_allocated(device: Foreign) -> int | None:

@@ -148,7 +148,12 @@ class ProcessLists:
                 return []
             if count is None:
                 continue
-            processes = _parse(layout.entry, count, buffer)
+            entry = layout.entry
+            data = memoryview(buffer.entries)[: min(count, buffer.room) * entry.size]
+            processes = [
+                RunningProcess(pid, None if used == NOT_AVAILABLE else used, tuple(instances))
+                for pid, used, *instances in entry.iter_unpack(data)
+            ]
             sane = [process for process in processes if _is_possible(process, total_bytes)]
             if len(sane) == len(processes):
                 if count > 1:  # a single entry reads the same in a longer layout
@@ -173,14 +178,6 @@ class ProcessLists:
         if code in GONE_CODES:
             raise ListRefusedError(code)
         return None
-
-
-def _parse(entry: struct.Struct, count: int, buffer: ListBuffer) -> list[RunningProcess]:
-    data = memoryview(buffer.entries)[: min(count, buffer.room) * entry.size]
-    return [
-        RunningProcess(pid, None if used == NOT_AVAILABLE else used, tuple(instances))
-        for pid, used, *instances in entry.iter_unpack(data)
-    ]
 
 
 def _is_possible(process: RunningProcess, total_bytes: int | None) -> bool:

@@ -145,7 +145,8 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
             end="out_of_memory",
             requested_bytes=read_asked_bytes(str(error)),
             held=meter.read_peak(),
-            error=_shorten(error),
+            # PyTorch's message goes on with used memory, which is reported as numbers.
+            error=_take_first_line(error).partition(" Including non-PyTorch")[0].strip(),
         )
     if isinstance(error, RefusedError):
         return refuse(str(error))
@@ -196,11 +197,6 @@ def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
             break
         trace = trace.tb_next
     return trace
-
-
-def _shorten(error: BaseException) -> str:
-    """Keep PyTorch's message up to the capacity of the card; used memory is reported as numbers."""
-    return _take_first_line(error).partition(" Including non-PyTorch")[0].strip()
 
 
 def _take_first_line(error: BaseException) -> str:
