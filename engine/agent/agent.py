@@ -77,9 +77,7 @@ def run_agent(options: AgentOptions) -> int:
     """Serve until stopped; return the exit code.
 
     Raises:
-        HubTakenError: Another agent serves the folder.
         RuntimeFolderError: The folder is not private, or its path is too long.
-        InputFileError: The trace cannot be played.
         UsageError: Prometheus cannot be served at its address, or the port of `listening` is taken.
     """
     folder = open_runtime_folder(options.runtime_dir)

@@ -16,11 +16,9 @@ class AnalyzerHost:
         self._open: dict[str, Finding] = {}
         self._found_by: dict[str, str] = {}
         self.reason: str | None = None
-        """Why an analyzer was set aside."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the analyzers that run."""
         return tuple(analyzer.name for analyzer in self._analyzers)
 
     @property
@@ -32,7 +30,6 @@ class AnalyzerHost:
         return bool(self._assessors)
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Pass findings of a predecessor to the analyzers."""
         for analyzer in tuple(self._analyzers):
             try:
                 analyzer.restore(findings)
@@ -68,7 +65,6 @@ class AnalyzerHost:
         return self._found_by.get(finding_id, "")
 
     def forget_closed(self) -> None:
-        """Forget the analyzers of closed findings."""
         self._found_by = {it: name for it, name in self._found_by.items() if it in self._open}
 
     def assess(self) -> list[Assessment]:

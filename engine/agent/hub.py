@@ -75,14 +75,10 @@ class Hub:
     """One hub; everything happens on the thread that calls `run`.
 
     Args:
-        runtime_dir: Private folder of its sockets.
-        version: Version of vramscope, for viewers.
         supervisor: Keeps the analyzer worker; None to run without analyzers.
-        roster: Training processes that report to this hub; the producer publishes them.
         leaves_with_viewers: End when the last viewer and the last training process have left.
         first_within_s: How long to wait for the first of them.
         linger_s: How long to wait for the next, once the last has left.
-        alerts: Alerts people of findings; None for nobody.
         listening: Where it listens beyond its folder; None for nowhere.
         lock: Of its folder, if the hub is to notice that the folder was removed.
     """
@@ -292,11 +288,7 @@ class Hub:
         )
 
     def _decode_report(self, envelope: Envelope) -> WorkerReport:
-        """Decode a worker's report; impossible findings are dropped and counted.
-
-        Raises:
-            WireError: It is no report, or a number of its own cannot be.
-        """
+        """Decode a worker's report; impossible findings are dropped and counted."""
         told = decode_body(envelope, WorkerReport)
         names = (*told.found_by, *("",) * (len(told.findings) - len(told.found_by)))
         found = [pair for pair in zip(told.findings, names, strict=False) if is_sound(pair[0])]

@@ -45,7 +45,6 @@ class HubSockets:
     """Sends and receives for a hub; use from its thread.
 
     Args:
-        runtime_dir: Private folder of the sockets.
         listening: Where it listens beyond its folder; None for nowhere.
 
     Raises:
@@ -66,8 +65,8 @@ class HubSockets:
         self._topics: Counter[bytes] = Counter()
         self._restarts = 0
         self._flooder = ""
+        # Whether viewers were cut off; they reconnect within about a second. Reset by its reader.
         self.is_stream_new = False
-        """Whether viewers were cut off, and come again within a second or so; reset by who reads it."""
         self._reports = self._bind(
             zmq.PULL, endpoints_of(runtime_dir).reports, {zmq.RCVHWM: MAX_REPORTS_WAITING}
         )
@@ -248,7 +247,6 @@ class HubSockets:
                 return
 
     def take_requests(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield requests with their senders."""
         if self._control in self._ready:
             for _ in range(MAX_REQUESTS_PER_TURN):
                 try:

@@ -138,7 +138,6 @@ class WorkerSupervisor:
             self._report, self._heard_s = report, self._clock.monotonic_s()
 
     def status(self) -> WorkerStatus:
-        """The worker as viewers see it."""
         report = self._report
         is_reporting = report is not None and report.pid == self.pid
         state: Literal["starting", "running", "restarting", "failed"]
@@ -219,11 +218,7 @@ class WorkerSeat:
         self._heard_s = 0.0
 
     def refuse(self, user: str, report: WorkerReport) -> str | None:
-        """Return why a report is refused, in one sentence, or None; who reports has the seat.
-
-        Args:
-            user: Whose key the worker showed.
-        """
+        """Return why a report is refused, in one sentence, or None; who reports has the seat."""
         if not self._is_open:
             return "this agent runs its analyzers itself: start it with --no-worker for those of elsewhere"
         holder = (user, report.pid)
@@ -264,7 +259,6 @@ class Attendance:
     Args:
         first_within_s: How long to wait for the first.
         linger_s: How long to wait for the next, once the last has left.
-        now_s: Monotonic seconds at the start.
     """
 
     def __init__(self, *, first_within_s: float, linger_s: float, now_s: float) -> None:
@@ -283,7 +277,6 @@ class Attendance:
         """Tell whether everybody has left and stayed away; call it several times a second.
 
         Args:
-            now_s: Monotonic seconds.
             has_ranks: A training process is connected.
         """
         if self.viewers or has_ranks:

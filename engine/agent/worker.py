@@ -24,8 +24,6 @@ QUEUE_REPORTS = 1024
 
 
 class WorkerLink(Protocol):
-    """A worker's connection to a hub."""
-
     # Samples that were published and never arrived.
     samples_dropped: int
     # The pipe given to `watch` was closed at its other end.

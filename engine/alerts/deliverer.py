@@ -46,11 +46,6 @@ def main() -> int:
 
 
 def deliver(job: DeliveryJob) -> None:
-    """Deliver one alert.
-
-    Raises:
-        DeliveryError: It did not arrive.
-    """
     if job.hook.command is not None:
         _run_command(job, job.hook.command)
     else:

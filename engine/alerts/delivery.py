@@ -55,11 +55,7 @@ def start_deliverer(job: bytes) -> tuple[Process, int]:
 
 
 class HookLane:
-    """One hook: its alerts are sent one after the other, in their order.
-
-    Args:
-        start: Starts the process of a delivery.
-    """
+    """One hook: its alerts are sent one after the other, in their order."""
 
     def __init__(self, hook: Hook, clock: Clock, start: Start = start_deliverer) -> None:
         self._hook = hook
@@ -148,12 +144,7 @@ class HookLane:
 
 
 class Delivery:
-    """Sends crossings to the hooks of a hub.
-
-    Args:
-        version: Version of vramscope, for receivers.
-        start: Starts the process of a delivery.
-    """
+    """Sends crossings to the hooks of a hub."""
 
     def __init__(
         self,
@@ -215,11 +206,7 @@ def _read_all(descriptor: int) -> str:
 
 
 def try_hooks(settings: AlertSettings, node: str, version: str) -> tuple[HookStatus, ...]:
-    """Send a test alert to every hook, whatever level and kinds are set; return the results.
-
-    Args:
-        version: Version of vramscope, for receivers.
-    """
+    """Send a test alert to every hook, whatever level and kinds are set; return the results."""
     delivery = Delivery(settings, version)
     alert = make_alert(Crossing("opened", _make_finding(node), "low"), version, is_test=True)
     delivery.put_alert(alert)

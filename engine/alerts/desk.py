@@ -139,7 +139,6 @@ def load_decisions(path: Path) -> KeptDecisions:
     """Load what a hub left; an empty object without a file.
 
     Raises:
-        OSError: The file cannot be read.
         ValueError: It is not what a hub writes.
     """
     try:
@@ -153,11 +152,7 @@ def load_decisions(path: Path) -> KeptDecisions:
 
 
 def save_decisions(path: Path, kept: KeptDecisions) -> None:
-    """Write what the next hub needs, in one step.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write what the next hub needs, in one step."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(path) as stream:
         stream.write(msgspec.json.encode(kept))
@@ -167,7 +162,6 @@ class AlertDesk:
     """Book and hooks of one hub.
 
     Args:
-        version: Version of vramscope, for receivers.
         path: File in which decisions outlive the hub; None to keep them no longer.
     """
 
@@ -205,7 +199,6 @@ class AlertDesk:
 
         Args:
             finding: The finding it is about; None if the hub does not know its id.
-            time_s: Time of the newest sample.
         """
         if finding is None:
             return "that finding is forgotten: it closed long ago, or belonged to another agent"
@@ -471,7 +464,6 @@ class Keeper:
 
     def __init__(self, path: Path) -> None:
         self.reason: str | None = None
-        """Why it could not be written, in one sentence."""
         self._path = path
         self._waiting: KeptDecisions | None = None
         self._is_late = False

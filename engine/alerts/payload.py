@@ -100,8 +100,6 @@ _HOST = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#@\s]+)")
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A command or a webhook."""
-
     command: tuple[str, ...] | None = None
     url: str | None = None
     # For one try; a webhook has two.
@@ -110,7 +108,6 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`command` or `webhook`."""
         return "command" if self.command is not None else "webhook"
 
     @property
@@ -130,7 +127,6 @@ class DeliveryJob(msgspec.Struct, frozen=True):
 
 
 def list_hooks(settings: AlertSettings) -> list[Hook]:
-    """The hooks in the settings."""
     hooks = []
     if settings.command is not None:
         hooks.append(Hook(command=settings.command, timeout_s=settings.timeout_s))

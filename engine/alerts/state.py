@@ -84,7 +84,6 @@ class AlertState(msgspec.Struct, frozen=True):
         return max(found, key=_lasting, default=None)
 
     def is_silent(self, finding: Finding) -> bool:
-        """Tell whether nobody is to be alerted of a finding."""
         return self.is_acknowledged(finding) or self.mute_of(finding) is not None
 
     def changes_of(self, finding: Finding) -> list[FindingChange]:

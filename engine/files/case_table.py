@@ -35,12 +35,7 @@ class CaseTable(msgspec.Struct, frozen=True):
 
 
 def read_case_table(path: Path) -> CaseTable:
-    """Read a CSV file; short rows are filled with empty cells.
-
-    Raises:
-        InputFileError: The file cannot be read, is not UTF-8, has no header, a row has too many cells, or
-            there are too many columns, rows or cells.
-    """
+    """Read a CSV file; short rows are filled with empty cells."""
     data = read_input_file(path, LIMIT_BYTES)
     text = decode_text(data, path, "a CSV file in UTF-8")
     end = text.find("\n")

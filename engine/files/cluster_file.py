@@ -79,12 +79,7 @@ _KNOWN = tuple(dict.fromkeys(name for table in _TABLES for name in table.__struc
 
 
 def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
-    """Return the content of a cluster file, unresolved, and the lines of its keys.
-
-    Raises:
-        InputFileError: It cannot be read, or a key or value is wrong; the text says where, what was expected,
-            and the nearest key.
-    """
+    """Return the content of a cluster file, unresolved, and the lines of its keys."""
     data = read_input_file(path, LIMIT_BYTES)
     text = decode_text(data, path, "TOML, JSON or YAML")
     content, where = _parse(path, text)

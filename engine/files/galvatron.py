@@ -30,11 +30,7 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_layer_profile(path: Path) -> LayerProfile:
-    """Return the entry of the largest batch.
-
-    Raises:
-        InputFileError: It cannot be read, is no JSON object, or has no such entry.
-    """
+    """Return the entry of the largest batch."""
     shown = show_path(path)
     try:
         content = json.loads(read_input_file(path, COMPUTATION_LIMIT_BYTES))
@@ -104,11 +100,6 @@ class HardwareFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_galvatron_hardware(folder: Path) -> HardwareFolder:
-    """Read the profiles of a folder.
-
-    Raises:
-        InputFileError: It cannot be read, has none, or a file in it is not such a profile.
-    """
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:

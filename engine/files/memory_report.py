@@ -224,7 +224,6 @@ class SnapshotExport(SeriesReader):
 
     @property
     def has_allocator(self) -> bool:
-        """Whether any device has values of its allocator."""
         return bool(self._has_own_allocated)
 
     @property

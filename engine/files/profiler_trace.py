@@ -109,8 +109,6 @@ class ProfilerTrace(SeriesReader):
 
     Args:
         path: Plain or gzip.
-        interval_s: Length of a tick; None for one that suits the length of the trace.
-        on_read: Called with the share read; what it raises ends the reading.
     """
 
     format: SeriesFormat = "profiler trace"
@@ -207,7 +205,6 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _read_time(value: object) -> float:
-    """Return microseconds as seconds."""
     if (_is_whole(value) or isinstance(value, float)) and abs(value) < MOST_SECONDS * 1e6:
         return value / 1e6
     raise RecordError("time", f"ts is {ascii(value)[:24]}, expected microseconds")
@@ -292,12 +289,7 @@ class InnerList(NamedTuple):
 
 
 def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator[InnerList]:
-    """Yield the lists of whole numbers of a file to its end; what is cut off at the end is left out.
-
-    Args:
-        file: Not read yet.
-        expectation: What an error says if the file has anything else.
-    """
+    """Yield the lists of whole numbers of a file to its end; what is cut off at the end is left out."""
     closings = 0
     for at, piece in _split(file, path):
         before, bracket, numbers = piece.rpartition(b"[")

@@ -28,11 +28,6 @@ class RunConfig(msgspec.Struct, frozen=True):
 
 
 def read_run_config(path: Path) -> RunConfig:
-    """Read a configuration.
-
-    Raises:
-        InputFileError: The file cannot be read, has no known format, or describes no model.
-    """
     data = read_input_file(path, LIMIT_BYTES)
     text = decode_text(data, path, "a configuration")
     if text.lstrip().startswith("{"):
@@ -101,11 +96,6 @@ _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None, "~":
 
 
 def read_model_config(path: Path) -> dict[str, object]:
-    """Read the keys and values of a configuration.
-
-    Raises:
-        InputFileError: It cannot be read, or is neither JSON nor flat YAML; the text says where.
-    """
     data = read_input_file(path, MODEL_LIMIT_BYTES)
     text = decode_text(data, path, "a model's config.json")
     if path.suffix in (".yaml", ".yml"):

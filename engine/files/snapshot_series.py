@@ -196,12 +196,7 @@ _NO_TIMES = "events without times: they stand in their order, 1 ms from each to 
 
 
 class SnapshotSeries(SeriesReader):
-    """Reads the records of one pickle of `torch.cuda.memory._dump_snapshot`, plain or gzip, once.
-
-    Args:
-        interval_s: Length of a tick; None for one that suits the length of the trace.
-        on_read: Called with the share read; what it raises ends the reading.
-    """
+    """Reads the records of one pickle of `torch.cuda.memory._dump_snapshot`, plain or gzip, once."""
 
     format: SeriesFormat = "memory snapshot"
 

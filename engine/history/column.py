@@ -56,10 +56,6 @@ class Column:
     """The values of one name, by position; `UNMEASURED` at first.
 
     Cells are in blocks, and only where something was measured: many processes end within minutes.
-
-    Args:
-        name: One of those in a ring.
-        length: How many values it has.
     """
 
     def __init__(self, name: str, length: int) -> None:
@@ -126,11 +122,7 @@ class Column:
 
     @classmethod
     def load(cls, name: str, data: bytes) -> "Column | None":
-        """Load a column from `dump`; None for a name that this version does not know.
-
-        Raises:
-            ValueError: The bytes are not a whole number of cells.
-        """
+        """Load a column from `dump`; None for a name that this version does not know."""
         known, _, unit = name.partition("/")
         if known in _FIXED and not unit:
             typecode = _FIXED[known]

@@ -53,13 +53,13 @@ class BucketView:
     def __init__(self, bucket_s: float, capacity: int) -> None:
         self.bucket_s = bucket_s
         self._capacity = max(1, capacity)
+        # Index of the oldest bucket.
         self._first = 0
-        """Index of the oldest bucket."""
         # Tuples would take ten times as much, and each device has a view for each field and width.
+        # Minimum, maximum and last of each bucket; NaN where nothing was measured.
         self._cells = (array("d"), array("d"), array("d"))
-        """Minimum, maximum and last of each bucket; NaN where nothing was measured."""
+        # Index of the newest bucket dropped for its age; None while none was.
         self._newest_dropped: int | None = None
-        """Index of the newest bucket that had to go for its age; None where none had to."""
 
     def add(self, time_s: float, low: float, high: float, last: float) -> None:
         """Fold one reading into its bucket."""
@@ -148,8 +148,8 @@ class History:
     ) -> None:
         self.keeps_ranks = keeps_ranks
         self._lock = threading.RLock()
+        # Grows whenever it becomes another history: drawings of an earlier one are void then.
         self.generation = 0
-        """How often it became another history: what was drawn of an earlier one says nothing of this."""
         self._fine = ColumnRing(fine_ticks)
         self._coarse = ColumnRing(coarse_ticks)
         self._minute: dict[str, dict[str, int]] = {}

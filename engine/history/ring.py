@@ -97,7 +97,6 @@ class ColumnRing:
             yield position, self._row(position)
 
     def value(self, uuid: str, name: str, position: int) -> int | None:
-        """Return one value, or None if it was not measured."""
         column = self._columns.get(uuid, {}).get(name)
         return None if column is None else column.read(position)
 
@@ -137,11 +136,7 @@ class ColumnRing:
         return ticks, devices
 
     def load(self, ticks: dict[str, bytes], devices: dict[str, dict[str, bytes]]) -> None:
-        """Replace the content by that of a `dump`.
-
-        Raises:
-            ValueError: Columns are of different lengths.
-        """
+        """Replace the content by that of a `dump`."""
         seqs = array("q")
         times = array("d")
         intervals = array("f")

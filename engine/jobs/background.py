@@ -120,7 +120,6 @@ def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen
     """Start a recorder that no signal of this terminal reaches.
 
     Args:
-        folder: Runtime folder of the agent to follow.
         starter: Pid of the process for which it is started; names its log.
         words: Further arguments of `vramscope record`.
     """
@@ -138,7 +137,6 @@ def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen
 
 
 def log_of(folder: Path, starter: int) -> Path:
-    """Log of a recorder."""
     return folder / _LOG_NAME.format(starter)
 
 
@@ -159,12 +157,6 @@ def read_complaint(log: Path) -> str | None:
 def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
     """Start a recorder that ends with a job, and return once it records; if it may not, say why in one
     sentence.
-
-    Args:
-        folder: Runtime folder of the agent to follow.
-
-    Raises:
-        OutputFileError: It cannot record.
     """
     words = ("-o", str(path.absolute()), "--until-exit", str(pid), "--until-job", job)
     log = log_of(folder, pid)
@@ -197,8 +189,6 @@ LEFT_WITHIN_S = 5.0
 
 
 class RecordingState(NamedTuple):
-    """A running recording."""
-
     path: Path
     passed_s: float
     size_bytes: int
@@ -236,11 +226,7 @@ class ViewerRecording:
         return self._is_ending or (self._process is not None and self._note is None)
 
     def switch(self, node: str) -> None:
-        """Begin a recording, or end the running one; `take_news` reports the outcome.
-
-        Args:
-            node: Name of the node, for the name of the file.
-        """
+        """Begin a recording, or end the running one; `take_news` reports the outcome."""
         if self.look() is not None:
             if self._note is not None and not self._is_ending:
                 self._is_ending = True

@@ -49,9 +49,6 @@ _PR_SET_PDEATHSIG = 1
 class Demonstration:
     """A job in a folder of its own; hub and job run from `start` to `end`.
 
-    Args:
-        size_bytes: Memory of the simulated card.
-
     Raises:
         UsageError: The card would be too small or too large, or the output cannot be written anywhere.
     """
@@ -71,7 +68,6 @@ class Demonstration:
 
     @property
     def flight_folder(self) -> Path:
-        """Folder of the job's flight records."""
         return self.folder / "flight"
 
     @property
@@ -80,12 +76,7 @@ class Demonstration:
         return f"{describe_for_people(self.device)}; the job's output goes to {self.output}"
 
     def start(self, *, interval_s: float, memory_interval_s: float) -> HubFeed:
-        """Start hub and job, and return the feed of the hub.
-
-        Args:
-            interval_s: Seconds from one sample to the next.
-            memory_interval_s: Seconds from one reading of memory to the next.
-        """
+        """Start hub and job, and return the feed of the hub."""
         feed = HubFeed(
             self.runtime_dir,
             agent_arguments=(

@@ -170,11 +170,7 @@ class ElfFile:
         self._data.close()
 
     def find_symbols(self, names: Collection[str]) -> dict[str, int]:
-        """Return the addresses of exported functions and data, as far as the file has them.
-
-        Raises:
-            ValueError: Its tables lead outside it.
-        """
+        """Return the addresses of exported functions and data, as far as the file has them."""
         wanted = {name.encode() + b"\0": name for name in names}
         longest = max(map(len, wanted))
         found: dict[str, int] = {}
@@ -218,11 +214,7 @@ class ElfFile:
         return self._unpack(_SECTION_HEADER, self._sections_at + index * _SECTION_HEADER.size)
 
     def _unpack(self, layout: struct.Struct, place: int) -> tuple[int, ...]:
-        """Return the numbers at a position in the file.
-
-        Raises:
-            ValueError: The position is outside it.
-        """
+        """Return the numbers at a position in the file."""
         if place + layout.size > len(self._data):
             raise ValueError(f"a table of the file leads outside it (byte {place} of {len(self._data)})")
         numbers: tuple[int, ...] = layout.unpack_from(self._data, place)

@@ -49,7 +49,6 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
     """Return the code to run in the process: one expression, which leaves no name behind in it.
 
     Args:
-        payload: File of the code.
         report: Existing file, for the outcome.
     """
     body = _BODY % {

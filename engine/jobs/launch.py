@@ -37,7 +37,6 @@ def make_environment(
 
     Args:
         base: What the job would get without us.
-        runtime_dir: Folder of the hub that it reports to.
         simulate: Description of the simulated device, as JSON; None for the devices of this node.
         profiling: Folder of the profiles by module; None for no such profile.
     """
@@ -167,7 +166,6 @@ def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
     """Remove the folders of jobs that have ended; what cannot be read or removed stays.
 
     Args:
-        folder: Has one folder for each job.
         now_s: Wall clock in seconds since the epoch; None for the present.
     """
     from ..simulation.ledger import list_living
@@ -274,7 +272,6 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
 
 
 def describe_for_people(device: SimulatedDevice) -> str:
-    """One line about what is simulated."""
     how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
     each = "" if device.devices == 1 else "each "
     return (

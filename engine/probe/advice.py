@@ -84,7 +84,6 @@ class Advice:
             self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, told, freed))
 
     def take_packets(self) -> list[bytes]:
-        """Return the packets of what was done or refused."""
         self._expire()
         packets = []
         while self._answers:

@@ -168,8 +168,6 @@ class AllocatorBackend(Backend):
 
     Args:
         module: `torch.cuda` or `torch.xpu`.
-        name: In the protocol.
-        device_type: `torch.device.type`.
     """
 
     def __init__(self, module: Module, name: str, device_type: str) -> None:
@@ -315,7 +313,6 @@ class AcceleratorBackend(Backend):
     Args:
         accelerator: The module `torch.accelerator`.
         module: The device's own part of torch (`torch.xpu`).
-        device_type: `torch.device.type`.
     """
 
     def __init__(self, accelerator: Module, module: Module, device_type: str) -> None:

@@ -100,11 +100,7 @@ class Demands:
             self._wanted.append(_Wanted(demand.request, until_s))
 
     def meet_step(self, index: int) -> None:
-        """Do what waits for the end of a step; called there by the thread that trains.
-
-        Args:
-            index: Of the step, from 1.
-        """
+        """Do what waits for the end of a step; called there by the thread that trains."""
         if self._modules is not None:
             self._modules.meet_step(index)
         if self._needs_map and self._clock.monotonic_s() - self._newest_s >= _PAUSE_S:
@@ -168,7 +164,6 @@ class Demands:
         return bool(packets)
 
     def _make_map(self, *, is_at_step_end: bool) -> None:
-        """Make one map for all who want one."""
         requests = self._take_requests()
         module = self._device.module
         if can_snapshot(module, is_history_on=is_recording(self._device.torch)):

@@ -41,10 +41,10 @@ class RecentReadings:
     """Two rings: the newest readings in full, the older ones thinned; and the newest steps."""
 
     def __init__(self) -> None:
+        # Readings that are gone from both rings.
         self.thinned_away = 0
-        """Readings that are gone from both rings."""
+        # Index, wall time of the start, duration, floor, peak, whether the peak is exact.
         self.steps: deque[tuple[Any, ...]] = deque(maxlen=MOST_STEPS)
-        """Index, wall time of the beginning, duration, floor, peak, whether the peak is exact."""
         self._fine: deque[tuple[Any, ...]] = deque()
         self._coarse: deque[tuple[Any, ...]] = deque(maxlen=MOST_COARSE)
         self._aged = 0
@@ -297,7 +297,6 @@ class RecordQuota:
         self._newest_s: float | None = None
 
     def refusal(self, now_s: float) -> str | None:
-        """Return why none may be written now, or None."""
         if self.written >= MOST_RECORDS:
             return f"this process has written {MOST_RECORDS} flight records, which is the most"
         if self._newest_s is not None and now_s - self._newest_s < PAUSE_S:

@@ -46,10 +46,10 @@ class MemoryHistory:
     """
 
     def __init__(self, clock: SystemClock) -> None:
+        # `off`, `on` (by us) or `user`.
         self.mode = "off"
-        """`off`, `on` (by us) or `user`."""
+        # Why a demand was not met, in one sentence.
         self.note: str | None = None
-        """Why a demand was not met, in one sentence."""
         self._clock = clock
         self._wanted_until_s: float | None = None
         self._is_end_wanted = False
@@ -143,8 +143,8 @@ class Suspicion:
     """Reasons to look closer: retries, a floor that climbs, or little headroom."""
 
     def __init__(self) -> None:
+        # Whether any were found since it was last set to False.
         self.has_grounds = False
-        """Whether any were found since it was set to False last."""
         self.allocations_per_step: int | None = None
         self._counted: tuple[int, int] | None = None
         self._steps = 0

@@ -66,7 +66,6 @@ class ResidentMemory:
         self._identity = None if self._file is None else identify(self._file)
 
     def read_bytes(self) -> int | None:
-        """None if there is no such file."""
         if self._file is None:
             return None
         if not is_still(self._file, self._identity):
@@ -166,10 +165,9 @@ class TrainingDevice:
         self.torch = torch
         self.backend: Backend | None = None
         self.index: int | None = None
+        # The device meshes that the parameters are laid out on.
         self.meshes: tuple[Any, ...] = ()
-        """The device meshes that the parameters are laid out on."""
         self.read: Callable[[], Reading] = _read_nothing
-        """Returns what the allocator says."""
         self._device: Any = None
 
     @property

@@ -22,9 +22,6 @@ def after_torch_import(callback: Callback) -> None:
     """Call back with the module each time that torch has been fully executed; at once if it has been.
 
     First come, first called, and all before the probe starts. What a callback raises is kept as a note.
-
-    Args:
-        callback: Called with the module `torch`.
     """
     _watch.add(callback, is_last=False)
 
@@ -39,7 +36,6 @@ def watch_torch(callback: Callback) -> None:
 
 
 def forget_torch() -> None:
-    """Undo `watch_torch`."""
     _watch.forget_last()
 
 

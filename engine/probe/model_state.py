@@ -30,13 +30,13 @@ class ModelStateWatch:
     """Decides when the optimizers are measured, and does it in the thread that trains."""
 
     def __init__(self, clock: SystemClock) -> None:
+        # Why the newest walk measured nothing, in one sentence.
         self.note: str | None = None
-        """Why the newest walk measured nothing, in one sentence."""
         self._clock = clock
         self._guard = Guard("the walk through the optimizers")
         self._optimizers: dict[int, weakref.ref[Any]] = {}
+        # Whether optimizers were left out for lack of room.
         self._is_crowded = False
-        """Whether there were optimizers that found no room."""
         self._next_s = float("-inf")
         self._entries = 0
         self._walks = 0

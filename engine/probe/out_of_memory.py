@@ -30,8 +30,8 @@ class OutOfMemoryRecorder:
     def __init__(
         self, device: TrainingDevice, sampler: Sampler, clock: SystemClock, runtime_dir: str
     ) -> None:
+        # Newest bytes of parameters, gradients and optimizer state.
         self.model_state: dict[str, int | None] | None = None
-        """Newest bytes of parameters, gradients and optimizer state."""
         self._device = device
         self._sampler = sampler
         self._clock = clock

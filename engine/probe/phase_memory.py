@@ -36,12 +36,12 @@ class Call:
         self.count = count
         self.began_s = began_s
         self.before = before
+        # Backend and ordinal of the device that was read; None before the process used one.
         self.place = place
-        """Backend and ordinal of the device that was read; None before the process used one."""
+        # Most allocated bytes seen since it began.
         self.most = before.allocated_bytes
-        """Most allocated bytes known of since it began."""
+        # Whether the program reset the allocator's peak since it began.
         self.was_reset = False
-        """Whether the program reset the allocator's peak since it began."""
 
 
 # Monotonic and wall time, the reading, whose begin (True) or end (False) it is.
@@ -68,8 +68,8 @@ class PhaseCalls:
         self._explain = explain
         self._has_left_out = False
         self._names: dict[str, phases.Counted] = {}
+        # Parts in progress by thread, as far as they are measured.
         self._open: dict[int, list[tuple[phases.phase, Call | None]]] = {}
-        """Parts in progress by thread, as far as they are measured."""
         self._turn = 0
         phases.counted = self._names
         phases.read = self._open

@@ -52,14 +52,11 @@ class Pace:
     spread over the step. With the first steps, and after the allocator's peak has risen, every end is read
     for three seconds, so that steps know their peaks exactly: at most once in half a minute, because a leak
     raises it for ever.
-
-    Args:
-        now_s: Monotonic seconds.
     """
 
     def __init__(self, now_s: float) -> None:
+        # The thread that trains reads at the end of a step if it has not read for this long.
         self.between_ends_s = _CLOSE_S
-        """The thread that trains reads at the end of a step where it has not read for so long."""
         self._sample_s = SAMPLE_S
         self._judged_s = now_s
         self._close_until_s = float("inf")
@@ -71,7 +68,6 @@ class Pace:
         """Decide how often to read until the next call.
 
         Args:
-            now_s: Monotonic seconds.
             ends_read: Ends of steps that were read since the last call.
             has_peak_risen: The allocator's peak has risen since then.
         """
@@ -86,11 +82,7 @@ class Pace:
         self._judged_s = now_s
 
     def find_next(self, now_s: float) -> float:
-        """Return when our own thread reads next, on a steady grid; missed readings are left out.
-
-        Args:
-            now_s: Monotonic seconds of the reading just made.
-        """
+        """Return when our own thread reads next, on a steady grid; missed readings are left out."""
         due_s = self._due_s + self._sample_s
         self._due_s = due_s if due_s > now_s else now_s + self._sample_s
         if self._sample_s == SAMPLE_S:
@@ -107,16 +99,12 @@ _SELDOM_S = 30.0
 
 
 class Announcement:
-    """Facts about the process and its device.
-
-    Args:
-        job: Name of the `vramscope run` of this process.
-    """
+    """Facts about the process and its device."""
 
     def __init__(self, device: TrainingDevice, job: str | None) -> None:
         self.job = job
+        # Notes of other parts of the probe that stay true.
         self.notes: list[str] = []
-        """Sentences of other parts of the probe that stay true."""
         self.total_bytes: int | None = None
         self.capacity_bytes: int | None = None
         self.coordinates: Coordinates | None = None
@@ -165,7 +153,6 @@ class Announcement:
         }
 
     def describe_for_record(self) -> dict[str, Any]:
-        """Return the process as a flight record has it."""
         hello = self.compose()
         return {
             "pid": hello["pid"],
@@ -207,18 +194,18 @@ class Digest:
         self.steps = StepWatch()
         self.phases = PhaseWatch()
         self.suspicion = Suspicion()
+        # Called while the notes are processed, to pick the phase that is read next.
         self.pick_phase: Callable[[], None] = lambda: None
-        """Called when the notes are worked through: which phase is read next."""
         self._outbox = outbox
         self._samples: deque[Note] = deque()
+        # One queue for ends of steps and marks of phases, because their order counts.
         self._ends: deque[EndNote | PhaseMark] = deque(maxlen=MOST_STEP_ENDS)
-        """In one row with the marks of phases, whose order to the ends of steps counts."""
+        # Called in our own thread with a reading between two ends of steps.
         self.note_sample: Callable[[Note], None] = self._samples.append
-        """Takes what was read between two ends of steps; in our own thread."""
+        # Called in the thread that trains with the reading at the end of a step.
         self.note_end: Callable[[EndNote], None] = self._ends.append
-        """Takes what was read at the end of a step; in the thread that trains."""
+        # Called in the program's thread with the reading at the start or end of a named part.
         self.note_phase: Callable[[PhaseMark], None] = self._ends.append
-        """Takes what was read at the begin or the end of a named part; in the thread of the program."""
 
     def work(self, slow: Slow, capacity: int | None) -> None:
         """Turn notes into rows to send and to keep; by one thread at a time.
@@ -310,10 +297,10 @@ class Sampler:
         self.resident = ResidentMemory()
         self.announcement = announcement
         self.connection = connection
+        # Accepts what the hub demands.
         self.serve: Callable[[Demand], None] = lambda _: None
-        """Takes what the hub demands."""
+        # Puts the finished answers into the outbox; returns whether there were any.
         self.answer: Callable[[], bool] = lambda: False
-        """Puts what was demanded and is there by now into the outbox, and tells whether there was any."""
         self._device = device
         self._clock = clock
         self._history = history
@@ -321,8 +308,8 @@ class Sampler:
         self._exchanging = threading.Lock()
         self._pace = pace
         self._send_due_s = float("-inf")
+        # Bytes pinned and resident; read only as often as a packet is sent.
         self._slow: tuple[int | None, int | None] = (None, None)
-        """Bytes pinned and resident; read as often as is sent."""
 
     def tick(self) -> float:
         """Read once, work and send if that is due, and return the seconds until the next reading."""

@@ -235,8 +235,6 @@ class Session:
     """Begins silent: it reports once the process has made a step, has device memory, or was asked to.
 
     Args:
-        runtime_dir: Folder of the hub's socket.
-        job: Name of the `vramscope run` of this process.
         is_explicit: Report without waiting for a reason.
     """
 
@@ -253,8 +251,9 @@ class Session:
         self.job = job
         self.is_explicit = is_explicit
         self.is_reporting = False
+        # Counted by the thread that trains; the digest reaches the same number up to a second
+        # later.
         self._steps_ended = 0
-        """Counted by the thread that trains; the digest comes to the same number a second later."""
         self._pid = os.getpid()
         self._clock = clock if clock is not None else SystemClock()
         self._device = TrainingDevice(torch)
@@ -283,10 +282,10 @@ class Session:
         self._phase_guard = Guard("a phase")
         self._last_read_s = self._next_care_s = float("-inf")
         self._has_stepped = self._lacks_thread = self._is_observer_settled = False
+        # Until then, the end of a step is only counted.
         self._quiet_until_s = float("-inf")
-        """Until when the end of a step is only counted."""
+        # `id` of the one optimizer whose every step ends one.
         self._ends_alone: int | None = None
-        """`id` of the one optimizer whose every step ends one."""
         self._quick_until_s = self._clock.monotonic_s() + QUICK_WATCH_FOR_S
 
     def is_alive(self) -> bool:
@@ -489,8 +488,6 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
     """Start the session of this process; if one runs, only tell it that it was asked for.
 
     Args:
-        runtime_dir: Folder of the hub's socket.
-        job: Name of the `vramscope run` of this process.
         is_explicit: Report without waiting for a reason.
     """
     watch_forks()

@@ -111,23 +111,23 @@ class StepWatch:
     """
 
     def __init__(self) -> None:
+        # Of the newest step that ended.
         self.index = 0
-        """Of the newest step that ended."""
+        # Whether the allocator's peak rose within a step since this was last set to False.
         self.has_peak_risen = False
-        """Whether the allocator's peak has risen within a step since this was set to False last."""
+        # Ends of steps that came with a reading.
         self.ends_read = 0
-        """Ends of steps that came with a reading."""
         self._began_s: float | None = None
+        # Allocated bytes at the end of the previous step; None where that was not read.
         self._floor: int | None = None
-        """Allocated bytes at the end of the step before, or None where that was not read."""
+        # Most allocated bytes seen since the step began.
         self._sampled: int | None = None
-        """Most allocated bytes known of since the step began."""
+        # Whether the allocator's peak fell since the step began, which means the program reset it.
         self._was_reset = False
-        """Whether the allocator's peak was seen to fall since the step began: the program reset it."""
+        # The allocator's peak at the first reading since the step began, its start included.
         self._first_peak: int | None = None
-        """The allocator's peak at the first reading since the step began, its beginning included."""
+        # Whether that exceeded the last reading before it, with an unread end of a step between.
         self._has_risen_unread = False
-        """Whether that was more than at the last reading before, with an end between that was not read."""
         self._peak: int | None = None
 
     def note_sample(self, reading: Reading) -> None:

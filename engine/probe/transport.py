@@ -26,10 +26,10 @@ class Outbox:
     """Messages on their way to the hub. The thread that trains may add steps, our own adds all else."""
 
     def __init__(self) -> None:
+        # Readings that were lost since the start.
         self.dropped = 0
-        """Readings that were lost since the start."""
+        # Allocations and frees since the start of the process, as of the newest reading.
         self.counts: tuple[int | None, int | None] = (None, None)
-        """Allocations and frees since the start of the process, as of the newest reading."""
         self.phase: str | None = None
         self.memory_history = "off"
         self._hello: dict[str, Any] | None = None
@@ -38,17 +38,16 @@ class Outbox:
         self._is_model_state_due = False
         self._readings: deque[wire.ReadingRow] = deque()
         self._steps: deque[wire.StepRow | wire.SizedStepRow] = deque(maxlen=MOST_STEPS)
+        # The newest row of each phase; there are few names.
         self._phases: dict[str, wire.PhaseRow] = {}
-        """The newest row of each name, of which there are few."""
         self._phases_due: dict[str, wire.PhaseRow] = {}
         self._errors: deque[bytes] = deque(maxlen=_MOST_ERRORS)
         self._parts: dict[str, deque[bytes]] = {}
+        # A packet that found no room in the socket; it goes next.
         self._pending: bytes | None = None
-        """A packet that was made and found no room; the next one to go."""
 
     @property
     def has_hello(self) -> bool:
-        """It is known who reports."""
         return self._hello is not None
 
     def say_hello(self, about: dict[str, Any]) -> None:
@@ -155,8 +154,8 @@ class Connection:
 
     def __init__(self, folder: str, clock: SystemClock, uid: int | None = None) -> None:
         self.path = os.path.join(folder, SOCKET_NAME)  # noqa: PTH118 - pathlib costs its import everywhere
+        # Why the newest socket found was not used, in one sentence.
         self.refusal: str | None = None
-        """Why the newest socket found was not used, in one sentence."""
         self._clock = clock
         self._uid = os.geteuid() if uid is None else uid
         self._socket: socket.socket | None = None
@@ -166,7 +165,6 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether packets can be sent."""
         return self._socket is not None
 
     def open(self) -> bool:

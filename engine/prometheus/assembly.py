@@ -56,29 +56,24 @@ MOST_DEVICES_A_POINT = 2
 
 
 class Assembler:
-    """Makes samples of series, in order of time; a value that comes twice is ignored.
-
-    Args:
-        interval_s: Seconds from one scrape to the next.
-    """
+    """Makes samples of series, in order of time; a value that comes twice is ignored."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
         self._nodes: dict[str, NodeReadings] = {}
         self._room = Room(MOST_DEVICES, MOST_OTHERS)
+        # Nodes that may be forgotten, the longest silent last; None before that is known.
         self._silent: list[str] | None = None
-        """Nodes that may be forgotten, the one last that was silent longest; None before that is known."""
         self._nodes_left_out: set[str] = set()
+        # Values of the last batch, and how many of them are no numbers or have impossible times.
         self.figures = self.figures_left_out = 0
-        """Values that were handed in last, and those of them that are none or at times that cannot be."""
+        # Samples that were not made, because every value had a moment of its own.
         self.moments_left_out = 0
-        """Samples that were not made of them, because every value had a moment of its own."""
         self._told_s: dict[str, float] = {}
         self._seq: dict[str, int] = {}
 
     @property
     def nodes(self) -> Collection[str]:
-        """Names of the nodes that are followed."""
         return self._nodes.keys()
 
     @property

@@ -76,17 +76,10 @@ class FirstAnswer:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it is there."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def take(self) -> Sequence[Sample]:
-        """Wait for it and return it.
-
-        Raises:
-            ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no value of a device.
-        """
         self._thread.join()
         if self._failed is not None:
             raise self._failed
@@ -114,8 +107,8 @@ class PrometheusFeed(BaseFeed):
         make_analyzers: Callable[[], Sequence[Analyzer]],
     ) -> None:
         super().__init__("prometheus-feed")
+        # History of the first node.
         self.history = History()
-        """Of the first node."""
         self._follower = follower
         self._first = first
         self._make_analyzers = make_analyzers
@@ -139,11 +132,9 @@ class PrometheusFeed(BaseFeed):
         """Do nothing: questions about all nodes are refused alike."""
 
     def ask_segments(self, pid: int) -> None:
-        """Prometheus has no segment maps."""
         self._refuse(segments_refused=(SegmentsRefused(pid, NOT_HERE),))
 
     def ask_modules(self, pid: int) -> None:
-        """Prometheus has no memory by module."""
         self._refuse(modules=(RankModules(pid, next(self._numbers), refusal=NOT_HERE),))
 
     def decide(self, decision: FindingDecision) -> None:

@@ -62,12 +62,7 @@ class PrometheusFollower:
         return 1.0 if self._assembler is None else self._assembler.interval_s
 
     def poll(self) -> list[Sample]:
-        """Return the samples of what was scraped since the last call, in order of time.
-
-        Raises:
-            ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no value of a device.
-        """
+        """Return the samples of what was scraped since the last call, in order of time."""
         if self._assembler is None:
             return self._begin()
         now_s = self._clock.monotonic_s()
@@ -151,10 +146,6 @@ def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list
 
     Args:
         at_s: The moment in seconds since the epoch; None for now.
-
-    Raises:
-        ServerUnreachableError: The server did not answer, or not as Prometheus does.
-        SourceUnavailableError: It has no value of a device.
     """
     found: list[Series] = []
     for window_s in FIRST_WINDOWS_S:
@@ -194,7 +185,6 @@ class PastRange:
     """Asks a server for a span, piece by piece; use from one thread.
 
     Args:
-        start_s: Begin of the span, in seconds since the epoch.
         interval_s: Seconds from one moment to the next; by default those of a scrape, more of a long span.
     """
 
@@ -208,9 +198,8 @@ class PastRange:
         least_s = (end_s - start_s) / MOST_MOMENTS
         usual_s = scrape_s or UNKNOWN_INTERVAL_S
         self.interval_s = interval_s or (usual_s if least_s <= usual_s else _round_up(least_s))
-        """Seconds from one moment to the next."""
+        # What of the past is lost.
         self.notes: tuple[str, ...] = ()
-        """What is lost of the past."""
         if scrape_s is not None and self.interval_s > 1.5 * scrape_s:
             self.notes = (
                 f"one moment in {self.interval_s:g} s is shown, and {scrape_s:g} s lie between two scrapes: "
@@ -218,15 +207,6 @@ class PastRange:
             )
 
     def samples(self, on_read: Callable[[float], None] = lambda _: None) -> Iterator[Sample]:
-        """Yield the samples of all nodes.
-
-        Args:
-            on_read: Called with the share of the span that was read.
-
-        Raises:
-            ServerUnreachableError: The server did not answer, or not as Prometheus does.
-            SourceUnavailableError: It has no value of a device in the span.
-        """
         assembler = Assembler(self.interval_s)
         moments = FIRST_MOMENTS
         at_s = self._start_s

@@ -160,8 +160,6 @@ Key = TypeVar("Key")
 
 
 class Point(NamedTuple):
-    """One value of one series."""
-
     node: str
     time_s: float
     meaning: Meaning
@@ -199,7 +197,6 @@ class Subject:
         return None if value is None else round(value)
 
     def newest_s(self, fields: Iterable[str]) -> float | None:
-        """Newest time of some fields; None if there is none."""
         times = (time_s for field in fields for time_s, _ in self._figures.get(field, {}).values())
         return max(times, default=None)
 
@@ -227,7 +224,6 @@ class Room:
 
     @property
     def is_full(self) -> bool:
-        """There is no room for another device."""
         return self._devices <= 0
 
     def find(self, subjects: dict[Key, Subject], key: Key) -> Subject | None:
@@ -255,20 +251,18 @@ class Room:
 
 
 class NodeReadings:
-    """Everything known of one node."""
-
     def __init__(self, room: Room) -> None:
         self._room = room
+        # By UUID; a MIG instance by the UUID of its GPU and its own number.
         self.devices: dict[str, Subject] = {}
-        """By UUID; of a MIG instance by that of its GPU and its own number."""
+        # By process id.
         self.ranks: dict[str, Subject] = {}
-        """By process id."""
+        # The agent's risks of each process, or of a device: by UUID and process id.
         self.risks: dict[tuple[str, str], Subject] = {}
-        """What its agent says of each process, or of a device: by UUID and process id."""
+        # How many findings the agent counts, by UUID of the device, kind and severity.
         self.findings: dict[FindingKey, Subject] = {}
-        """Findings that its agent counts, by UUID of the device, kind and severity."""
+        # When each of them was first counted since it was last gone.
         self.first_s: dict[FindingKey, float] = {}
-        """When each of them was first counted since it was last gone."""
         self.host = Subject()
 
     def note(self, point: Point) -> None:
@@ -354,7 +348,6 @@ def name_node(exporter: Exporter, labels: Mapping[str, str]) -> str:
 
 
 def strip_port(instance: str) -> str:
-    """Return the host of an instance label."""
     host, colon, port = instance.rpartition(":")
     return host.strip("[]") if colon and port.isdecimal() else instance
 
@@ -367,7 +360,6 @@ def parse_whole(text: str | None) -> int | None:
 
 
 def meaning_of(labels: Mapping[str, str]) -> Meaning | None:
-    """None if the series is unknown."""
     return METRICS.get(labels.get("__name__", ""))
 
 

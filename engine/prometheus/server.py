@@ -117,10 +117,11 @@ class PrometheusServer:
         self._ends_within_s = ends_within_s
         self.url = address.url
         self._timeout_s = timeout_s
+        # Whole seconds of the server's own clock; None where the answer has no date.
         self.answered_wall_s: float | None = None
-        """Time of its newest answer by the clock of the server, to the second; None where it does not say."""
+        # Series of the newest answer that were not read: beyond `MOST_VALUES`, or with endless
+        # labels.
         self.series_left_out = 0
-        """Series of its newest answer that were not read: beyond `MOST_VALUES`, or with endless labels."""
         self._headers = {"Accept": "application/json"}
         if address.authorization is not None:
             self._headers["Authorization"] = address.authorization
@@ -206,7 +207,6 @@ class PrometheusServer:
 
 
 def _explain_status(error: HTTPError) -> str:
-    """Explain an error answer, and what to do."""
     if error.code in (401, 403):
         return (
             f"refuses: {error.code} {error.reason}; give user and password with --auth-file FILE, or in the "

@@ -98,7 +98,6 @@ class Listener:
     """Listens on `probe.sock` of a runtime folder; use from one thread.
 
     Args:
-        folder: Runtime folder, locked by the caller.
         uid: User whose processes may report, besides root's; this process's own by default.
 
     Raises:
@@ -106,8 +105,8 @@ class Listener:
     """
 
     def __init__(self, folder: Path, *, uid: int | None = None) -> None:
+        # Connections that were closed at once: of another user, or beyond `MAX_CONNECTIONS`.
         self.turned_away = 0
-        """Connections that were closed at once: of another user, or beyond `MAX_CONNECTIONS`."""
         self.connections: list[Connection] = []
         self._uid = os.geteuid() if uid is None else uid
         self._buffer = bytearray(MAX_PACKET_BYTES + 1)
@@ -192,11 +191,7 @@ _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
 def decode_packet(data: bytes | memoryview) -> ProbeMessage:
-    """Decode one packet, with every text in it made printable.
-
-    Raises:
-        WireError: The packet is too large, malformed, of a newer version, or cannot travel on in a sample.
-    """
+    """Decode one packet, with every text in it made printable."""
     if len(data) > MAX_PACKET_BYTES:
         raise WireError(f"sent a packet of more than {MAX_PACKET_BYTES} bytes")
     try:
@@ -295,8 +290,6 @@ class PackedModules(msgspec.Struct, frozen=True):
 
 
 class AdviceOutcome(NamedTuple):
-    """A process's answer to an advice."""
-
     pid: int
     is_obeyed: bool
     outcome: str
@@ -322,11 +315,7 @@ class _Open:
 
 
 class Demands:
-    """Demands to the probes of one node: each open at most once a process, of maps and advice each sort.
-
-    Args:
-        node: Name of the node, for the maps.
-    """
+    """Demands to the probes of one node: each open at most once a process, of maps and advice each sort."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -391,11 +380,7 @@ class Demands:
         device_uuid: str | None,
         now_s: float,
     ) -> None:
-        """Add a part of an answer; one that nobody waits for any more is dropped.
-
-        Raises:
-            WireError: The part does not fit those before.
-        """
+        """Add a part of an answer; one that nobody waits for any more is dropped."""
         is_map = isinstance(part, SegmentsPart)
         key = self._find_open(connection, "segments" if is_map else "modules", part.request)
         if key is None:

@@ -243,11 +243,7 @@ class PackedSegments(msgspec.Struct, frozen=True):
 
 
 class PartAssembly:
-    """The parts of one answer, in whatever order they come.
-
-    Args:
-        what: Name of the answer, for errors.
-    """
+    """The parts of one answer, in whatever order they come."""
 
     def __init__(self, what: str = "a segment map") -> None:
         self._what = what
@@ -256,11 +252,7 @@ class PartAssembly:
         self._chars = 0
 
     def add(self, part: SegmentsPart | ModulesPart) -> bytes | None:
-        """Add one part; return the packed answer once it is whole.
-
-        Raises:
-            WireError: The parts do not fit together, or are too many.
-        """
+        """Add one part; return the packed answer once it is whole."""
         if self._parts is None:
             self._parts = part.parts
         if part.parts != self._parts or not part.part < part.parts <= MAX_PARTS:

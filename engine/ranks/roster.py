@@ -50,7 +50,6 @@ class Roster:
     """Everything that reports to one hub; use from the hub's thread only.
 
     Args:
-        folder: Runtime folder, locked by the caller.
         uid: User whose processes may report, besides root's; this process's own by default.
 
     Raises:
@@ -61,7 +60,6 @@ class Roster:
         self, folder: Path, *, node: str, clock: Clock | None = None, uid: int | None = None
     ) -> None:
         self.refused = 0
-        """Messages that were not accepted."""
         self._clock = clock or SystemClock()
         self._listener = Listener(folder, uid=uid)
         self._node = node
@@ -113,12 +111,7 @@ class Roster:
             self.drain()
 
     def collect(self, devices: Sequence[DeviceSample], host: HostSample | None) -> Roll:
-        """Return a tick's devices with their ranks; devices without ranks are returned as they came.
-
-        Args:
-            devices: From the sources.
-            host: The host at this tick.
-        """
+        """Return a tick's devices with their ranks; devices without ranks are returned as they came."""
         self.drain()
         now_s = self._clock.monotonic_s()
         self._ended = keep_ended(self._ended, self._living.values(), now_s)
@@ -319,7 +312,6 @@ def keep_ended(ended: Sequence[RankTrack], living: Iterable[RankTrack], now_s: f
 
     Args:
         ended: The oldest first.
-        now_s: Monotonic seconds.
     """
     if not ended:
         return []
@@ -416,11 +408,7 @@ def cpu_uuid(node: str) -> str:
 
 
 class Placing:
-    """Matches ranks to devices.
-
-    Args:
-        proc: Where the proc file system is mounted.
-    """
+    """Matches ranks to devices."""
 
     def __init__(self, node: str, proc: Path = Path("/proc")) -> None:
         self._node = node

@@ -64,20 +64,17 @@ class TickSteps:
         self.count = 0
         self.floors = Extremes()
         self.peaks = Extremes()
+        # The newest step of this tick or an earlier one.
         self.newest: StepReading | None = None
-        """The newest step of this tick or of one before."""
         self._sized: dict[_Size, StepReading] = {}
+        # The newest step of each size with an exact peak, of this tick or an earlier one.
         self._exact: dict[_Size, StepReading] = {}
-        """The newest step of each size with an exact peak, of this tick or of one before."""
         self._retold_s: float | None = None
 
     def list_sized(self, now_s: float) -> tuple[StepReading, ...]:
         """Return steps of known size, one of each size, in the order in which they ended.
 
         Now and then steps of earlier ticks are among them, whose peaks are exact.
-
-        Args:
-            now_s: Monotonic seconds.
         """
         if self._retold_s is None:
             self._retold_s = now_s
@@ -174,7 +171,6 @@ class RankTrack:
     Args:
         pid: Process id in the pid namespace of the hub, or in its own if it is not visible from there.
         met_s: When the hello came, in monotonic seconds.
-        user: Login name of its owner.
         is_visible: The hub can see the process.
     """
 
@@ -186,8 +182,8 @@ class RankTrack:
         self._user = user
         self.hello = _shorten(hello)
         self.met_s = met_s
+        # When it ended, in monotonic seconds; None while it lives.
         self.ended_s: float | None = None
-        """When it ended, in monotonic seconds; None while it lives."""
         self._reason: str | None = None
         self._heard_s = met_s
         self._row: ReadingRow | None = None
@@ -420,7 +416,6 @@ class ModelledDevices:
 
         Args:
             cpu_uuid: Key of the device that represents the processors.
-            host: The host at this tick.
         """
         cpu = make_cpu(cpu_uuid, placed, host)
         made = [*self.make_simulated(placed), *([] if cpu is None else [cpu])]

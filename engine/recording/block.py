@@ -387,9 +387,6 @@ def unpack_values(
     Args:
         choices: Decodes a list of values of the column's type and refuses others.
         is_optional: Any may be None.
-
-    Raises:
-        ColumnError: It is no such column; other ValueErrors and LookupErrors if it is damaged.
     """
     if not 0 <= count <= MOST_ROWS:
         raise ColumnError(f"{count} rows")

@@ -65,7 +65,6 @@ class FileLock:
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def find_new_name(self) -> Path | None:
-        """Return the path of a renamed file; None if it was removed."""
         if os.fstat(self._fd).st_nlink == 0:
             return None
         try:

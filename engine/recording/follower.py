@@ -100,9 +100,6 @@ class NodeFollower:
     """Follows the agent of this node if one runs, else samples in this process until one does.
 
     Args:
-        interval_s: Seconds from one sample to the next, if this process samples.
-        memory_interval_s: Seconds between two readings of device memory, if this process samples.
-        folder: Runtime folder of the agent; this user's own by default.
         since_s: If an agent runs from the start, its history after this time comes first.
     """
 
@@ -115,15 +112,14 @@ class NodeFollower:
         since_s: float = math.inf,
     ) -> None:
         self._since_s = since_s
+        # Samples that came from the agent's memory, and samples that never arrived.
         self.remembered = self.missed = 0
-        """Samples that were told as an agent remembers them, and those that never arrived."""
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
+        # Whether a device or a training process was ever seen.
         self.has_devices = False
-        """Whether a device or a training process was ever seen."""
         self.has_held_calls = False
         self.failures: list[SourceUnavailableError] = []
-        """Why there is no device."""
         self._source = NodeSource(self._connect, self._make_local, folder)
         self._source.open()
 

@@ -41,12 +41,12 @@ class HubFollower:
         self._newest_seq: int | None = None
         self._due: Iterator[Heard] = iter(())
         self.has_answered = False
+        # Samples that came from the agent's memory.
         self.remembered = 0
-        """Samples that were told as the agent remembers them."""
+        # Samples that never arrived and that the agent no longer remembers.
         self.missed = 0
-        """Samples that never arrived, and that the agent has forgotten."""
+        # News for stderr.
         self.sentences: list[str] = []
-        """What of this is news, for stderr."""
 
     @property
     def lost(self) -> str | None:

@@ -168,7 +168,6 @@ class RowReader:
                 self._connection.execute("COMMIT")
 
     def one(self, query: str, *values: object) -> tuple[Any, ...]:
-        """Return the row of a query that has exactly one."""
         with self._explaining():
             row: tuple[Any, ...] = self._connection.execute(query, values).fetchone()
         return row
@@ -253,11 +252,7 @@ _MinuteKey = tuple[int, int]
 
 
 class Recording:
-    """One file, open for reading; it may be written meanwhile. Use from one thread at a time.
-
-    Raises:
-        InputFileError: It is absent, no recording, of a newer version, or damaged beyond reading.
-    """
+    """One file, open for reading; it may be written meanwhile. Use from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -272,8 +267,8 @@ class Recording:
         except BaseException:
             self._connection.close()
             raise
+        # Whether it was being written when it was opened, or its writer was killed.
         self.is_unfinished = bool(writers)
-        """Whether it was being written when it was opened, or its writer was killed."""
 
     @property
     def identity(self) -> RecordingIdentity:

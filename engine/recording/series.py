@@ -33,10 +33,6 @@ class RecordingSeries:
         identity: `series` names the files that belong together.
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age of the newest sample at which a file of this series is deleted; None for never.
-
-    Raises:
-        OutputFileError: A file cannot be written, or another process writes it.
-        InputFileError: A file exists and is no recording.
     """
 
     def __init__(
@@ -57,14 +53,14 @@ class RecordingSeries:
         self._newest: dict[str, float] = {}
         self._look_due_s = 0.0
         self._place_due_s = 0.0
+        # What somebody else did to a file, and where the recording continues; None while nothing
+        # was.
         self.moved: str | None = None
-        """What somebody else did to a file, newest, and where the recording goes on; None where nothing."""
+        # What was done with files, for stderr.
         self.notes: list[str] = []
-        """What was done with files, in sentences, for stderr."""
+        # Added by this process, without samples that no file can hold.
         self.samples = self.device_samples = self.left_out = 0
-        """Added by this process; left out were samples that no file can hold."""
         self.files = 0
-        """Files that were opened."""
         self._closed_bytes = 0
         number = max((number for number, _ in self._find_files()), default=0) if rotate_bytes else 0
         self._writer = self._open(msgspec.structs.replace(identity, number=number))
@@ -88,7 +84,6 @@ class RecordingSeries:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes by which the files have grown."""
         return self._closed_bytes + max(0, self._writer.size_bytes - self._present_bytes)
 
     def append(self, sample: Sample) -> None:

@@ -64,17 +64,12 @@ class ContentWriter:
         connection: To a recording, empty or not, within a transaction.
         created_s: Time of what comes before the first sample.
         path: For errors.
-
-    Raises:
-        InputFileError: The existing content is damaged.
-        sqlite3.Error: It cannot be written.
     """
 
     def __init__(self, connection: sqlite3.Connection, created_s: float, path: Path) -> None:
         self._run = connection.execute
         self._nodes: dict[str, _Node] = {}
         self.newest_s = created_s
-        """Time of the newest sample."""
         try:
             kept = self._run("SELECT value FROM meta WHERE key = 'identity'").fetchone()
             self.identity = msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
@@ -350,10 +345,6 @@ class RecordingWriter:
     Args:
         identity: Of a new file; a recording that is continued keeps its own.
         find_type: Returns the type of a file system; injected in tests.
-
-    Raises:
-        OutputFileError: It cannot be written, or another process writes it.
-        InputFileError: It exists and is no recording.
     """
 
     def __init__(
@@ -365,14 +356,15 @@ class RecordingWriter:
         find_type: Callable[[Path], str | None] = find_file_system,
     ) -> None:
         self.path = path
+        # Sentences for stderr.
         self.notes: list[str] = []
-        """Sentences about how it is written, for stderr."""
+        # Added by this writer.
         self.samples = self.device_samples = 0
-        """Added by this writer."""
+        # Samples that no file can hold: their time is not finite, their text is invalid, or they
+        # exceed 16 MiB.
         self.left_out = 0
-        """Samples that no file can hold: a time that is no number, text that is none, more than 16 MiB."""
+        # Why nothing more can be written, in one sentence; None while it can.
         self.stopped: str | None = None
-        """Why nothing more can be written, in one sentence; None while it can."""
         self._clock = clock or SystemClock()
         self._uncommitted_since_s: float | None = None
         self._connection: sqlite3.Connection | None = None

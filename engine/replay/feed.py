@@ -41,8 +41,8 @@ class ReplayFeed(BaseFeed):
         clock: Clock | None = None,
     ) -> None:
         super().__init__("replay-feed")
+        # History of the first node.
         self.history = History()
-        """Of the first node."""
         self._histories: dict[str, History] = {}
         self._open_tapes = open_tapes
         self._make_analyzers = make_analyzers
@@ -169,7 +169,6 @@ class ReplayFeed(BaseFeed):
         return player.is_catching_up and player.catch_up(is_called)
 
     def _obey(self, player: ReplayPlayer) -> bool:
-        """Run all commands; return whether there were any."""
         is_news = False
         while self._commands:
             player.apply(self._commands.popleft())

@@ -236,15 +236,14 @@ class CatchUp:
     """Works from a checkpoint to a moment, with pauses.
 
     Args:
-        target_s: Time of the sample that is to be reached.
         begun: Where it begins; it is used up.
         most_kept: States that may be kept on the way.
     """
 
     def __init__(self, tape: Tape, target_s: float, begun: Checkpoint, *, most_kept: int) -> None:
         self._now = begun
+        # States on the way, oldest first.
         self.checkpoints: list[Checkpoint] = []
-        """States on the way, oldest first."""
         start_s = begun.start_s if begun.time_s is None else math.nextafter(begun.time_s, math.inf)
         self._samples = tape.samples(start_s, target_s)
         self._node = tape.node
@@ -256,12 +255,7 @@ class CatchUp:
         return self._now
 
     def run(self, marks: Marks, is_called: Callable[[], bool]) -> bool:
-        """Go on; return whether the moment is reached.
-
-        Args:
-            marks: Gets what is found.
-            is_called: Whether to pause.
-        """
+        """Go on; return whether the moment is reached."""
         while not is_called():
             for _ in range(ASK_EVERY):
                 sample = next(self._samples, None)
@@ -298,10 +292,7 @@ class NodePlayer:
     earlier for the same window is continued.
 
     Args:
-        history: What screens draw from; filled here.
-        marks: Gets what is found.
         is_as_recorded: Show the recorded findings, and find none.
-        checkpoints: How many states are kept.
     """
 
     def __init__(
@@ -323,14 +314,14 @@ class NodePlayer:
         self._told: list[Told] = tape.told()
         self._kept: OrderedDict[tuple[float, float], Checkpoint] = OrderedDict()
         self._refused: dict[int, SegmentsRefused] = {}
+        # The newest sample that is not after the moment; None before the first.
         self.shown: Sample | None = None
-        """The newest sample that is not after the moment; None before the first."""
+        # The one after it; None at the end, and while the moment is being worked out.
         self.next: Sample | None = None
-        """The one after it; None at the end, and while the moment is being worked out."""
         self._overview: ReplayOverview | None = None
         self._has_overview = False
+        # Whether no moment was chosen yet.
         self.is_waiting = False
-        """Whether it is still to be told which moment to show."""
         self._target: Sample | None = None
         self._work: CatchUp | None = None
         self._upcoming: Iterator[Sample] = iter(())

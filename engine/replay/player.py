@@ -33,9 +33,6 @@ def parse_moment(text: str, replay: ReplayState) -> float:
     `35%` is a share of the recording, `1h20m` or `90` a place from its start, `+10m` and `-30s` count from
     the present one. A time of day is the first such moment of the recording, in the time zone of this
     machine.
-
-    Raises:
-        UsageError: It is no moment, or is outside of the recording.
     """
     written = text.strip()
     moment_s = _read_place(written, replay)
@@ -119,11 +116,6 @@ class ReplayPlayer:
     """Plays tapes of several nodes with one playhead; use from one thread.
 
     The focused node is worked out first after a jump, and steps follow its own samples.
-
-    Args:
-        tapes: One a node, all of one clock.
-        histories: What screens draw from, by node; filled here.
-        clock: Its monotonic seconds drive the playing.
     """
 
     def __init__(
@@ -205,7 +197,6 @@ class ReplayPlayer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Of the focused node."""
         return self._seen.draw(self.state)
 
     @property
@@ -403,7 +394,6 @@ class Playhead:
         """Note that a sample is shown; one that was due a moment ago keeps the next one punctual.
 
         Args:
-            now_s: Monotonic seconds.
             is_jump: It was never due.
         """
         due_s = self._due_s

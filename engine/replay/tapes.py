@@ -67,11 +67,7 @@ class Tape(Protocol):
 
 
 def find_newest(tape: Tape, time_s: float, count: int) -> list[Sample]:
-    """Return the newest samples that are not after a moment, oldest first; fewer if there are no more.
-
-    Args:
-        time_s: The moment, in the samples' own clock.
-    """
+    """Return the newest samples that are not after a moment, oldest first; fewer if there are no more."""
     reach_s = (LOOK_BACK_TICKS + count) * tape.interval_s
     while True:
         found = list(deque(tape.samples(time_s - reach_s, time_s), maxlen=count))
@@ -87,12 +83,7 @@ MOST_SPANS = 2000
 def fold_minutes(
     minutes: Sequence[OverviewMinute], totals: Mapping[str, int | None]
 ) -> ReplayOverview | None:
-    """Return an overview of one node; None if no memory was measured.
-
-    Args:
-        minutes: Least and most of each device in each minute.
-        totals: Capacity of each device in bytes, by its UUID.
-    """
+    """Return an overview of one node; None if no memory was measured."""
     used = [
         (minute, minute.allocated_max_bytes if minute.used_max_bytes is None else minute.used_max_bytes)
         for minute in minutes
@@ -124,16 +115,8 @@ class TraceTape:
 
     Args:
         path: Folder of the run, the file of one rank, or the files of one run.
-        interval_s: Length of one tick in seconds of the trace.
-        capacity_bytes: Of every device, since a trace does not record it.
         simulated: The run that simulates this one, to be compared with it.
-        node: Name of the node that the run plays as; None for that of its folder or file.
         notes: Shown with those of the files.
-        on_read: Called with the share read; what it raises ends the reading.
-
-    Raises:
-        InputFileError: There is no trace, it is malformed, or has no samples.
-        UsageError: Interval or capacity make no sense.
     """
 
     clock: Literal["wall", "trace"] = "trace"
@@ -160,8 +143,8 @@ class TraceTape:
         # A run is short, and what it never fitted into is told for good; a long one cannot be fed whole.
         is_long = self.end_s - self.start_s > MOST_WHOLE_TICKS * interval_s
         self.window_s = WINDOW_TICKS * interval_s if is_long else math.inf
+        # The simulated run that is shown next to this one.
         self.comparison = None if simulated is None else compare_runs(self._player, simulated)
-        """The simulated run beside this one."""
         if self.comparison is not None:
             self._player.add_note(f"simulated figures are of {self.comparison.simulated_name}")
 
@@ -204,10 +187,6 @@ class RecordingTape:
         later: Files that continue it, in order.
         node: By default the first node of the file.
         name: What the node is called; as in the file by default.
-        capacity_bytes: Of devices whose own was not recorded.
-
-    Raises:
-        InputFileError: A file is no recording, damaged beyond reading, or there are no samples.
     """
 
     comparison = None
@@ -329,8 +308,6 @@ MOST_NODES = 512
 
 
 class _Part(NamedTuple):
-    """One node in one file."""
-
     start_s: float
     end_s: float
     # Of the file in its series.

@@ -80,7 +80,6 @@ class RankComparison(msgspec.Struct, frozen=True, eq=False):
         return _find_error(self.real_peak_bytes, self.simulated)
 
     def iteration(self, index: int | None) -> IterationComparison | None:
-        """None if there is none of that number, or it has no samples."""
         at = None if index is None else self.ticks.iterations.find(index)
         start_s = None if at is None else self.ticks.iterations.start_s(at)
         if index is None or at is None or start_s is None:

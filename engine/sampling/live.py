@@ -68,8 +68,8 @@ class LiveProducer:
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
+        # Ticks that ran more than half an interval late.
         self.ticks_late = 0
-        """Ticks taken more than half an interval after they were due."""
         self.node = node
         self._host = host
         self._notes = tuple(notes)
@@ -188,7 +188,6 @@ def open_node(
     Args:
         memory_interval_s: Seconds between two readings of device memory within a sample.
         has_plugins: Use sources of the group `vramscope.sources` too.
-        roster: Training processes that report to this node's hub.
     """
     from ..sources.host import HostReader
     from ..sources.nvml import NvmlSource

@@ -22,12 +22,8 @@ class RecordingPlayer(FileSource):
     is not newer than the one before, because a clock was set back, is left out and counted.
 
     Args:
-        capacity_bytes: Of devices whose own was not recorded.
         interval_s: Length of one tick, instead of the recorded one.
         has_all_nodes: Yield the samples of all nodes, in the order in which they were recorded.
-
-    Raises:
-        InputFileError: It is no recording, damaged beyond reading, or has no samples.
     """
 
     format: SeriesFormat = "recording"

@@ -45,14 +45,14 @@ class DeviceReadings:
         self.reader = reader
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
+        # The call that reads its memory, where the reader has one and it has worked.
         self.prepared: PreparedMemory | None = None
-        """The call that reads its memory, where the reader has one that was seen to work."""
         self._unparsed: list[bytes] = []
         self._memory = MemoryReading()
         self._details = DeviceDetails()
         self._details_at_s: float | None = None
+        # The plug-in's bug that prevented the last reading of details.
         self.details_failure: str | None = None
-        """The bug in a plug-in that kept its details from being read the last time."""
         self._read_at_s: float | None = None
         self._min_bytes: int | None = None
         self._max_bytes: int | None = None
@@ -157,7 +157,6 @@ class DeviceReadings:
         """Return the device as the tick publishes it, and begin the next tick.
 
         Args:
-            now_s: Monotonic seconds.
             stale_after_s: Age at which its memory is no longer current.
             details_stale_after_s: The same for its other fields.
             held_since_s: When the call began that has outlived its deadline and still has not returned.
@@ -301,27 +300,27 @@ class SourceSampler:
         self.source = source
         self.memory_interval_s = memory_interval_s
         self.details_interval_s = details_interval_s
+        # Why the source has nothing to measure; None while it has.
         self.failure: SourceUnavailableError | None = None
-        """Why the source has nothing to measure; None while it has."""
+        # Set once every device was read once, or the source reported that it has none.
         self.first_round = threading.Event()
-        """Set once every device was asked once, or the source has said that it has none."""
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._is_stopping = False
         self._devices: dict[str, DeviceReadings] = {}
+        # Devices that a round reads: neither lost nor in a call of an abandoned lane.
         self._readable: tuple[DeviceReadings, ...] = ()
-        """Devices that are neither lost nor in a call of an abandoned lane: what a round reads."""
+        # Rounds that were read and not folded yet.
         self._rounds: list[_Round] = []
-        """What was read and not folded yet."""
+        # When the next details of any device are due.
         self._details_due_s = 0.0
-        """When the next details of any device are due."""
         self._discover_due_s = 0.0
         self._lane = _Lane(self)
+        # Abandoned lanes that have not ended; their devices are left alone meanwhile.
         self._abandoned: list[_Lane] = []
-        """Abandoned lanes that have not ended; which devices are held is what they are calling."""
+        # Whether one of them is looking for devices.
         self._is_search_hung = False
-        """Whether one of them is looking for devices."""
 
     def start(self) -> None:
         self._lane.start()
@@ -371,7 +370,6 @@ class SourceSampler:
         """Seconds until `watch` should be called next.
 
         Args:
-            now_s: Monotonic seconds.
             interval_s: Between two checks if no call is under way: a later one that hangs is noticed by then.
         """
         call = self._lane.call

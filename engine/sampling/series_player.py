@@ -50,16 +50,11 @@ class FileSource(ABC):
 
     @property
     @abstractmethod
-    def read_share(self) -> float:
-        """From 0 to 1."""
+    def read_share(self) -> float: ...
 
     @abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples in order of time; call it once.
-
-        Raises:
-            InputFileError: The file is too damaged to go on.
-        """
+        """Yield the samples in order of time; call it once."""
 
     @abstractmethod
     def label(self, uuid: str) -> str:
@@ -74,15 +69,7 @@ class FileSource(ABC):
 
 
 class SeriesPlayer(FileSource):
-    """Yields the samples of one input; records of several devices at about one time are one sample.
-
-    Args:
-        capacity_bytes: Of devices whose own is not in the input.
-        interval_s: Length of one tick; None derives it from the times.
-
-    Raises:
-        InputFileError: There is no record that can be used.
-    """
+    """Yields the samples of one input; records of several devices at about one time are one sample."""
 
     def __init__(
         self,
@@ -234,12 +221,6 @@ GAP_TICKS = 3.5
 
 
 class SeriesTrack:
-    """Follows the records of one series.
-
-    Args:
-        capacity_bytes: Of devices whose own is not in the input.
-    """
-
     def __init__(self, capacity_bytes: int | None) -> None:
         self.devices: dict[str, SeriesDevice] = {}
         self.tick_count = 0
@@ -326,12 +307,7 @@ class SeriesTrack:
 
 
 class SeriesTick:
-    """Gathers the records of one tick, at most one a device, or several of exactly one time.
-
-    Args:
-        capacity_bytes: Of devices whose own is not in the input.
-        has_allocator: Whether the input has values of the allocator.
-    """
+    """Gathers the records of one tick, at most one a device, or several of exactly one time."""
 
     def __init__(self, capacity_bytes: int | None, *, has_allocator: bool) -> None:
         self._capacity_bytes = capacity_bytes
@@ -448,12 +424,6 @@ REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
 
 
 class PlayedDevices:
-    """Devices as they were last played.
-
-    Args:
-        capacity_bytes: Of devices whose own was not recorded.
-    """
-
     def __init__(self, capacity_bytes: int | None) -> None:
         self._capacity_bytes = capacity_bytes
         self._is_capacity_used = False
@@ -461,7 +431,6 @@ class PlayedDevices:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not recorded."""
         given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
         return (given,) if self._is_capacity_used else ()
 

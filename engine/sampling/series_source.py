@@ -92,12 +92,7 @@ class StatusPlayer(FileSource):
     """Yields the samples of the first node of a saved stream, each as it was, without their findings.
 
     Args:
-        capacity_bytes: Of devices whose own is not in the status.
-        interval_s: Length of one tick; None derives it from the times.
         has_all_nodes: Yield the samples of all nodes, not of the first alone.
-
-    Raises:
-        InputFileError: The file cannot be read, or there is no status in it that can be used.
     """
 
     format: SeriesFormat = "status stream"
@@ -206,14 +201,9 @@ def open_series(
     Args:
         path: A file, or the folder or files of a run of memory traces.
         capacity_bytes: Of devices whose own is not in the input.
-        interval_s: Length of one tick; None derives it from the times.
         on_read: Called with the share read, if much is read before the first sample; what it raises ends the
             reading.
         has_all_nodes: Of several nodes in it, yield the samples of all, not of the first alone.
-
-    Raises:
-        InputFileError: It cannot be read, has no known format, or no record that can be used.
-        UsageError: Interval or capacity make no sense.
     """
     _check_settings(capacity_bytes, interval_s)
     if isinstance(path, TraceFiles):
@@ -282,7 +272,6 @@ class JoinedSeries:
 
     @property
     def read_share(self) -> float:
-        """Of all inputs, from 0 to 1."""
         return sum(source.read_share for source in self._sources) / len(self._sources)
 
     def samples(self) -> Iterator[tuple[int | None, Sample]]:

@@ -31,13 +31,7 @@ STALE_AFTER_S = 1.0
 
 
 class TraceRank:
-    """A cursor on the ticks of one rank, which only goes forward.
-
-    Args:
-        run_identity: Short name of the run.
-        capacity_bytes: Of the device, since a trace does not record it.
-        is_simulated: One GPU played the rank in a simulation.
-    """
+    """A cursor on the ticks of one rank, which only goes forward."""
 
     def __init__(
         self,
@@ -63,11 +57,7 @@ class TraceRank:
         self._next = next(self._upcoming, None)
 
     def read(self, tick: int, end_s: float) -> DeviceSample:
-        """Return the device at the end of a tick, later than all that were read before.
-
-        Args:
-            end_s: Its end, to which the age refers.
-        """
+        """Return the device at the end of a tick, later than all that were read before."""
         while self._next is not None and self._next.tick <= tick:
             self._row, self._next = self._next, next(self._upcoming, None)
         row = self._row
@@ -134,15 +124,7 @@ class TracePlayer:
     Args:
         path: Folder of the run, the file of one rank, or the files of one run.
         speed: Seconds of the trace per second of the clock.
-        interval_s: Length of one tick in seconds of the trace.
         capacity_bytes: Of every device, since a trace does not record it.
-        clock: Its monotonic seconds drive the playing.
-        node: Name of the node that the run plays as; None for that of its folder or file.
-        on_read: Called with the share read; what it raises ends the reading.
-
-    Raises:
-        InputFileError: There is no trace, it is malformed, or has no samples.
-        UsageError: Speed, interval or capacity make no sense.
     """
 
     def __init__(
@@ -158,8 +140,8 @@ class TracePlayer:
     ) -> None:
         _check_settings(speed, interval_s, capacity_bytes)
         run = _read_run(path, interval_s, on_read)
+        # Seconds of the clock from one sample to the next.
         self.interval_s = interval_s / speed
-        """Seconds of the clock from one sample to the next."""
         self.run = run
         self.speed = speed
         self._tick_s = interval_s
@@ -171,9 +153,8 @@ class TracePlayer:
         self._last_tick = self._tick_of(run.end_s)
         folder = path if isinstance(path, Path) else path.path
         self.node = node or show_name(folder.resolve()) or "trace"
-        """Name of the node that the run plays as."""
+        # Whether one GPU played each rank in a simulation; file names say so.
         self.is_simulated = bool(is_simulated_run(folder, run.ranks[0].name))
-        """Whether one GPU played each rank in a simulation, as names tell."""
         self._notes = (*run.notes, *self._describe(capacity_bytes))
         self._identity = _identify(run)
         self._capacity_bytes = capacity_bytes
@@ -199,7 +180,6 @@ class TracePlayer:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last sample of the trace was returned."""
         return self._tick > self._last_tick
 
     def start(self) -> None:
@@ -384,8 +364,8 @@ class _Fold:
         self._rows = rows
         self._interval_s = interval_s
         self._start = rows.count
+        # The newest tick, which more events may still join; values are bytes already.
         self._pending: TickRow | None = None
-        """Of the newest tick, which may go on; figures are bytes already."""
         self._newest_s = 0.0
         self._iterations = TraceIterations()
         self._samples = 0

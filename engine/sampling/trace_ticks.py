@@ -25,8 +25,6 @@ _ROWS_AT_ONCE = 1024
 
 
 class TickRow(NamedTuple):
-    """One rank in one tick."""
-
     # Tick k spans the seconds after (k - 1) up to k intervals.
     tick: int
     # Time of its newest sample, the one of `used_bytes`, `allocated_bytes` and `iteration`.
@@ -58,7 +56,6 @@ class TraceRows:
             self._spill()
 
     def truncate(self, count: int) -> None:
-        """Forget the rows from a number on."""
         keep = count * _PACKED.size
         if keep >= self._file_bytes:
             del self._buffer[keep - self._file_bytes :]
@@ -135,7 +132,6 @@ class TraceIterations:
                 column.append(_UNLOGGED if value is None else value)
 
     def find(self, index: int) -> int | None:
-        """Return the position of an iteration, None if there is none of that number."""
         at = bisect_left(self._indices, index)
         return at if at < len(self._indices) and self._indices[at] == index else None
 
@@ -145,11 +141,9 @@ class TraceIterations:
         return None if math.isnan(start_s) else start_s
 
     def logged(self, at: int) -> LoggedBytes:
-        """What was logged once for the iteration at a position."""
         return LoggedBytes(*(None if it[at] == _UNLOGGED else it[at] for it in self._logged))
 
     def peak_bytes(self) -> int | None:
-        """Highest logged peak, or None."""
         highest = max(self._logged[0], default=_UNLOGGED)
         return None if highest == _UNLOGGED else highest
 

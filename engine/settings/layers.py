@@ -176,8 +176,6 @@ FINDING_PREFIX = "VRAMSCOPE_FINDING_"
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """Settings with their origins."""
-
     settings: Settings
     # Settings files that were read, the one that counts more last.
     files: tuple[Path, ...] = ()

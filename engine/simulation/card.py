@@ -131,11 +131,7 @@ def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) ->
     """Report to the probe, then raise.
 
     Args:
-        card: It has no room.
         cause: Error of the allocator model; None if the context itself did not fit.
-
-    Raises:
-        torch.OutOfMemoryError: Always.
     """
     message = _describe(card, size_bytes, cause)
     _notify_probe(card, size_bytes, message)
@@ -204,27 +200,23 @@ class Card:
     def __init__(
         self, ordinal: int, config: SimulationConfig, module: AllocatorModule, memory: DeviceMemory
     ) -> None:
+        # The process's own number of the card.
         self.ordinal = ordinal
-        """Number by which this process knows the card."""
         self.memory = memory
         self.total_bytes = config.total_bytes
         self.context_bytes = config.context_bytes
         self._out_of_memory = module.AllocatorOutOfMemoryError
         settings = module.AllocatorSettings.parse(config.allocator_settings)
         self.allocator: Allocator = module.CachingAllocator(memory, settings, device=ordinal)
+        # Who allocated each live block, by address.
         self.stacks: dict[int, Stack] = {}
-        """Who allocated each live block, by address."""
         self.has_context = False
         self.fraction: float | None = None
+        # Called for each block that is allocated or freed.
         self.observer: BlockObserver | None = None
-        """Told of each block as it comes and goes."""
 
     def open_context(self) -> None:
-        """Reserve the memory of a process's context, before its first tensor.
-
-        Raises:
-            torch.OutOfMemoryError: The card has no room even for that.
-        """
+        """Reserve the memory of a process's context, before its first tensor."""
         if not self.has_context:
             self.has_context = True
             if self.context_bytes and not self.memory.reserve(self.context_bytes):
@@ -232,11 +224,7 @@ class Card:
                 raise_out_of_memory(self, self.context_bytes, None)
 
     def allocate(self, size_bytes: int, stream: int) -> int:
-        """Return the address of a new block.
-
-        Raises:
-            torch.OutOfMemoryError: The card has no room.
-        """
+        """Return the address of a new block."""
         if not self.has_context:
             self.open_context()
         try:

@@ -147,12 +147,10 @@ class Markers:
         self._depth = 0
 
     def rangePushA(self, message: str) -> int:  # noqa: N802  (NVTX's name)
-        """Return the depth of the range that begins."""
         self._depth += 1
         return self._depth - 1
 
     def rangePop(self) -> int:  # noqa: N802  (NVTX's name)
-        """Return the depth of the range that ends."""
         self._depth -= 1
         return self._depth
 
@@ -219,7 +217,6 @@ def _not_measured(device: Any = None) -> int:
 
 
 def install_generators(simulation: Simulation) -> None:
-    """Install generators."""
     original = torch.Generator
 
     class GeneratorMeta(type(original)):  # type: ignore[misc]
@@ -246,7 +243,6 @@ def install_generators(simulation: Simulation) -> None:
 
         @property
         def device(self) -> Any:
-            """The device it makes numbers for."""
             return original.device.__get__(self) if self._device is None else self._device
 
         def __reduce__(self) -> Any:
@@ -259,7 +255,6 @@ def install_generators(simulation: Simulation) -> None:
 
 
 def _restore(device: str, generator_state: Any) -> Any:
-    """Unpickle a generator."""
     made = torch.Generator(device)
     made.set_state(generator_state)
     return made
@@ -269,7 +264,6 @@ __all__ = ["install_cuda_surface"]
 
 
 def install_cuda_surface(simulation: Simulation) -> None:
-    """Install the functions that a CUDA build has."""
     install_device_functions(simulation)
     memory_functions.install_memory_functions(simulation)
     streams.install(simulation)

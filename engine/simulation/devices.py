@@ -20,18 +20,18 @@ class ThreadState(threading.local):
     """Current device and streams of a thread, and the device that the call in progress asked for."""
 
     def __init__(self) -> None:
+        # Current device, as `torch.cuda.set_device` left it.
         self.device = 0
-        """Current device, as `torch.cuda.set_device` left it."""
+        # Device that the call in progress names: an ordinal, HOST or UNNAMED.
         self.target = UNNAMED
-        """Device that the call in progress names: an ordinal, HOST or UNNAMED."""
+        # Current stream of each device; absent for the default stream.
         self.streams: dict[int, int] = {}
-        """Current stream of each device; absent for the default stream."""
+        # How many contexts are open in which new storages cost nothing on the card.
         self.uncharged = 0
-        """How many contexts are open in which new storages cost nothing on the card."""
+        # Whether PyTorch is computing shapes; tensors then claim to be on the host.
         self.is_inside = False
-        """Whether PyTorch computes shapes, and tensors answer as those of the host."""
+        # Bytes the next new storage costs, where they differ from its size.
         self.next_cost_bytes: int | None = None
-        """What the next new storage costs, where that is not its own size."""
 
 
 state = ThreadState()
@@ -85,12 +85,12 @@ class Devices:
         local_ranks = _read_count(environment.get("LOCAL_WORLD_SIZE")) or 1
         visible = _read_visible(environment.get("CUDA_VISIBLE_DEVICES"))
         self.cards = [ordinal % card_count for ordinal in range(max(card_count, local_ranks))]
-        """Number of the card of each ordinal."""
         if visible is not None:
             self.cards = [self.cards[number] for number in visible if number < len(self.cards)]
         self.names = [Device("cuda", ordinal) for ordinal in range(len(self.cards))]
+        # Whether this process was forked from one that had used a device; CUDA refuses to work
+        # there.
         self.is_foreign = False
-        """Whether this process was forked from one that had used a device; CUDA refuses to go on there."""
 
     @property
     def count(self) -> int:

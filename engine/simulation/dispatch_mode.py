@@ -52,17 +52,18 @@ class Operation:
         schema = getattr(function, "_schema", None)
         self.name: str = schema.name.split("::")[-1] if schema else str(function)
         returned = schema.returns if schema else ()
+        # Whether its results may have storages of their own; not so for views and in-place
+        # operations.
         self.creates = not schema or any(it.alias_info is None for it in returned)
-        """Whether what it returns may have a storage of its own; not for views and in-place operations."""
         self.takes_both = not schema or self.name in _TAKES_BOTH or schema.name.startswith("c10d::")
         self.host_outputs = _HOST_OUTPUTS.get(self.name, frozenset())
         self.moves = self.name in _MOVES
         self.may_resize = self.name in _RESIZES or any(
             it.is_out for it in (schema.arguments if schema else ())
         )
+        # Whether it is made of smaller operations, and none has its own kernel on the host
+        # (`inference_mode` hands them over whole).
         self.is_composite = _is_composite(function)
-        """Whether it is made of smaller operations, and none has its own kernel on the host (`inference_mode`
-        hands them over whole)."""
 
 
 def measure_made(args: Any, kwargs: Any) -> int:
@@ -88,21 +89,19 @@ SHARDED: set[type] = set()
 
 
 class Survey:
-    """Where the inputs of one operation are."""
-
     __slots__ = ("device", "host", "is_anywhere", "other", "undecided")
 
     def __init__(self) -> None:
+        # Ordinal of the first input on a device.
         self.device: int | None = None
-        """Ordinal of the first input on a device."""
+        # Ordinal of another device, where inputs are on two.
         self.other: int | None = None
-        """Ordinal of another device, where inputs are on two."""
+        # The first input on the host that is more than a number.
         self.host: Any | None = None
-        """The first input on the host that is more than a number."""
+        # Inputs that go where the others are.
         self.undecided: list[Any] | None = None
-        """Inputs that go where the others are."""
+        # Whether no input is plainly on the host.
         self.is_anywhere = True
-        """Whether no input is plainly on the host."""
 
 
 class AccountingMode(TorchDispatchMode):
@@ -219,7 +218,6 @@ class AccountingMode(TorchDispatchMode):
             )
 
     def _place(self, result: Any, survey: Survey, operation: Operation) -> None:
-        """Put the result of an operation on its device."""
         target = state.target
         if target == HOST:
             return

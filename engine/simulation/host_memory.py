@@ -37,9 +37,6 @@ class HostMemory:
     def check_capacity(self, modelled_bytes: int) -> None:
         """Warn if the cards are larger than the host; refuse if the host has nothing left at all.
 
-        Args:
-            modelled_bytes: Capacity of all cards together.
-
         Raises:
             SystemExit: The host is at its reserve already.
         """
@@ -197,7 +194,6 @@ def _keep(key: tuple[int, ...], codes: list[CodeType]) -> Stack:
 
 
 def _line_at(code: CodeType, offset: int) -> int:
-    """Return the line of the instruction at an offset in bytes."""
     from dis import findlinestarts
 
     line = code.co_firstlineno

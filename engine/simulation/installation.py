@@ -117,7 +117,6 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     """Put the simulated device into this process.
 
     Args:
-        content: As for `SimulationConfig.read`.
         allocator_module: The package that models the allocator.
     """
     config = SimulationConfig.read(content)
@@ -142,7 +141,6 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
 
 
 def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMemory) -> AccountingMode:
-    """With real storage, or without any."""
     if not config.is_fake:
         return AccountingMode(registry, host)
     # Fake tensors are not loaded for those who do not ask for them.

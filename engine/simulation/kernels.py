@@ -76,7 +76,6 @@ class FusedKernels:
     def _is_fused(
         self, query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, options: Any
     ) -> bool:
-        """Tell whether CUDA has a fused kernel and the host has none."""
         if self._registry.where_is(query) is None or torch._C._functorch.is_functorch_wrapped_tensor(query):
             return False
         enabled = torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled()

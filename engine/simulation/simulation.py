@@ -13,8 +13,6 @@ from .storages import PinnedMemory, StorageRegistry, Transfers
 
 
 class Simulation:
-    """The simulated devices of this process."""
-
     def __init__(
         self,
         config: SimulationConfig,
@@ -33,6 +31,7 @@ class Simulation:
         self.registry = StorageRegistry(self.cards, host.note_growth)
         self.transfers = Transfers(self.registry)
         self.pinned = PinnedMemory()
+        # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,
             "index": 0,
@@ -40,7 +39,6 @@ class Simulation:
             "context_bytes": config.context_bytes,
             "notes": [],
         }
-        """What the probe reads as `torch.cuda._vramscope_simulated`."""
         self.choose(0)
 
     def choose(self, ordinal: int) -> None:

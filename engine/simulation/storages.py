@@ -46,11 +46,7 @@ class StorageRegistry:
         return self._cards[device]
 
     def place(self, storage: Any, device: int) -> None:
-        """Put a storage on a device; one that is there already stays as it is.
-
-        Raises:
-            torch.OutOfMemoryError: The card has no room.
-        """
+        """Put a storage on a device; one that is there already stays as it is."""
         key = storage._cdata
         known = self.records.get(key)
         if known is None:
@@ -78,11 +74,7 @@ class StorageRegistry:
             self.place(storage, device)
 
     def resize(self, storage: Any) -> None:
-        """Count a storage that may have another size: the new block is allocated before the old one is freed.
-
-        Raises:
-            torch.OutOfMemoryError: The card has no room for the new block.
-        """
+        """Count a storage whose size may differ; the new block is allocated before the old one is freed."""
         record = self.records.get(storage._cdata)
         if record is None or record.device == UNDECIDED or record.size_bytes == storage.nbytes():
             return
@@ -218,7 +210,6 @@ def _make_function(transfers: Transfers) -> Any:
 
         @staticmethod
         def forward(tensor: Any, target: int, dtype: Any, memory_format: Any) -> Any:
-            """Copy."""
             return transfers.copy(tensor, target, dtype, memory_format)
 
         @staticmethod
@@ -229,7 +220,6 @@ def _make_function(transfers: Transfers) -> Any:
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> Any:
-            """Copy the gradient back."""
             if transfers.where_is(gradient) == context.source:
                 return gradient.to(context.dtype), None, None, None
             return transfers.copy(gradient, context.source, context.dtype), None, None, None
@@ -253,7 +243,6 @@ class PinnedMemory:
 
     @property
     def current(self) -> int:
-        """Storages pinned at present."""
         return len(self._sizes)
 
     def pin(self, tensor: Any) -> Any:

@@ -39,7 +39,6 @@ class Stream:
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Least and greatest priority."""
         return 0, -3
 
     def query(self) -> bool:
@@ -110,7 +109,6 @@ class Event:
 
 
 def install(simulation: Simulation) -> None:
-    """Install streams and events."""
     Stream.simulation = simulation
     low = torch._C
     low._cuda_getCurrentStream = lambda device: _describe(simulation.card(device).ordinal)

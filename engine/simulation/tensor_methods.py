@@ -97,7 +97,6 @@ class Factories:
         return make
 
     def _make(self, original: Callable[..., Any], device: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Make a tensor on the device that was named."""
         target = self._devices.resolve(device)
         if target in (HOST, ELSEWHERE):
             with targeting(HOST):

@@ -66,11 +66,7 @@ class Meminfo(msgspec.Struct, frozen=True):
 
 
 def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
-    """Read the file `meminfo`; everything is None if it is absent.
-
-    Args:
-        proc: Where the proc file system is mounted.
-    """
+    """Read the file `meminfo`; everything is None if it is absent."""
     try:
         with (proc / "meminfo").open("rb", buffering=0) as file:
             return parse_meminfo(file.read(MOST_MEMINFO_BYTES))
@@ -176,11 +172,7 @@ class _Group:
 
 
 class CgroupReader:
-    """Reads the tightest limit from our group upward.
-
-    Args:
-        hierarchies: From `find_memory_cgroups`.
-    """
+    """Reads the tightest limit from our group upward."""
 
     def __init__(self, hierarchies: list[MountedCgroup]) -> None:
         self._groups = [
@@ -206,11 +198,7 @@ class CgroupReader:
 
 
 def find_memory_cgroups(root: Path = Path("/")) -> list[MountedCgroup]:
-    """Return our own group in every mounted hierarchy with the memory controller.
-
-    Args:
-        root: Where the machine's /proc and its mounts are found.
-    """
+    """Return our own group in every mounted hierarchy with the memory controller."""
     try:
         groups = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
         mounts = (root / "proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
@@ -300,12 +288,7 @@ MOST_PROCESS_STAT_BYTES = 1024
 
 
 class HostReader:
-    """Reads memory, swap and processor load of this node; never blocks.
-
-    Args:
-        root: Where the machine's /proc and its control groups are found.
-        clock_s: Monotonic seconds.
-    """
+    """Reads memory, swap and processor load of this node; never blocks."""
 
     def __init__(self, root: Path = Path("/"), clock_s: Callable[[], float] = monotonic) -> None:
         self._root = root

@@ -21,11 +21,7 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def has_own_pids(proc: Path = Path("/proc")) -> bool:
-    """Tell whether this process is in a pid namespace of its own, in which the driver's pids are unknown.
-
-    Args:
-        proc: Where the machine's /proc is found.
-    """
+    """Tell whether this process is in a pid namespace of its own, in which the driver's pids are unknown."""
     try:
         return os.readlink(proc / "self/ns/pid") != INITIAL_PID_NAMESPACE  # noqa: PTH115 - a name, no path
     except OSError:
@@ -88,8 +84,6 @@ class ProcessTable:
     the same number by accident.
 
     Args:
-        root: Where the machine's /proc and /dev are found.
-        clock_s: Monotonic seconds.
         is_hidden: Returns whether a pid that /proc does not show exists all the same (hidepid).
     """
 
@@ -119,7 +113,6 @@ class ProcessTable:
         """Return what is known of a process with memory on a device.
 
         Args:
-            pid: As the driver reports it.
             used_bytes: Device memory of the process; None if the driver does not report it.
         """
         now_s = self._clock_s()

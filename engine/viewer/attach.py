@@ -37,7 +37,6 @@ class HubFeed(AskingFeed):
     """Follows the hub of one runtime folder.
 
     Args:
-        runtime_dir: Folder of the hub; None for this user's own.
         agent_arguments: Arguments of `vramscope agent` for a hub that this feed starts.
         is_private: The folder was made for this feed alone and is removed with it.
     """
@@ -58,10 +57,10 @@ class HubFeed(AskingFeed):
         self._hub: subprocess.Popen[bytes] | None = None
         self._spawn_due_s = 0.0
         self._log_bytes = 0
+        # Why no hub could be started at the last attempt.
         self._obstacle: str | None = None
-        """Why no hub could be started at the last attempt."""
+        # Why the hub that was started last ended.
         self._last_end: str | None = None
-        """Why the hub before ended that was started last."""
         self._waits_since_s: float | None = None
         self._open_fd: int | None
         self._closing_fd, self._open_fd = os.pipe()
@@ -205,9 +204,6 @@ def attach_or_start(
     """Return a feed of this node, whose hub is already starting if none was running.
 
     Args:
-        runtime_dir: Folder of the hub; by default this user's own.
-        interval_s: Seconds from one sample to the next.
-        memory_interval_s: Seconds between two readings of device memory.
         config: Settings file for the hub, if one was named on the command line.
     """
     named = () if config is None else ("--config", str(config.absolute()))

@@ -95,7 +95,6 @@ class HubConversation:
     """One end of one hub's stream, whatever carries it. Use from one thread only.
 
     Args:
-        send: Sends one message to the hub.
         topics: What the hub is to send from the first answer on, if there is no subscription.
         detail: How much of each sample these topics have.
         node: The node's name at a relay in between; "" without one.
@@ -112,16 +111,15 @@ class HubConversation:
         node: str = "",
         devices: tuple[str, ...] = (),
     ) -> None:
+        # Samples that were published and never reached this end.
         self.samples_dropped = 0
-        """Samples that were published and never reached this end."""
         self.refused: str | None = None
-        """Why the newest refused message was refused."""
+        # Why the hub does not let this end follow; None while it does or has not answered.
         self.turned_away: str | None = None
-        """Why the hub does not let this end follow; None where it does, or has not answered."""
+        # Monotonic seconds of the hub's newest message.
         self.heard_s: float | None = None
-        """When the hub was last heard, in monotonic seconds."""
+        # With `cells`, missed samples are not asked for: the newest one is enough.
         self.detail: Detail = detail
-        """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
         self._send = send
         self._clock = clock
         self._topics = topics
@@ -129,10 +127,10 @@ class HubConversation:
         self._devices = devices
         self._hub_id: str | None = None
         self._last_seq: int | None = None
+        # Number of the newest findings before which none is missing; None where nobody counts.
         self._batch_number: int | None = None
-        """Of the newest findings that are known with all before them; None where nobody counts."""
+        # The highest number that arrived, in order or not.
         self._newest_number = 0
-        """The highest that came, in order or not."""
         self._pending: deque[Sample] = deque()
         self._asked: tuple[int, float] | None = None
         self._repeat_s = self._patience_s = 0.0
@@ -140,7 +138,6 @@ class HubConversation:
         self._request_ids = itertools.count(1)
 
     def ask(self) -> None:
-        """Ask the hub for everything it knows."""
         request_id = next(self._request_ids)
         now_s = self._clock.monotonic_s()
         self._asked = (request_id, now_s)
@@ -203,7 +200,6 @@ class HubConversation:
 
     @property
     def is_asking(self) -> bool:
-        """A question is unanswered."""
         return self._asked is not None
 
     def take(self, data: bytes, found: list[Event]) -> None:
@@ -245,7 +241,6 @@ class HubConversation:
             self._process_published(envelope, found)
 
     def _process_published(self, envelope: Envelope, found: list[Event]) -> None:
-        """Process a publication of the hub that this conversation follows."""
         if envelope.kind == "sample":
             self._follow(body_of(envelope, Sample), found)
         elif envelope.kind == "findings":
@@ -275,7 +270,6 @@ class HubConversation:
             self.ask()
 
     def _note_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
-        """A relay answered, or its nodes have changed."""
         self._asked = None
         self._hub_id = relay_id
         self._last_seq = None
@@ -388,10 +382,10 @@ class HubStream(HubConversation):
     def __init__(
         self, runtime_dir: Path, *, is_viewer: bool, is_counted: bool = True, clock: Clock | None = None
     ) -> None:
+        # Whether the pipe given to `watch` was closed at its other end.
         self.is_watched_closed = False
-        """Whether the pipe given to `watch` was closed at its other end."""
+        # Whether something was written to that pipe during the last `events`.
         self.is_woken = False
-        """Whether something was written to that pipe during the last `events`."""
         self._watched_fd: int | None = None
         self._context = zmq.Context()
         self._subscriber = self._context.socket(zmq.SUB)

@@ -30,12 +30,7 @@ class Words(NamedTuple):
 
 
 class LocalNode:
-    """This node, sampled and analyzed by this very process; starts nothing.
-
-    Args:
-        interval_s: Seconds from one sample to the next.
-        memory_interval_s: Seconds between two readings of device memory.
-    """
+    """This node, sampled and analyzed by this very process; starts nothing."""
 
     def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
         from ..sampling.live import open_node
@@ -44,8 +39,8 @@ class LocalNode:
         self._host: AnalyzerHost | None = None
         self._stored: AssessmentStore | None = None
         self._answers_until_s = 0.0
+        # Analyzers that could not be loaded; known once `analyzers` ran.
         self.notes: list[str] = []
-        """Analyzers that could not be loaded; known once analyzers were."""
 
     @property
     def failures(self) -> list[SourceUnavailableError]:
@@ -69,7 +64,6 @@ class LocalNode:
 
     @property
     def sentences(self) -> list[str]:
-        """Why there is no device."""
         return [str(failure) for failure in self.failures] or [DRIVER_SILENT]
 
     def start(self) -> None:
@@ -100,7 +94,6 @@ class LocalNode:
 
     @property
     def assessments(self) -> "AssessmentStore":
-        """Of all processes."""
         if self._stored is None:
             from ..wire.stores import AssessmentStore
 
@@ -137,8 +130,6 @@ class NodeSource(Generic[Agent, Local]):
 
     Args:
         connect: Connects to the agent of a folder; raises `HubUnreachableError` if it does not answer.
-        make_local: Makes the sampler of this process, not yet started.
-        folder: Runtime folder of the agent; this user's own by default.
     """
 
     def __init__(
@@ -151,10 +142,10 @@ class NodeSource(Generic[Agent, Local]):
         self._make_local = make_local
         self.folder = folder or locate_runtime_folder()
         self.agent: Agent | None = None
+        # The sampler in this process; None where an agent samples, and before `open`.
         self.local: Local | None = None
-        """What samples in this process; None where an agent does, and before `open`."""
+        # What changed about the source, for stderr.
         self.sentences: list[str] = []
-        """What changed about the source, for stderr."""
 
     @property
     def is_agent_alive(self) -> bool:
@@ -175,7 +166,6 @@ class NodeSource(Generic[Agent, Local]):
         self.open_local()
 
     def open_local(self) -> Local:
-        """Sample in this process."""
         if self.local is None:
             self.local = self._make_local()
             self.local.start()

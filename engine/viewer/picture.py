@@ -32,7 +32,6 @@ class NodePicture:
     ) -> None:
         self.history = history or History()
         self.newest = Snapshot(node=node)
-        """The newest picture."""
         self._conversation = conversation
         self._clock = clock
         self._questions = Questions(conversation)
@@ -237,15 +236,15 @@ class Questions:
     """Open questions of one viewer, and the newest answers."""
 
     def __init__(self, stream: HubConversation) -> None:
+        # Newest first, one a process.
         self.maps: tuple[SegmentMap, ...] = ()
-        """Newest first, one a process."""
+        # The newest decision about a finding that was refused.
         self.decision_refused: DecisionRefused | None = None
-        """The newest decision about a finding, where it was refused."""
         self.refused: tuple[SegmentsRefused, ...] = ()
+        # Newest answer first, one a process.
         self.modules: tuple[RankModules, ...] = ()
-        """Newest answer first, one a process."""
+        # Outcomes of advice, newest first.
         self.advice: tuple[RankAdvice, ...] = ()
-        """What became of advice, newest first."""
         self._stream = stream
         self._open: dict[int, _Question] = {}
         self._results: dict[int, str | None] = {}
@@ -266,7 +265,6 @@ class Questions:
         return number
 
     def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float, now_s: float) -> int:
-        """Return the number of the question."""
         number = self._stream.advise(pid, action, reason, seconds)
         self._open[number] = _Question("advise", pid, now_s, seconds, action)
         return number
@@ -275,15 +273,12 @@ class Questions:
         self._open[self._stream.decide(decision)] = _Question("decide", None, now_s)
 
     def is_answered(self, number: int) -> bool:
-        """Whether it was granted or refused."""
         return number not in self._open
 
     def take_refusal(self, number: int) -> str | None:
-        """Return why a question was refused, or None."""
         return self._results.pop(number, None)
 
     def take_answer(self, answer: Done | Refusal) -> None:
-        """Close a question."""
         self._conclude(answer.request_id, answer.reason if isinstance(answer, Refusal) else None)
 
     def take_advised(self, answer: Advised) -> None:
@@ -380,7 +375,6 @@ def _unpack_modules(answer: ModulesAnswer) -> ModuleMemory:
     """Unpack the profile of a probe.
 
     Raises:
-        WireError: It is not packed correctly.
         InputFileError: It is no profile.
     """
     from ..files.module_memory.finding import read_exact_text  # most viewers never ask for one

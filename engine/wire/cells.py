@@ -20,8 +20,6 @@ from .selection import DeviceSelection, Told, trim
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The present values of a `MemoryReading`."""
-
     total_bytes: int | None = None
     used_bytes: int | None = None
     free_bytes: int | None = None
@@ -162,7 +160,6 @@ _KINDS: dict[type[Told], str] = {
 
 
 def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
-    """Encode a publication of a topic."""
     if topic == TOPIC_CELLS and isinstance(told, Sample):
         return encode("sample", hub_id, take_cells(told))
     return encode(_KINDS[type(told)], hub_id, told)

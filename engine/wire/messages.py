@@ -53,11 +53,7 @@ def encode(kind: str, hub_id: str, body: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
-    """Decode the envelope of one message; `body_of` decodes its body.
-
-    Raises:
-        WireError: The message is too large, malformed, or of a newer version.
-    """
+    """Decode the envelope of one message; `body_of` decodes its body."""
     if len(data) > max_bytes:
         raise WireError(f"a message of {len(data)} bytes was refused: at most {max_bytes} are accepted")
     try:
@@ -86,11 +82,7 @@ def _refuse_newer(version: int) -> None:
 
 
 def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
-    """Decode the body of a message, with every text in it made printable.
-
-    Raises:
-        WireError: The body does not fit its kind, or has an impossible number.
-    """
+    """Decode the body of a message, with every text in it made printable."""
     body = decode_body(envelope, body_type)
     try:
         check_numbers(body)
@@ -100,11 +92,7 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
 
 
 def decode_body(envelope: Envelope, body_type: type[Body]) -> Body:
-    """Decode the body of a message, without checking its numbers.
-
-    Raises:
-        WireError: The body does not fit its kind.
-    """
+    """Decode the body of a message, without checking its numbers."""
     decoder = _BODIES.get(body_type)
     if decoder is None:
         decoder = _BODIES[body_type] = make_msgpack_decoder(body_type)
@@ -129,7 +117,6 @@ class Rejections:
 
         Args:
             source: Its sender, as in "from a worker".
-            now_s: Monotonic seconds.
         """
         self.count += 1
         text = f"{source}: {str(reason)[:MAX_REASON_CHARACTERS]}"
@@ -218,8 +205,6 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReceipt(msgspec.Struct, frozen=True):
-    """What a report is answered with."""
-
     master_id: str
     total_nodes: int
     is_accepted: bool
@@ -317,8 +302,6 @@ class Advised(msgspec.Struct, frozen=True):
 
 
 class KnownNode(msgspec.Struct, frozen=True):
-    """One node behind a relay."""
-
     # In requests and messages; unique behind this relay.
     name: str
     connection: Literal["connecting", "live", "lost"]

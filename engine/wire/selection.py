@@ -37,7 +37,6 @@ class DeviceSelection:
 
     @property
     def text(self) -> str:
-        """The words as they are typed."""
         return ",".join(self.words)
 
     def wants(self, uuid: str | None, label: str | None) -> bool:
@@ -192,7 +191,6 @@ def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | No
 
 
 def trim_map(packed: PackedSegments, wanted: DeviceSelection, sample: Sample | None) -> PackedSegments | None:
-    """None if its device is not wanted."""
     return packed if packed.device_uuid in _find_uuids(wanted, sample) else None
 
 
@@ -302,8 +300,6 @@ class RemotePeer(bytes):
 
 @dataclass(slots=True)
 class PeerState:
-    """State of a connected peer."""
-
     user: str
     # Time of its first request, in monotonic seconds.
     noted_s: InitVar[float]
@@ -319,7 +315,6 @@ class PeerState:
         self.allowance = Allowance(BURST, PER_SECOND, noted_s)
 
     def follow(self, node: str, topics: tuple[bytes, ...], selection: DeviceSelection | None) -> None:
-        """Replace the topics and devices of a node that it follows."""
         self.follows[node] = topics
         self.selections.pop(node, None)
         if selection is not None:

@@ -125,8 +125,8 @@ class FindingStore:
     """
 
     def __init__(self) -> None:
+        # Findings that were not accepted, or were dropped within an hour after they closed.
         self.dropped = 0
-        """Findings that were not taken, or were dropped within an hour after they closed."""
         self._findings: dict[str, Finding] = {}
         self._found_by: dict[str, str] = {}
         self._sizes: dict[str, int] = {}

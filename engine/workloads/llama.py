@@ -32,7 +32,6 @@ class RMSNorm(nn.Module):
         return normal
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The shape stays."""
         return self.weight * self.normalize(hidden)
 
 
@@ -80,7 +79,6 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The shape stays."""
         result: torch.Tensor = self.down(F.silu(self.gate(hidden)) * self.up(hidden))
         return result
 

@@ -19,7 +19,6 @@ class LlamaSizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.num_heads
 
     @property

@@ -127,11 +127,7 @@ def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | 
 def trace_made(
     model: nn.Module | Callable[[], Any], inputs: Sequence[Any], dtype: str | None = None
 ) -> Traced:
-    """`trace_module` of a module, or of one that a function makes on the meta device.
-
-    Raises:
-        TraceError: No module was made, torch has no such type, or the module cannot be traced.
-    """
+    """`trace_module` of a module, or of one that a function makes on the meta device."""
     chosen = None if dtype is None else getattr(torch, dtype, None)
     if dtype is not None and not isinstance(chosen, torch.dtype):
         raise TraceError(f"torch has no type {dtype}; expected for example bfloat16")
@@ -146,11 +142,7 @@ def trace_made(
 
 
 def make_input(text: str) -> torch.Tensor:
-    """Return a tensor without values for `4x1024:int64`: shape and type, by default float32.
-
-    Raises:
-        TraceError: It is no shape, or torch has no such type.
-    """
+    """Return a tensor without values for `4x1024:int64`: shape and type, by default float32."""
     shape, _, kind = text.partition(":")
     dtype = getattr(torch, kind or "float32", None)
     if not isinstance(dtype, torch.dtype):
@@ -195,8 +187,8 @@ class _Span:
     def __init__(self, name: str, layer: nn.Module, sequence: int) -> None:
         self.name = name
         self.layer = layer
+        # Sequence number of autograd at its beginning.
         self.sequence = sequence
-        """Sequence number of autograd at its beginning."""
         self.forward_flops = 0
         self.backward_flops = 0
         self.saved_bytes = 0
@@ -215,8 +207,8 @@ class _Trace(TorchDispatchMode):
         self._counter = FlopCounterMode(display=False)
         self._producers: dict[int, int] = {}
         self._ignored: set[int] = set()
+        # Storages seen so far, kept so that their addresses are not reused.
         self._kept: list[Any] = []
-        """Storages that were seen: their addresses must not be used again."""
         self._saved: set[int] = set()
         self._in_backward = False
         self._operation = "its first operation"

@@ -11,7 +11,6 @@ class Block(nn.Module):
     """One layer: causal self-attention and a feed-forward network, each with a residual.
 
     Args:
-        width: Size of the hidden state.
         heads: Number of attention heads; divides `width`.
     """
 
@@ -42,7 +41,6 @@ class SmallGPT(nn.Module):
     """A decoder-only language model; input and output embedding share their weight.
 
     Args:
-        width: Size of the hidden state.
         longest: Most tokens of a sequence.
     """
 

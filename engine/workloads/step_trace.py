@@ -50,8 +50,8 @@ class KindMarks:
         self._registry = registry
         self.place = StepPlace(self.note_model, self._note_input)
         self.marks: dict[int, tuple[int, int]] = {}
+        # Number of the module of each parameter, by the parameter's identity.
         self._owners: dict[int, int] = {}
-        """Number of the module of each parameter, by the parameter's identity."""
         self._models: list[nn.Module] = []
         self._hooks: list[Any] = []
 
@@ -190,7 +190,6 @@ class BlockLog:
             self.events.append(EMPTIED)
 
     def find(self, address: int) -> int | None:
-        """Return the place of the live block at an address."""
         return self._live.get(address)
 
     def describe_stacks(self) -> list[list[dict[str, Any]]]:
@@ -216,8 +215,8 @@ class StepPlace:
         self._note_input = note_input
         self.names = [""]
         self.types = [""]
+        # The log of events, whose length is the time.
         self.events: list[int] = []
-        """The log of events, whose length is the time."""
         self.backward_begins: list[int] = []
         self.recompute_ends: list[int] = []
         self._numbers: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
@@ -243,7 +242,6 @@ class StepPlace:
         self._running = []
 
     def begin_step(self) -> None:
-        """Begin with a forward pass."""
         self._phase = FORWARD
         self._sequences = []
         self._sequence_modules = []
@@ -329,9 +327,6 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
 
     Args:
         given: By name; None for what was not given.
-
-    Raises:
-        TraceError: Something was given that the function does not accept.
     """
     try:
         parameters = inspect.signature(factory).parameters
@@ -354,9 +349,6 @@ def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Traini
     Args:
         inputs: Shapes and types of the arguments of a module's forward pass, as `4x1024:int64`.
         optimizer: That of a module: adamw, adam, sgd or none.
-
-    Raises:
-        TraceError: It returned something else, or a module without inputs.
     """
     if isinstance(made, nn.Module):
         return _train_module(made, inputs, optimizer)
@@ -406,11 +398,7 @@ def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> T
 
 
 def find_loss(output: Any) -> Any:
-    """Return `.loss` of a result if it has one, else the mean of its first tensor, in float32.
-
-    Raises:
-        TraceError: There is no tensor in it.
-    """
+    """Return `.loss` of a result if it has one, else the mean of its first tensor, in float32."""
     loss = getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return loss
@@ -452,11 +440,7 @@ class StepTracer:
         """Return what a training allocated, and where.
 
         Args:
-            request: From the user.
             layers: Of the model; None for the function's own default.
-
-        Raises:
-            TraceError: The function makes no training.
         """
         gc.collect()
         self._card.empty_cache()

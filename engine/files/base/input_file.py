@@ -37,11 +37,7 @@ def locate_byte(data: bytes, offset: int) -> str:
 
 
 def read_input_file(path: Path, limit_bytes: int) -> bytes:
-    """Read a regular file; the byte order mark is dropped.
-
-    Raises:
-        InputFileError: The file is absent, empty, not readable, not a regular file, or too large.
-    """
+    """Read a regular file; the byte order mark is dropped."""
     with open_input_file(path, limit_bytes) as (file, _):
         data = file.read(limit_bytes + 1)
     if not data.strip():
@@ -54,9 +50,6 @@ def read_text_file(path: Path, expected: str, limit_bytes: int = SMALL_TEXT_BYTE
 
     Args:
         expected: What it should be, for errors: "a settings file".
-
-    Raises:
-        InputFileError: It cannot be read, is not a regular file, too large, or not UTF-8.
     """
     with open_input_file(path, limit_bytes, expected) as (file, _):
         data = file.read(limit_bytes + 1)
@@ -66,11 +59,7 @@ def read_text_file(path: Path, expected: str, limit_bytes: int = SMALL_TEXT_BYTE
 
 
 def decode_text(data: bytes, path: Path, expected: str) -> str:
-    """Decode UTF-8, with or without a byte order mark; `expected` is what it should be, for the error.
-
-    Raises:
-        InputFileError: It is not UTF-8.
-    """
+    """Decode UTF-8, with or without a byte order mark; `expected` is what it should be, for the error."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -83,14 +72,7 @@ def decode_text(data: bytes, path: Path, expected: str) -> str:
 def open_input_file(
     path: Path, limit_bytes: int, expected: str | None = None
 ) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file and yield it with its size in bytes.
-
-    Args:
-        expected: What it should be, for errors.
-
-    Raises:
-        InputFileError: The file is absent, not readable, not a regular file, or too large.
-    """
+    """Open a regular file and yield it with its size in bytes."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())

@@ -24,9 +24,6 @@ def write_whole(data: bytes, path: Path) -> None:
     """Write a file; at any moment it has the old content or the new.
 
     A pipe, terminal or device is written to as it is.
-
-    Raises:
-        OutputFileError: It cannot be written, or is a link.
     """
     with open_output(path) as stream:
         stream.write(data)
@@ -37,9 +34,6 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """Yield a stream; its content becomes the file at the end, unless something is raised before.
 
     A pipe, terminal or device is written to as it is.
-
-    Raises:
-        OutputFileError: It cannot be written, or is a link.
     """
     with _explaining(path):
         place = _refuse_link(path)
@@ -53,11 +47,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def place_output(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file that becomes the output at the end, unless something is raised.
-
-    Raises:
-        OutputFileError: It cannot be written, or is a link.
-    """
+    """Yield the path of an empty file that becomes the output at the end, unless something is raised."""
     with _explaining(path), _drafted(_refuse_link(path)) as (draft, descriptor):
         os.close(descriptor)
         yield draft
@@ -69,9 +59,6 @@ def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
 
     Args:
         is_durable: Wait until the content is on the disk.
-
-    Raises:
-        OSError: It cannot be written.
     """
     with _drafted(path) as (_, descriptor), os.fdopen(descriptor, "wb") as stream:
         yield stream
@@ -92,11 +79,7 @@ def write_new(data: bytes, path: Path) -> None:
 
 
 def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files into a folder, which is made if missing, and return their paths.
-
-    Raises:
-        OutputFileError: The folder or a file cannot be written.
-    """
+    """Write files into a folder, which is made if missing, and return their paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,11 +93,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Fail before a long watch, not after it, if a file cannot be written.
-
-    Raises:
-        OutputFileError: Its folder is missing or closed to us; it is a folder, or a link.
-    """
+    """Fail before a long watch, not after it, if a file cannot be written."""
     with _explaining(path):
         place = _refuse_link(path)
         folder = place.parent

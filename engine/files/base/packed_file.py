@@ -110,9 +110,6 @@ class PackedFile:
     Args:
         on_read: Called before each piece with the share read so far; what it raises ends the reading.
         limit_bytes: A larger file, before it is unpacked, is refused.
-
-    Raises:
-        InputFileError: The file is absent, not readable, or not a regular file.
     """
 
     def __init__(
@@ -136,7 +133,6 @@ class PackedFile:
 
     @property
     def read_share(self) -> float:
-        """From 0 to 1."""
         if self._raw.closed or not self._size_bytes:
             return 1.0
         return min(1.0, self._raw.tell() / self._size_bytes)
@@ -174,11 +170,7 @@ class PackedFile:
 
 
 def read_packed_file(path: Path, limit_bytes: int) -> bytes:
-    """Read a whole file, plain or gzip.
-
-    Raises:
-        InputFileError: It cannot be read, or holds more than the limit.
-    """
+    """Read a whole file, plain or gzip."""
     file = PackedFile(path)
     parts = []
     size_bytes = 0
@@ -207,9 +199,6 @@ class LineFile:
     """Lines of a file that is read once, from its beginning to its end.
 
     Gzip is known by its first bytes, the encoding by a byte order mark.
-
-    Raises:
-        InputFileError: The file is absent, not readable, not a regular file, or no gzip after all.
     """
 
     def __init__(self, path: Path, *, longest_line: int = LONGEST_LINE) -> None:

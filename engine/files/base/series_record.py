@@ -171,11 +171,6 @@ class SeriesDevices:
         return next(iter(self._by_key.values())) if len(self._by_key) == 1 else None
 
     def find(self, cell: str) -> SeriesDevice:
-        """Return the device that a cell names.
-
-        Raises:
-            RecordError: The cell is empty, or there are too many devices for this to be a column of devices.
-        """
         text = cell.strip()
         if not text:
             raise RecordError("device", "device is empty, expected a number or a name")
@@ -263,7 +258,6 @@ class FileReader:
 
     @property
     def read_share(self) -> float:
-        """From 0 to 1."""
         return 1.0 if self._opened is None else self._opened.read_share
 
     def explain_absence(self) -> str:
@@ -286,7 +280,6 @@ class SeriesReader(FileReader, ABC):
 
     @property
     def has_allocator(self) -> bool:
-        """Whether the input has values of the allocator at all."""
         return True
 
     @property
@@ -296,8 +289,4 @@ class SeriesReader(FileReader, ABC):
 
     @abstractmethod
     def records(self) -> Iterator[SeriesRecord]:
-        """Yield the records; what cannot be used is counted in `notes`.
-
-        Raises:
-            InputFileError: The file is too damaged to go on.
-        """
+        """Yield the records; what cannot be used is counted in `notes`."""

@@ -28,11 +28,6 @@ _DIGITS = re.compile(r"[0-9_]{4301,}")
 
 
 def parse_toml(text: str, path: Path) -> dict[str, object]:
-    """Parse TOML.
-
-    Raises:
-        InputFileError: It is not TOML, or nested deeper than any file that a person writes.
-    """
     import tomllib
 
     _check_nesting(text, path)

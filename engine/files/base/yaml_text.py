@@ -46,11 +46,7 @@ class _Event(Protocol):
 
 
 def parse_yaml(text: str) -> ParsedYaml:
-    """Parse a text of one document.
-
-    Raises:
-        YamlError: It is not YAML, uses what is not read here, or is nested too deeply.
-    """
+    """Parse a text of one document."""
     import yaml
 
     # The parser of libyaml is ten times as fast; PyYAML has it unless it was built without.

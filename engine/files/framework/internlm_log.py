@@ -110,7 +110,6 @@ class _State:
                 self._parts.setdefault(name, figure)
 
     def read_time(self) -> float:
-        """Seconds."""
         try:
             time_s = float(self._time or "")
         except ValueError:
@@ -120,7 +119,6 @@ class _State:
         raise RecordError("time", f"time is {show_cell(self._time or '')}, expected seconds")
 
     def read_total(self) -> int:
-        """Bytes."""
         figure = self._parts.get("total")
         size = None if figure is None else _read_size(figure)
         if size is None or not 0 <= size < MOST_BYTES:

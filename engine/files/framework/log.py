@@ -71,11 +71,7 @@ class MemoryLine(NamedTuple):
 
 
 def parse_memory_line(line: str) -> MemoryLine | None:
-    """Parse a line of any known framework; None if it is none.
-
-    Raises:
-        RecordError: It is one, and a value in it is not a number.
-    """
+    """Parse a line of any known framework; None if it is none."""
     if not any(map(line.__contains__, _HINTS)):
         return None
     text = COLOUR.sub("", line)

@@ -382,7 +382,6 @@ class MemoryTrace(msgspec.Struct, frozen=True):
 
 
 def read_memory_trace(path: Path) -> MemoryTrace:
-    """Read the trace of one rank."""
     name = read_trace_name(path)
     return _TraceBuilder(path, name).build(TraceSpans(path, read_whole(path)))
 

@@ -270,7 +270,6 @@ def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
 
     Args:
         path: Folder of the run, or one of its files.
-        name: Name of one of its traces; None if it has none.
     """
     if name is None or name.is_simulated is not None:
         return None if name is None else name.is_simulated

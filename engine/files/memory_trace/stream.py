@@ -45,7 +45,6 @@ def stream_trace(
     """Yield the batches of a file in order.
 
     Args:
-        piece_bytes: How much is read at a time.
         on_read: Called after each piece with its bytes; what it raises ends the reading.
     """
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):

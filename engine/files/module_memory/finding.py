@@ -45,12 +45,7 @@ def read_exact(path: Path) -> ModuleMemory:
 
 
 def read_exact_text(text: str, name: str) -> ModuleMemory:
-    """Read the moments of a profile that a running process sent.
-
-    Args:
-        text: What the file would contain.
-        name: What errors call it.
-    """
+    """Read the moments of a profile that a running process sent."""
     return _read_lines(iter(enumerate(text.splitlines(), 1)), name)
 
 

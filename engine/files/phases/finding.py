@@ -26,12 +26,10 @@ _EXPECTED = (
 
 
 def is_phase_file(path: Path) -> bool:
-    """Tell by its content whether a file is of runs by phase."""
     return _find_reader(path) is not None
 
 
 def read_phase_file(path: Path) -> PhaseFile:
-    """Read a file of runs by phase, of any kind."""
     read = _find_reader(path)
     if read is None:
         raise InputFileError(f"{show_path(path)}: no memory by phase; {_EXPECTED}")

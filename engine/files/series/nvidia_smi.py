@@ -45,9 +45,6 @@ def parse_memory(text: str, column: str, unit: str) -> int | None:
 
     Args:
         text: The cell; a unit in it has precedence over that of the header.
-
-    Raises:
-        RecordError: It is no size that a device could have.
     """
     cell = text.strip()
     if judge_cell(cell) is not None:
@@ -94,11 +91,7 @@ class LocalTime:
         self.turned_back: str | None = None
 
     def parse(self, cell: str) -> float:
-        """Return the seconds since the epoch.
-
-        Raises:
-            RecordError: The cell is no timestamp.
-        """
+        """Return the seconds since the epoch."""
         text = cell.strip()
         match = TIMESTAMP.fullmatch(text)
         if match is None:
@@ -180,11 +173,7 @@ class LogHeader(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # one in every line, as where a thousand short logs were joined
 def parse_log_header(line: str) -> LogHeader | None:
-    """Return the columns that a line names, or None if it is no header of nvidia-smi.
-
-    Raises:
-        RecordError: It is one, and an indispensable column is absent.
-    """
+    """Return the columns that a line names, or None if it is no header of nvidia-smi."""
     if not _MAYBE.search(line):
         return None
     found = [_COLUMN.fullmatch(cell.strip().strip('"').lower()) for cell in line.split(",")]
@@ -207,11 +196,7 @@ def _check_columns(positions: dict[str, int]) -> None:
 
 
 def guess_log_header(line: str) -> LogHeader | None:
-    """Return the columns of a log that was written without a header, or None if the line is no record.
-
-    Raises:
-        RecordError: It begins with a timestamp, and the rest could mean several things.
-    """
+    """Return the columns of a log that was written without a header, or None if the line is no record."""
     cells = [cell.strip() for cell in line.split(",")]
     if not TIMESTAMP.fullmatch(cells[0]):
         return None

@@ -35,11 +35,7 @@ _MOST_STEPS = 2**53
 
 
 def split_line(line: str, separator: str) -> list[str]:
-    """Return the cells of a line; a quoted cell may hold the separator.
-
-    Raises:
-        RecordError: A quote is not closed.
-    """
+    """Return the cells of a line; a quoted cell may hold the separator."""
     if '"' not in line:
         return line.split(separator)
     try:
@@ -139,11 +135,7 @@ def choose_separator(line: str) -> str:
 
 
 def parse_series_header(line: str) -> SeriesHeader | None:
-    """Return the columns that a line names, or None if it is no header of a series.
-
-    Raises:
-        RecordError: It is one, and a column is absent or there twice.
-    """
+    """Return the columns that a line names, or None if it is no header of a series."""
     if "time_s" not in line.lower():
         return None
     separator = choose_separator(line)

@@ -30,8 +30,6 @@ class TraceFolder(NamedTuple):
 
 
 class FoundFolders(NamedTuple):
-    """Candidates."""
-
     traces: list[TraceFolder]
     logs: list[Path]
     notes: list[str]

@@ -43,11 +43,9 @@ def read_sweep(
     configurations. A configuration with a trace ran, whatever a list of failures says.
 
     Args:
-        memory_dir: Folder of the memory traces.
         log_dir: Folder of the sweep's logs, or one with such folders; the one that belongs to the traces is
             read.
         iteration: Whose peak is read; None for the highest peak of all iterations.
-        on_progress: Called with the number of configurations read, and of all.
     """
     files, skipped = find_traces(memory_dir)
     _refuse_several(memory_dir, files)
@@ -170,7 +168,6 @@ def read_pair(
 
     Args:
         iteration: Whose peak is read; None for the highest peak of all iterations.
-        on_progress: Called with the number of configurations read, and of all.
     """
     traces = pair.traces
     if traces is None:
@@ -264,7 +261,6 @@ class _Reading:
             )
 
     def _read_trace(self, runs: list[TraceRun]) -> SweepTrace | None:
-        """Return the values of the newest run that can be read."""
         readings = (read_run(run, self._skipped, self._iteration) for run in runs)
         return next((trace for trace in readings if trace is not None), None)
 

@@ -202,7 +202,6 @@ def _read_logged(file: TraceFile) -> dict[int, _Logged]:
     iteration 0 is often below that of every later one.
 
     Raises:
-        InputFileError: The file cannot be read or understood.
         ValueError: It has no iteration, or one logged a value that cannot be.
     """
     if file.size_bytes > MOST_WHOLE_BYTES:

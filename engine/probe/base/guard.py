@@ -8,11 +8,7 @@ _FAILURES_ALLOWED = 3
 
 
 class Guard:
-    """Counts the failures of one entry from the training, and shuts that entry after a few.
-
-    Args:
-        what: What the entry does, for the note.
-    """
+    """Counts the failures of one entry from the training, and shuts that entry after a few."""
 
     def __init__(self, what: str) -> None:
         self.is_shut = False

@@ -27,12 +27,11 @@ class StorageBytes:
         self._bytes: dict[str, int | None] = {}
         self._met: set[Any] = set()
         torch = sys.modules.get("torch")
+        # Types of tensors that are neither wrappers nor fake.
         self.plain = _find_plain_types(torch)
-        """Types of tensors that are neither wrappers nor fake."""
         fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
         self._fake: tuple[Foreign, ...] = () if fake is None else (fake,)
         self.strided: Foreign = getattr(torch, "strided", None)
-        """The layout of tensors of one piece."""
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Count a tensor, or None for none; a sum with one that has no storage is unmeasured from then on."""

@@ -65,10 +65,10 @@ class Ledger:
     """Bytes by path, computed and measured; each storage is counted once."""
 
     def __init__(self, pieces: Pieces) -> None:
+        # Bytes computed from shapes, in the order of adding.
         self.computed: dict[str, int] = {}
-        """What shapes come to, in the order of adding."""
+        # Bytes that storages hold; None where PyTorch knows no storage for a tensor.
         self.measured: dict[str, int | None] = {}
-        """What storages hold; None where a tensor has none that PyTorch could tell of."""
         self._pieces = pieces
         self._holders: dict[Foreign, dict[tuple[int, int], str]] = {}
         self._sizes: dict[Foreign, int] = {}
@@ -184,7 +184,6 @@ class ModelScale:
 
 
 def list_model_storages(model: Module, pieces: Pieces) -> set[Foreign]:
-    """Return the storages of a model's parameters and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
     return {extent.storage for tensor in tensors for extent in pieces.locate(tensor) or ()}
 

@@ -60,11 +60,7 @@ class ProfileFiles:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - folders come as text, from a program
 
     def write(self, moment: Moment, *, is_first: bool) -> None:
-        """Write a moment; the first one truncates the files.
-
-        Raises:
-            OSError: They cannot be written.
-        """
+        """Write a moment; the first one truncates the files."""
         line = "".join(encode_moment(moment))
         if is_first:
             line = encode_header(self.header) + line

@@ -27,16 +27,15 @@ class SavedTensors:
 
     Args:
         device_type: Where the model is; tensors elsewhere do not count.
-        find_place: Returns the path of the module that runs now.
     """
 
     def __init__(self, pieces: Pieces, device_type: str, find_place: Callable[[], str]) -> None:
         self.live_bytes = 0
         self.peak_bytes = 0
+        # Bytes by module at the moment of the peak.
         self.peak_by_place: dict[str, int] = {}
-        """Bytes by module at the moment of the peak."""
+        # Parameters and buffers, which would be there without a backward pass.
         self.model_storages: set[Foreign] = set()
-        """Parameters and buffers, which would be there without a backward pass."""
         self.is_on = False
         self._pieces = pieces
         self._device_type = device_type
@@ -183,10 +182,6 @@ class ModuleWatch:
 
     Args:
         root: Name of its tree, as `activations_0`.
-        stack: Paths of the modules that run now, shared by the chunks.
-        pieces: Measures tensors by their shapes.
-        after_forward: Called at the end of each forward pass of the chunk.
-        after_backward: Called at the end of each backward pass through it.
     """
 
     def __init__(
@@ -199,10 +194,10 @@ class ModuleWatch:
         after_backward: Callable[[ModuleWatch], None],
     ) -> None:
         self.root = root
+        # Bytes of the outputs of each leaf in the first forward pass, by path.
         self.outputs: dict[str, int] = {}
-        """Bytes of the tensors that each leaf put out in the first forward pass, by path."""
+        # Whether the outputs of a forward pass are known; they are recorded once.
         self.is_known = False
-        """Whether the outputs of a forward pass are known; they are taken down once."""
         self._stack = stack
         self._pieces = pieces
         self._after_forward = after_forward
@@ -220,7 +215,6 @@ class ModuleWatch:
             self.outputs.clear()
 
     def close(self) -> None:
-        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

@@ -34,7 +34,6 @@ class ForwardOutputs:
 
     @property
     def has_passes(self) -> bool:
-        """Whether a forward pass was seen."""
         return bool(self._bases)
 
     @property
@@ -43,12 +42,7 @@ class ForwardOutputs:
         return all(self._bases.values())
 
     def open(self, root: str, outputs: Mapping[str, int]) -> bool:
-        """Count a forward pass; return whether it is the first of its chunk.
-
-        Args:
-            root: Name of the chunk's tree.
-            outputs: Bytes by path, of the chunk's first pass.
-        """
+        """Count a forward pass; return whether it is the first of its chunk."""
         is_first = root not in self._bases
         if is_first:
             self._bases[root] = dict(outputs)
@@ -75,8 +69,6 @@ class ModuleMemoryProfiler:
         model: A module; a `ModuleList` of several counts as the chunks of an interleaved pipeline.
         optimizer: Of PyTorch; None if nothing is trained.
         total_steps: Steps after which all layouts are written and the profile ends.
-        header: Describes the process.
-        tag: Name of the first moment.
         is_watched: Write all layouts at the end of each step: somebody is watching.
         began_s: From when times count, in seconds of `time.monotonic`; None for now.
         steps: Steps that were counted before this profile.
@@ -101,12 +93,13 @@ class ModuleMemoryProfiler:
         self.model = model
         self.optimizer = optimizer
         self.is_running = True
+        # Steps counted so far.
         self.steps = steps
-        """Steps that were counted so far."""
+        # Why the files could not be written any further, in a hook of the training; it ends the
+        # profile.
         self.error: OSError | None = None
-        """Why the files could not be written on, in a hook of the training, where it ended the profile."""
+        # Steps to follow; may be raised while the profile runs.
         self.total_steps = total_steps
-        """Steps to follow; may be raised while the profile runs."""
         self._is_watched = is_watched
         self._began_s = time.monotonic() if began_s is None else began_s
         self._pieces = Pieces()
@@ -124,8 +117,8 @@ class ModuleMemoryProfiler:
         self._saved.model_storages = list_model_storages(model, self._pieces)
         self._scale = ModelScale(model, self._pieces)
         self._kinds: dict[str, Kind] = {}
+        # Of the layout of gradients that was written last.
         self._most_gradient_bytes = 0
-        """In the layout of gradients that was written last."""
         self.watches: list[ModuleWatch] = []
         self._has_saved = self._saved.start()
         try:

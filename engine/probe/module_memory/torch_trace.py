@@ -21,8 +21,8 @@ class RankPlace:
 
     def __init__(self, parameters: Iterable[Tensor] = ()) -> None:
         known = find_coordinates(find_meshes(parameters)) or {}
+        # For the head of a file: `rank`, `world_size`, `dp`, `tp`, `pp`, ...
         self.header: dict[str, Any] = dict(known)
-        """What is known of this rank for the head of a file: `rank`, `world_size`, `dp`, `tp`, `pp`, …"""
         self._rank, self._tp, self._pp = (_number(known.get(name)) for name in ("rank", "tp", "pp"))
         # A program without groups has data parallelism only.
         has_groups = any(known.get(name) is not None for name in ("tp", "pp", "dp"))
@@ -62,17 +62,13 @@ class NoProfile:
     def __enter__(self) -> NoProfile:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """End."""
+    def __exit__(self, *error: object) -> None: ...
 
-    def start(self) -> None:
-        """Begin."""
+    def start(self) -> None: ...
 
-    def stop(self) -> None:
-        """End."""
+    def stop(self) -> None: ...
 
-    def step(self) -> None:
-        """Count a step."""
+    def step(self) -> None: ...
 
 
 def initialize_llm_profile(

@@ -23,9 +23,6 @@ class UnattendedProfile:
 
     By then it is known which modules were called from outside of others; the one with most parameters among
     those is the model.
-
-    Args:
-        config: As for `profile_modules`.
     """
 
     def __init__(self, config: dict[str, Any], total_steps: int = 5) -> None:

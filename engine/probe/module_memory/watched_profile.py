@@ -29,16 +29,13 @@ class WatchedProfile:
     """Begins at the end of a step, follows five, and goes on if it is asked for again.
 
     The thread that trains does all of it, at ends of steps, except `renew` and `take_lines`.
-
-    Args:
-        list_optimizers: Returns the optimizers that have stepped.
     """
 
     def __init__(self, torch: Module, list_optimizers: Callable[[], list[Optimizer]]) -> None:
+        # Grows with each step that was followed, and with each start.
         self.news = 0
-        """Counts up with each step that was followed, and with each beginning."""
+        # Why nothing is profiled, in one sentence without its subject.
         self.refusal: str | None = None
-        """Why nothing is profiled, in one sentence without its subject."""
         self._torch = torch
         self._list_optimizers = list_optimizers
         self._buffer = MomentBuffer()
@@ -86,7 +83,6 @@ class WatchedProfile:
             self.end()
 
     def end(self) -> None:
-        """Remove every hook."""
         self._end_search()
         profiler = self._profiler
         self._profiler = None
@@ -179,9 +175,6 @@ class ModuleDemands:
     """Queues and answers demands in our own thread; the thread that trains makes the profile.
 
     An answer is the profile at the end of a step. Whoever goes on asking keeps it going.
-
-    Args:
-        list_optimizers: Returns the optimizers that have stepped.
     """
 
     def __init__(
@@ -218,7 +211,6 @@ class ModuleDemands:
         self._profile.end()
 
     def take_packets(self) -> list[bytes]:
-        """Return the packets of what can be answered now."""
         if not self._wanted:
             return []
         refusal = self._profile.refusal

@@ -113,7 +113,6 @@ def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
     """Convert the failure of a memory call on one device.
 
     Args:
-        text: NVML's own words for it.
         was_good: The same handle answered before.
     """
     if code in GONE_CODES or (was_good and code in DEAD_HANDLE_CODES):
@@ -134,14 +133,7 @@ def make_lost_error(code: int) -> DeviceLostError:
 
 
 def make_start_error(code: int, text: str, nvml_version: str | None, proc: Path) -> SourceUnavailableError:
-    """Explain why NVML could not be started, in one sentence with what to do.
-
-    Args:
-        code: Result of `nvmlInit`.
-        text: NVML's own words for it.
-        nvml_version: Version of the library, if known.
-        proc: Where the proc file system is mounted.
-    """
+    """Explain why NVML could not be started, in one sentence with what to do."""
     if code == Code.LIB_RM_VERSION_MISMATCH:
         return DriverMismatchError(_describe_mismatch(nvml_version, read_kernel_driver_version(proc)))
     if code in _START_ERRORS:
@@ -173,7 +165,6 @@ def driver_part(nvml_version: str) -> str:
 
 
 def read_kernel_driver_version(proc: Path) -> str | None:
-    """Read the version of the loaded kernel driver from /proc/driver/nvidia/version."""
     try:
         first_line = (
             (proc / "driver/nvidia/version").read_text(encoding="utf-8", errors="replace").partition("\n")[0]
@@ -208,12 +199,6 @@ class LibraryDescription(msgspec.Struct, frozen=True):
 
 
 class NvmlLibrary:
-    """NVML in this process.
-
-    Args:
-        proc: Where the proc file system is mounted.
-    """
-
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.is_open = False
         # Counts how often NVML was started; a handle is valid for the session that gave it out.

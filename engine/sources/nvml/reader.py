@@ -121,9 +121,6 @@ class ProcessLists:
         Args:
             total_bytes: Capacity of the device, beyond which an entry is garbage; None if unknown.
             buffer: The device's own; no other call may write it.
-
-        Raises:
-            ListRefusedError: The device is gone.
         """
         held: dict[tuple[int, ...], int | None] = {}
         lists = [self._read_list(name, handle, total_bytes, buffer) for name in LISTS]
@@ -208,12 +205,6 @@ class NvmlReader:
     """Reads one GPU or MIG instance through its handle.
 
     A handle whose device was lost is never passed to the driver again: some drivers crash on it.
-
-    Args:
-        lists: Process lists, shared by all devices of the library.
-        table: Knows user and command of a pid.
-        proc: Where the proc file system is mounted.
-        clock_s: Monotonic seconds.
     """
 
     def __init__(
@@ -265,11 +256,6 @@ class NvmlReader:
         Used is that of NVML's version 2, which leaves out what the driver reserved for itself, so used and
         free add up to total less that reserve. Drivers before 510 have version 1 only, whose used includes
         it. Values that contradict each other (used above total) are not shown.
-
-        Raises:
-            NotSupportedError: The device does not report its memory, and does not share the host's.
-            DeviceLostError: The device is gone; this reader will not touch it again.
-            DeviceError: Any other failure, in one sentence.
         """
         library = self._library
         if self._lost is not None or self._session != library.session or not library.is_open:
@@ -298,11 +284,7 @@ class NvmlReader:
         return make_reading(total, free, used)
 
     def read_details(self) -> DeviceDetails:
-        """Return utilisation, temperature, power and processes; what is not supported is None.
-
-        Raises:
-            DeviceLostError: The device is gone; this reader will not touch it again.
-        """
+        """Return utilisation, temperature, power and processes; what is not supported is None."""
         self._check_handle()
         return DeviceDetails(
             utilization_percent=self._read_utilization(),

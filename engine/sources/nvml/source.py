@@ -76,7 +76,6 @@ def find_missing_identities(proc: Path, known: set[str], indices: list[int]) -> 
     of their bus addresses. May block in the driver, as any read of its folder may.
 
     Args:
-        proc: Where the proc file system is mounted.
         known: UUIDs of the devices that are known.
         indices: NVML's numbers of the others.
     """
@@ -137,9 +136,6 @@ class DeviceEnumerator:
     counts at the next enumeration.
 
     Args:
-        library: Open whenever something is enumerated.
-        table: Knows user and command of a pid.
-        proc: Where the proc file system is mounted.
         clock_s: Monotonic seconds, for how often process lists are read.
     """
 
@@ -152,13 +148,13 @@ class DeviceEnumerator:
         self._clock_s = clock_s
         self._lists = ProcessLists(library)
         self._described: dict[str, DeviceIdentity] = {}
+        # Identity of each index in this session, MIG instances included.
         self._named: dict[int, list[DeviceIdentity]] = {}
-        """Who each index was in this session, MIG instances included."""
+        # Readers given out in this session, by UUID.
         self._readers: dict[str, NvmlReader] = {}
-        """Those that were given out in this session, by UUID."""
         self._session = 0
+        # Calls that had not returned when the last enumeration ended, by index.
         self._calls: dict[int, AbandonableCall[_Answer]] = {}
-        """Calls that had not returned when the last enumeration ended, by index."""
 
     @property
     def is_hanging(self) -> bool:
@@ -358,10 +354,6 @@ class NvmlSource:
     MIG instances follow their GPU as devices of their own with its `parent_uuid`; their memory is part of the
     GPU's, so whoever sums devices skips those with a parent. CUDA_VISIBLE_DEVICES has no effect: a monitor
     shows what is there.
-
-    Args:
-        root: Where the machine's /proc is found.
-        clock_s: Monotonic seconds.
     """
 
     name = "nvml"

@@ -40,9 +40,6 @@ class _PciInfo(ctypes.Structure):
 def read_topology(proc: Path = Path("/proc")) -> NodeTopology:
     """Return the devices of this node and their links, as the driver reports them.
 
-    Args:
-        proc: Where the proc file system is mounted.
-
     Raises:
         SourceUnavailableError: There is no driver or no device, or the driver does not answer.
         UsageError: A device is split by MIG, or does not report its memory.

@@ -20,8 +20,6 @@ _OF_THE_START = "the cards have "
 
 
 class OverheardErrors:
-    """Replaces stderr."""
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._is_kept = False
@@ -64,7 +62,6 @@ def main() -> None:
 
 
 def _run(request: PhaseRequest, writer: UpdateWriter, errors: OverheardErrors) -> RunUpdate:
-    """Train, and return how it ended."""
     try:
         import torch
     except ModuleNotFoundError as error:

@@ -126,7 +126,6 @@ def _count_bytes(tensors: Iterable[torch.Tensor | None]) -> int:
 
 
 def _localize(tensor: Any) -> torch.Tensor:
-    """Return this rank's part of a tensor."""
     local: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return local
 
@@ -145,8 +144,6 @@ _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 
 @dataclass
 class Setup:
-    """All that a step needs."""
-
     module: nn.Module
     optimizer: Any
     criterion: Callable[..., Any]
@@ -163,7 +160,6 @@ class PhaseSession:
         self._place = find_place()
         self._device = _choose_device(request, self._place)
         self.meter: Meter = ResidentMeter() if request.kind == "cpu" else CudaMeter()
-        """Of the device that is trained on."""
         self._recorder = PhaseRecorder(self.meter, writer)
 
     def train(self) -> None:
@@ -228,7 +224,6 @@ class PhaseSession:
             self._writer.send(RunUpdate(losses=(None if self._request.is_fake else loss.detach().item(),)))
 
     def _cast(self) -> AbstractContextManager[Any]:
-        """Autocast, if it is asked for."""
         if self._training.precision != "amp":
             return nullcontext()
         cast: AbstractContextManager[Any] = torch.autocast(self._device.type, dtype=torch.bfloat16)
