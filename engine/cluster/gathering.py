@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -190,40 +190,29 @@ class NodeRoll:
         self._nodes[report.node_id] = RollEntry(report, now_s, wall_s, key)
 
     def refuse(self, report: NodeReport, key: str = "") -> str | None:
-        """Return why a report is not to be taken, in one sentence, and count it; None where it is."""
+        """Return why a report is rejected, in one sentence, and count it; None for one that is accepted."""
         known = self._nodes.get(report.node_id)
-        if known is None:
-            return self._refuse_more() if len(self._nodes) >= MOST_NODES else None
-        is_there = self._judge(known, self._clock.monotonic_s()) in ("here", "late")
-        if is_there and known.key != key:
-            return self._refuse_key(report.node_id)
-        if is_there and known.report.session != report.session:
-            return self.refuse_twin(report.node_id)
-        return None
+        if known is None and len(self._nodes) >= MOST_NODES:
+            self.refused += 1
+            return f"{MOST_NODES} nodes are gathered already, and no more are taken"
+        if known is None or self._judge(known, self._clock.monotonic_s()) not in ("here", "late"):
+            return None
+        if known.key != key:
+            self.twins += 1
+            return (
+                f"the name {report.node_id} is held by another key until its node has left, or has been "
+                f"silent for {self._timeout_s:.0f} s: give this node a name of its own"
+            )
+        return None if known.report.session == report.session else self.refuse_twin(report.node_id)
 
     def refuse_twin(self, node_id: str) -> str:
         """Return the sentence for a second node under one name, and count it."""
         self.twins += 1
         return f"another node reports under the name {node_id}: give this one a name of its own"
 
-    def _refuse_key(self, node_id: str) -> str:
-        self.twins += 1
-        return (
-            f"the name {node_id} is held by another key until its node has left, or has been silent for "
-            f"{self._timeout_s:.0f} s: give this node a name of its own"
-        )
-
-    def _refuse_more(self) -> str:
-        self.refused += 1
-        return f"{MOST_NODES} nodes are gathered already, and no more are taken"
-
     def find(self, *presences: Presence) -> tuple[str, ...]:
-        return tuple(self._select(presences))
-
-    def _select(self, presences: Iterable[Presence]) -> Iterable[str]:
-        wanted = frozenset(presences)
         now_s = self._clock.monotonic_s()
-        return (it for it, known in self._nodes.items() if self._judge(known, now_s) in wanted)
+        return tuple(it for it, known in self._nodes.items() if self._judge(known, now_s) in presences)
 
     def _judge(self, known: RollEntry, now_s: float) -> Presence:
         age_s = now_s - known.heard_s

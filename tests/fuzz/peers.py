@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.analyzers.cluster_state.clusters import make_node as make_rank_node
 from tests.analyzers.fleet.nodes import make_node
 from tests.clocks import HandClock
 from tests.engine.agent.assessors import make_assessment
@@ -23,14 +24,17 @@ from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.gate import Listening, make_listening
+from vramscope.engine.cluster.gathering import REPORT, read_report
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair
 from vramscope.engine.cluster.links import Trust
 from vramscope.engine.cluster.relay import Relay
 from vramscope.engine.cluster.remote_node import RelayLink, RemoteNode
+from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
 from vramscope.engine.ranks.messages import PackedSegments
 from vramscope.engine.ranks.roster import Roster
+from vramscope.engine.text import make_printable_lines
 from vramscope.engine.wire.messages import (
     Advised,
     Done,
@@ -38,6 +42,7 @@ from vramscope.engine.wire.messages import (
     KnownNode,
     KnownNodes,
     ModulesAnswer,
+    NodeReport,
     Refusal,
     Request,
     Welcome,
@@ -46,7 +51,11 @@ from vramscope.engine.wire.messages import (
 )
 from vramscope.engine.wire.selection import RemotePeer
 from vramscope.exporters.json_lines import encode_line
+from vramscope.exporters.reports.frame import Provenance
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.reports.text import describe_report
 from vramscope.exporters.status.document import describe_snapshot
+from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
 
 HUB = "hub"
 _FINDING = Finding("f1", "oom", "node", "GPU-a", "0", "high", "runs out", 1001.0, 1001.0)
@@ -142,6 +151,26 @@ def ask(data: bytes) -> None:
     hub._turn()
 
 
+def gather(data: bytes) -> None:
+    """Gather these reports of nodes, and report what they come to."""
+    clock, log = HandClock(1000.0), RunLog()
+    meeting = Meeting(DistributedRole.MASTER)
+    exchange = NodeExchange("m", meeting, interval_s=1.0, timeout_s=30.0, clock=clock)
+    for message in split(data):
+        try:
+            report = read_report(message)
+        except WireError:
+            continue
+        if exchange.roll.refuse(report) is None:
+            exchange.roll.take(report)
+        exchange.events.note(exchange.roll.present)
+        exchange.jobs.note(exchange.roll)
+        clock.now_s += 1.0
+    built = exchange.build(log, Provenance(source="driver"))
+    encode_line(built)
+    assert make_printable_lines(text := describe_report(built, 80)) == text
+
+
 @cache
 def _serve() -> tuple[Hub, Relay, str]:
     """Return a hub and a relay that listen, and the key of who asks."""
@@ -211,6 +240,18 @@ def seed_told() -> Iterable[bytes]:
     yield msgspec.msgpack.encode(messages)
     yield from (msgspec.msgpack.encode([messages[0], message]) for message in messages)
     yield messages[-1]
+
+
+def seed_gathered() -> Iterable[bytes]:
+    """Yield what nodes of a distributed run report."""
+    samples = (make_rank_node(number, at_s, {}, stages=2).sample for at_s in (1.0, 2.0) for number in (0, 1))
+    reports = [
+        encode(REPORT, HUB, NodeReport(sample=it, findings=(_FINDING,), step=2, session="s"))
+        for it in samples
+        if it is not None
+    ]
+    yield msgspec.msgpack.encode(reports)
+    yield from reports
 
 
 def seed_asked() -> Iterable[bytes]:

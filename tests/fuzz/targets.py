@@ -339,5 +339,6 @@ TARGETS = {
     "cluster": Target(read_cluster_text, _seed_cluster),
     "peer-tells": Target(peers.hear, peers.seed_told),
     "peer-asks": Target(peers.ask, peers.seed_asked),
+    "peer-reports": Target(peers.gather, peers.seed_gathered),
 }
 """By the name under which each is run, and under which its finds are kept."""
