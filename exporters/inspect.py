@@ -299,11 +299,6 @@ DEFAULT_TOP = 10
 
 
 def describe_snapshot(snapshot: MemorySnapshot, *, width: int = DEFAULT_WIDTH, top: int = DEFAULT_TOP) -> str:
-    """Return what a snapshot says as text.
-
-    Args:
-        width: Cells of a line; 40 at least.
-    """
     return describe_summary(summarize_snapshot(snapshot, top=top), width=width)
 
 
@@ -313,7 +308,6 @@ def describe_summary(
     """Return a summary as text.
 
     Args:
-        width: Cells of a line; 40 at least.
         advice: What other allocator settings would have done, of those devices whose trace was replayed.
     """
     width = max(width, LEAST_WIDTH)

@@ -64,7 +64,6 @@ class CurveRecorder:
 
     Args:
         gap_s: A longer silence is a break in the line.
-        most_columns: Most columns to keep.
     """
 
     def __init__(self, gap_s: float = math.inf, most_columns: int = MOST_COLUMNS) -> None:

@@ -145,7 +145,6 @@ class SweepPage(Figure):
     """A heat map of a sweep; made by `open_sweep_page`, where it becomes a figure of matplotlib.
 
     Args:
-        size_in: Width and height.
         dpi: Dots per inch of a file of dots.
     """
 
@@ -197,7 +196,6 @@ def open_sweep_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -
     """Return an empty page.
 
     Args:
-        size_in: Width and height.
         dpi: Dots per inch of a file of dots.
     """
     from matplotlib.figure import Figure

@@ -36,9 +36,6 @@ _WORDS = {
 def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) -> list[Path]:
     """Write the pages that have a tree; return their paths.
 
-    Args:
-        folder: Made where it is missing.
-
     Raises:
         OutputFileError: It cannot be written to.
     """

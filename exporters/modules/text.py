@@ -36,11 +36,6 @@ DEFAULT_DEPTH = 2
 
 
 def describe_module_memory(memory: ModuleMemory, *, width: int, depth: int = DEFAULT_DEPTH) -> str:
-    """Return the text.
-
-    Args:
-        depth: Levels of each tree.
-    """
     return "\n".join(_describe(memory, make_breakdown(memory), width, depth)) + "\n"
 
 
@@ -129,11 +124,6 @@ class ModuleMemoryReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_module_memory(memory: ModuleMemory, file: str) -> ModuleMemoryReport:
-    """Return the report of a profile.
-
-    Args:
-        file: Name of its file.
-    """
     breakdown = make_breakdown(memory)
     return ModuleMemoryReport(
         file=file,
@@ -239,21 +229,13 @@ def report_difference(first: NamedProfile, second: NamedProfile) -> DifferenceRe
 
 
 def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int, depth: int) -> str:
-    """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner.
-
-    Args:
-        depth: Levels of modules to print.
-    """
+    """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner."""
     comparison = compare_profiles(first.memory, second.memory)
     return "\n".join(_describe_difference(first, second, comparison, width, depth)) + "\n"
 
 
 def say_difference(tree: ComparedNode, basis: Basis) -> str:
-    """Return the sentence of what the second profile has more or less, and where most of it is.
-
-    Args:
-        basis: Which of the two sizes to report.
-    """
+    """Return the sentence of what the second profile has more or less, and where most of it is."""
     difference = tree.difference_bytes
     if difference is None:
         return f"Not every kind was {basis} in both"
@@ -269,11 +251,7 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
 
 
 def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, second: ModuleMemory) -> str:
-    """Return what stands under the title of a figure: the same, after whether the device is a modelled one.
-
-    Args:
-        basis: Which of the two sizes to report.
-    """
+    """Return what stands under the title of a figure: the same, after whether the device is modelled."""
     told = say_difference(tree, basis)
     return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told
 

@@ -47,7 +47,6 @@ def take_partition(
     """Return a partition of a graph as a split; nothing but the pipeline is planned.
 
     Args:
-        micro_batch: Sequences of a micro-batch.
         micro_batches: Of a step.
     """
     kinds = {layer.layer_id: layer.layer_type for layer in graph.layers}

@@ -207,7 +207,6 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
     """Serve the figures of an agent until told to end; the address goes to standard output first.
 
     Args:
-        runtime_dir: Folder of the agent.
         parent_fd: Pipe that closes when the agent that started this process ends; None to run until stopped.
 
     Raises:

@@ -129,11 +129,7 @@ Row = tuple[tuple[str, ...], float | None]
 
 
 class PictureCollector:
-    """What a registry of prometheus_client asks at each scrape.
-
-    Args:
-        look: Returns what is known now.
-    """
+    """What a registry of prometheus_client asks at each scrape."""
 
     def __init__(self, look: Callable[[], Picture]) -> None:
         self._look = look

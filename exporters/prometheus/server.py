@@ -58,7 +58,6 @@ class _Peer:
     """One connection.
 
     Args:
-        connection: Its socket, which does not block.
         ends_s: When it is closed, in monotonic seconds.
         is_tls: Whether a handshake comes first.
     """
@@ -75,7 +74,6 @@ class MetricsServer:
     """Serves the metrics until it is shut down.
 
     Args:
-        render: Makes the text of a scrape.
         tls: What to speak TLS with; None for plain HTTP.
         passwords: Who may ask; None for everybody.
 
@@ -377,9 +375,7 @@ class HubFollower:
     """Follows the agent of a runtime folder on a thread; comes back to it when it is started again.
 
     Args:
-        runtime_dir: Folder of the agent.
         node: Name of this node, for as long as the agent has told none.
-        clock: Injected in tests.
     """
 
     def __init__(self, runtime_dir: Path, *, node: str, clock: Clock | None = None) -> None:

@@ -157,7 +157,6 @@ def build_fragment(
     """Return the report of a period.
 
     Args:
-        provenance: Where its samples come from.
         figures: What the analyzer says of each allocator.
     """
     findings = describe_findings(log, provenance, KINDS["fragment"])

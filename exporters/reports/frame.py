@@ -119,7 +119,6 @@ def describe_findings(
     """Return the findings of some kinds, in the order in which they opened.
 
     Args:
-        provenance: Where its samples come from.
         kinds: Kinds to tell; None for all.
     """
     told = (trail for trail in log.findings.values() if kinds is None or trail.finding.kind in kinds)

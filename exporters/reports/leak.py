@@ -229,8 +229,6 @@ def build_leak(
     """Return the report of a period.
 
     Args:
-        provenance: Where its samples come from.
-        rule: What sets `leak_risk`.
         tracking: What became of the search for sources; None where nobody asked for it.
     """
     leaks = list_leaks(log)

@@ -141,7 +141,6 @@ class DeviceLog:
     """Folds the samples of one device; bounded by the number of snapshots that are kept.
 
     Args:
-        device: The device as first seen.
         max_snapshots: Snapshots to keep; the oldest go.
     """
 
@@ -290,7 +289,6 @@ class RunLog:
     """Folds samples, findings and assessments; bounded by the snapshots that are kept of each device.
 
     Args:
-        max_snapshots: Snapshots to keep of each device.
         interval_s: Least seconds of the samples' clock between two snapshots; peaks come from all samples.
     """
 

@@ -362,7 +362,6 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
     """Return the report of a period.
 
     Args:
-        provenance: Where its samples come from.
         thresholds: Of the rule that decides where there is no forecast.
     """
     risks = {log.key_of(it): (it, judge_device(log, it, thresholds)) for it in log.devices.values()}

@@ -126,7 +126,6 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
     """Return the profile of a period.
 
     Args:
-        provenance: Where its samples come from.
         phases: Named parts of the program, where it reports about itself; else those that the log has.
     """
     devices = {log.key_of(device): _describe(device, provenance) for device in log.devices.values()}

@@ -118,11 +118,7 @@ def describe_advice(advice: Advice, answer: RankAdvice | None = None) -> GuardAd
 
 
 def describe_state(picture: ClusterPicture, nodes_left_out: int = 0) -> GuardState:
-    """Return all nodes together, without their single ranks.
-
-    Args:
-        nodes_left_out: Nodes that are known and not followed.
-    """
+    """Return all nodes together, without their single ranks."""
     return GuardState(
         nodes_live=picture.live,
         nodes_known=picture.total,

@@ -168,12 +168,7 @@ _STYLES = {"ok": "", "stale": "bold yellow", "ended": "dim"}
 
 
 def build_rank_table(ranks: Sequence[RankSample], devices: Sequence[DeviceSample], width: int) -> Table:
-    """Return the table of training processes; figures are never cut.
-
-    Args:
-        ranks: Processes in the order to show them.
-        devices: Devices of the same sample.
-    """
+    """Return the table of training processes; figures are never cut."""
     by_uuid = {device.uuid: device for device in devices}
     rows = [_build_cells(rank, by_uuid.get(rank.device_uuid or "")) for rank in ranks]
     columns = _choose_columns(rows, width)
@@ -251,7 +246,6 @@ def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text
     """Return the table of devices, with as many columns as fit; figures are never cut.
 
     Args:
-        devices: Devices in the order to show them.
         risks: What `describe_risk` says of each device, by its UUID.
     """
     gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
@@ -391,11 +385,7 @@ _USER_MIN_WIDTH = 50
 
 
 def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
-    """Return the table of processes, the one with the most device memory first on each device.
-
-    Args:
-        devices: Devices in the order to show them.
-    """
+    """Return the table of processes, the one with the most device memory first on each device."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", width=width)
     table.add_column("device", no_wrap=True)
     table.add_column("pid", justify="right", no_wrap=True)

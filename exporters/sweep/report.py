@@ -115,11 +115,7 @@ def report_sweep(
     skipped: tuple[SkippedFile, ...] = (),
     files: tuple[str, ...] = (),
 ) -> HeatMapReport:
-    """Return a sweep as it is reported.
-
-    Args:
-        skipped: Files that were left out.
-    """
+    """Return a sweep as it is reported."""
     best = find_best(grid)
     return HeatMapReport(
         model=grid.model,

@@ -52,8 +52,6 @@ class Recorder:
     """Hands what a node tells to a series of files.
 
     Args:
-        path: The first file.
-        settings: Settings of this run.
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age at which a file of the series is deleted; None for never.
         has_past: Begin with what the agent remembers from before.

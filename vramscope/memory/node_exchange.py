@@ -87,7 +87,6 @@ class NodeExchange:
         node_id: By which others know this node; by default the host's name and the time of the start.
         interval_s: Most seconds from one report to the next.
         timeout_s: Seconds without a report after which a node counts as silent.
-        clock: Injected in tests.
     """
 
     def __init__(

@@ -377,11 +377,7 @@ MEMORY_INTERVAL_S = 0.1
 
 
 class ProcessStream:
-    """Samples the driver, where one is there, and the allocator of this process, where it has one.
-
-    Args:
-        interval_s: Seconds from one sample to the next.
-    """
+    """Samples the driver, where one is there, and the allocator of this process, where it has one."""
 
     def __init__(self, interval_s: float) -> None:
         self._producer: LiveProducer = open_node(

@@ -127,7 +127,6 @@ class DriverStream:
     """Samples this node by its own readings; starts no process.
 
     Args:
-        interval_s: Seconds from one sample to the next.
         notes: Sentences for the report, such as why no agent was asked.
     """
 

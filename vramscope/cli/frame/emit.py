@@ -60,11 +60,7 @@ class PrintableStream:
 
 
 class PrintableBytes:
-    """A stream of UTF-8 in which what would steer a terminal is written as `\\uXXXX`, as JSON has it.
-
-    Args:
-        stream: Where the bytes go.
-    """
+    """A stream of UTF-8 in which what would steer a terminal is written as `\\uXXXX`, as JSON has it."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.unguarded = stream

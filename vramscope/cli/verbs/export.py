@@ -121,7 +121,6 @@ def export_recording(
     """Write a recording, and say on stderr what was left out.
 
     Args:
-        output: The file; None for standard output.
         start: When to begin, as a person writes it; None for its beginning.
     """
 

@@ -142,11 +142,7 @@ class GuardOptions(NamedTuple):
 
 
 class Guard:
-    """Follows nodes, prints what is found across them, and asks processes to act where that was wished for.
-
-    Args:
-        clock: Injected in tests.
-    """
+    """Follows nodes, prints what is found across them, and asks processes to act, if asked for."""
 
     def __init__(self, watch: "NodesWatch", options: GuardOptions, *, clock: "Clock | None" = None) -> None:
         from vramscope.analyzers.cluster_state import Adviser, ClusterState

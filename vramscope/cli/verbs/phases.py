@@ -288,11 +288,7 @@ def _describe_newest(run: "PhaseRun") -> str:
 
 
 def deliver(content: str | bytes, output: Path | None) -> None:
-    """Write what was measured to standard output, or into a file.
-
-    Args:
-        output: The file; None for standard output.
-    """
+    """Write what was measured to standard output, or into a file."""
     if output is not None:
         from vramscope.engine.files.base.output_file import write_whole
 
