@@ -155,3 +155,7 @@ class ProbeSilentError(VramscopeError):
 
 class WireError(VramscopeError):
     """A message from a peer that is too large, malformed or of an unknown newer version."""
+
+
+class WireVersionError(WireError):
+    """The other end speaks another version of the protocol."""

@@ -11,7 +11,7 @@ import msgspec
 import zmq
 
 from ..clock import Clock, SystemClock, ceil_ms
-from ..errors import UsageError, WireError
+from ..errors import UsageError, WireError, WireVersionError
 from ..model import (
     AllocatorReading,
     DeviceSample,
@@ -33,6 +33,8 @@ from .links import Failure, NodeKeys, Trust, read_trust
 REPORT = "node"
 RECEIPT = "node_receipt"
 """Kinds of messages in the envelope of the bus."""
+EARLIER_REPORT = "node_report"
+"""Kind of the reports of versions that had structs of their own for devices and processes."""
 MOST_NODES = 1024
 """Nodes that one gathers at most; further ones are counted and left out."""
 MAX_NAME_LENGTH: Final = 200
@@ -106,15 +108,17 @@ def read_report(data: bytes) -> NodeReport:
     """Return a report that can be shown and kept.
 
     Raises:
-        WireError: It is no report of this version, a number in it cannot be, its name is empty, a text is too
+        WireVersionError: It is of another version.
+        WireError: It is no report, a number in it cannot be, its name is empty, a text is too
             long, or it has more than a node has.
     """
     envelope = decode(data)
-    if envelope.kind != REPORT:
-        raise WireError(
-            f"this node sends {envelope.kind[:40]!r}, and the master takes {REPORT!r}: install the same "
-            "version of vramscope on both sides"
+    if envelope.kind == EARLIER_REPORT:
+        raise WireVersionError(
+            "this node reports as earlier versions do: install the same version of vramscope on both sides"
         )
+    if envelope.kind != REPORT:
+        raise WireError(f"a message of kind {envelope.kind[:40]!r} was rejected: expected {REPORT!r}")
     report = body_of(envelope, NodeReport)
     sample = report.sample
     is_named = 1 <= len(sample.node) <= MAX_NAME_LENGTH
@@ -353,9 +357,12 @@ class Collector:
     def _take(self, peer: RemotePeer, data: bytes) -> bool:
         try:
             report = read_report(data)
-        except WireError as error:
+        except WireVersionError as error:
             self._gate.note_rejected()
             reason: str | None = str(error)
+        except WireError:  # a viewer, say, which would take an answer for that of an agent
+            self._gate.note_rejected()
+            return False
         else:
             reason = self._refuse(peer, report)
             if reason is None:

@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from ..alerts.state import AlertState, FindingDecision
-from ..errors import WireError
+from ..errors import WireError, WireVersionError
 from ..history import HistoryBlock
 from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample
 from ..soundness import MAX_REASON_CHARACTERS, check_numbers, make_msgpack_decoder
@@ -75,7 +75,7 @@ def _find_version(data: bytes) -> int:
 
 def _refuse_newer(version: int) -> None:
     if version > PROTOCOL_VERSION:
-        raise WireError(
+        raise WireVersionError(
             f"the peer speaks protocol {version}, this vramscope understands up to {PROTOCOL_VERSION}: "
             "install the same version of vramscope on both sides"
         )

@@ -12,6 +12,7 @@ import zmq
 
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES
 from vramscope.engine.cluster.gathering import (
+    EARLIER_REPORT,
     REPORT,
     Collector,
     MasterTrust,
@@ -27,6 +28,7 @@ from vramscope.engine.wire.messages import (
     Envelope,
     NodeReceipt,
     Refusal,
+    Request,
     body_of,
     decode,
     encode,
@@ -159,13 +161,16 @@ def test_a_node_of_another_version_is_refused_in_a_sentence(folder: Path) -> Non
         peer.setsockopt(zmq.LINGER, 0)
         peer.connect(f"tcp://127.0.0.1:{port}")
         newer = Envelope(PROTOCOL_VERSION + 1, REPORT, "w", msgspec.Raw(msgspec.msgpack.encode({})))
-        for data in (encode("node_report", "w", Refusal(1, "")), msgspec.msgpack.encode(newer)):
+        peer.send(encode("request", "", Request("join", 1)))
+        wait_until(lambda: collector.collect() or collector.rejected, what="a message")
+        # There was no answer to it, which a viewer would take for that of an agent: the first is to the next.
+        for data in (encode(EARLIER_REPORT, "w", Refusal(1, "")), msgspec.msgpack.encode(newer)):
             peer.send(data)
             wait_until(lambda: collector.collect() or peer.poll(10), what="an answer")
             receipt = body_of(decode(peer.recv()), NodeReceipt)
             assert not receipt.is_accepted
             assert receipt.reason.endswith(": install the same version of vramscope on both sides")
-        assert (collector.rejected, dict(roll.nodes)) == (2, {})
+        assert (collector.rejected, dict(roll.nodes)) == (3, {})
 
 
 def test_a_node_that_floods_holds_up_no_other(folder: Path) -> None:
