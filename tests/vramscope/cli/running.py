@@ -58,7 +58,7 @@ def call(*arguments: str, **variables: str) -> Outcome:
         code = run_command_line(arguments)
         for stream in streams:
             stream.flush()
-    stdout, stderr = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in streams)
     return Outcome(code, stdout, stderr)
 
 
