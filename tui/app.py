@@ -1,4 +1,4 @@
-"""The view of nodes: which screens there are, where messages go, and what is drawn of a feed."""
+"""The view of nodes: its screens, where messages go, and what is drawn of a feed."""
 
 import asyncio
 import threading
@@ -53,16 +53,17 @@ SaveSettings = Callable[[Mapping[str, object]], Path]
 
 
 class VramscopeApp(TerminalApp, inherit_bindings=False):
-    """Shows what a feed tells; holds no figures but the newest snapshot.
+    """Shows the snapshots of a feed; stores only the newest ones.
 
-    What the feed can do decides on the keys: a replay is moved in time, several nodes are shown as a fleet,
-    and processes are advised where it passes that on.
+    The feed's abilities decide on the keys: a replay is moved in time, several nodes are shown as a fleet,
+    and
+    processes are advised where the feed can send advice.
 
     Args:
-        feed: Where snapshots come from; a `ReplayFeed` where the policy says that it is a replay.
+        feed: Source of snapshots; a `ReplayFeed` where the policy says that it is a replay.
         signal_policy: Whether processes may be signalled.
-        save_settings: Writes settings, or None where they cannot be kept.
-        export_folder: Where exports go; None for the current folder.
+        save_settings: None where settings cannot be saved.
+        export_folder: None for the current folder.
         recording: Begins and ends recordings; None where none can be made.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
@@ -103,9 +104,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._settings = settings
         self._save_settings = save_settings
         self._mailbox = SnapshotMailbox()
-        # The newest snapshot of the node that is shown.
+        # Of the node that is shown.
         self.newest = Snapshot()
-        # What is drawn of it; while figures are frozen, an older one.
+        # What is drawn; older than `newest` while the view is frozen.
         self.shown = self.newest
         self._received: dict[str, Snapshot] = {}
         self.known = KnownNodes()
@@ -118,7 +119,10 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.is_paused = False
 
     def _choose_controls(self, recording: "ViewerRecording | None") -> Sequence[Binding]:
-        """Make what this feed needs, and return the keys; that of replays loads what reads recordings."""
+        """Make the controls for this feed, and return the keys.
+
+        Only a replay loads the modules that read recordings.
+        """
         if self.signal_policy.is_replay:
             from .controls.replay import ReplayControl
 
@@ -141,7 +145,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return self.live
 
     def on_mount(self) -> None:
-        """Apply the settings and start the feed."""
         self.live.processes.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
         self.live.devices.history_window_s = self._settings.history_window_s
         self.loop_context = copy_context()
@@ -149,11 +152,11 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.feed.start(self._receive)
 
     def on_unmount(self) -> None:
-        """Stop the feed; it gives up within half a second whatever hangs."""
+        """Stop the feed; it ends within half a second even if something hangs."""
         self.feed.stop()
 
     def _is_possible(self, action: str) -> bool:
-        """Return whether an action ever does something in this view, as far as is known by now."""
+        """Return whether an action ever does something in this view, as far as known."""
         possible = {
             "show_sweep": self.sweeps.is_offered,
             "show_plan": self.plans.is_offered,
@@ -169,7 +172,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now.
 
-        While profiles are seen, keys that go from node to node go from profile to profile.
+        While profiles are shown, the keys for nodes go from profile to profile.
         """
         if not self._is_possible(action) or (action == "step_node" and self.breakdowns.is_seen):
             return False
@@ -178,7 +181,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
-        """Return whether help and palette tell of a key: in a replay nothing is signalled."""
+        """Return whether help and palette list a key: in a replay nothing is signalled."""
         if not super().offers(binding):
             return False
         action = binding.action.split("(")[0]
@@ -216,19 +219,19 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._handle_exception(error)
 
     def _draw_newest(self) -> None:
-        """Draw the newest snapshots, unless the figures are frozen or the terminal does not read."""
+        """Draw the newest snapshots, unless the view is frozen or the terminal does not read."""
         if isinstance(self._driver, TerminalDriver) and self._driver.is_blocked:
             return
         snapshots = self._mailbox.take()
         if not snapshots:
             return
         if self.newest.sample is None:
-            # What came before the first picture was late for nobody.
+            # Snapshots replaced before the first drawing were not late for anybody.
             self._skipped_at_start = self._mailbox.replaced
         shown = self.known.shown
         for snapshot in snapshots:
             self.known.note(snapshot)
-            self._tell_news(snapshot)
+            self._notify_news(snapshot)
             self.breakdowns.follow(snapshot)
         self.plans.observe(snapshots)
         self.newest = self.known.newest
@@ -245,25 +248,25 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if self.replay is not None:
             self.replay.tell_nodes()
 
-    def _tell_news(self, snapshot: Snapshot) -> None:
-        """Say over the screen what is new; also while figures are frozen."""
+    def _notify_news(self, snapshot: Snapshot) -> None:
+        """Notify the news of a snapshot; also while the view is frozen."""
         if self.fleet is not None:
             self.fleet.note(snapshot)
         if self.replay is not None:
             self.replay.tell(snapshot)
             if snapshot.replay is not None and snapshot.replay.is_catching_up:
                 return
-        self._tell_crossings(snapshot)
+        self._notify_crossings(snapshot)
         self.advice.tell(snapshot)
         if self.recording is not None:
             self.recording.look()
 
-    def _tell_crossings(self, snapshot: Snapshot) -> None:
-        """Say over the screen, and by the bell, what crossed a line."""
+    def _notify_crossings(self, snapshot: Snapshot) -> None:
+        """Notify, and ring the bell for, findings that opened or got worse."""
         if snapshot.node not in self._notices:
             self._notices[snapshot.node] = AlertNotices(self._settings.alerts, self.glyphs)
         news = self._notices[snapshot.node].take(snapshot, self.size)
-        # In the fleet it is never clear which node is meant.
+        # With the fleet open it is never clear which node is meant.
         is_clear = snapshot.node == self.known.shown and not (self.fleet and self.fleet.is_open)
         whose = f"{snapshot.node}: " if snapshot.node and not is_clear else ""
         for toast in news.toasts:
@@ -278,7 +281,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._notices.pop(snapshot.node, None)
 
     def forget_news(self) -> None:
-        """Begin again with what is new: another run is shown."""
+        """Forget the news, because another run is shown."""
         self._notices.clear()
         self.plans.forget_stages()
         self.clear_notifications()
@@ -289,7 +292,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.screen.refresh(layout=True)
 
     def _draw(self) -> None:
-        """Draw the newest snapshot on the screen that is seen, be there a dialog over it or not."""
+        """Draw the newest snapshot on the current screen, even below a dialog."""
         self.shown = self.newest
         if self.fleet is None or not self.fleet.draw():
             self._draw_on(self.shown_screen)
@@ -301,7 +304,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             screen.snapshot = self.shown
 
     def history_of(self, node: str) -> History:
-        """Return what was seen of a node; a feed that knows one node has one history."""
+        """Return the history of a node; a feed with one node has one history."""
         if self.fleet is None and self.replay is None:
             return self.feed.history
         return cast(SeveralNodesFeed, self.feed).history_of(node)
@@ -314,7 +317,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.show_node(self.known.after(places))
 
     def show_node(self, node: str) -> None:
-        """Show another node on the same screen; its feed asks that one from now on, or works it out first."""
+        """Show another node on the same screen, and have the feed switch to it."""
         self.switch_node(node)
         self._look_at_shown()
 
@@ -336,34 +339,32 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._draw()
 
     def _follow_shown(self) -> None:
-        """Let the screens draw the past of the node that is shown."""
+        """Have the screens draw the history of the shown node."""
         for screen in self.snapshot_screens:
             screen.follow(self.history_of(self.known.shown))
 
     @property
     def snapshot_screens(self) -> set[SnapshotScreen]:
-        """The screens of figures that there are now."""
         return {self.live, self.node_screen, self.shown_screen}
 
     @property
     def shown_screen(self) -> SnapshotScreen:
-        """The screen of figures that is seen, be there a dialog over it or not."""
+        """The current screen of snapshots, even below a dialog."""
         return self.node_screen if self._alerts is None else self._alerts
 
     @property
     def node_screen(self) -> NodeScreen:
-        """The screen of devices that is seen, or lies below the alerts."""
+        """The current screen of devices, also while it lies below the alerts."""
         return self.live if self.device_screen is None else self.device_screen
 
     @property
     def looked_at(self) -> tuple[str | None, int | None]:
-        """The device that is looked at, and the process on it."""
+        """The current device, and the process on it."""
         if self.device_screen is None:
             return self.live.devices.selected, None
         return self.device_screen.uuid, self.device_screen.shown_pid
 
     def action_show_live(self) -> None:
-        """Go back to the live screen, with the device selected that was shown."""
         self.leave_overlay()
         while self.screen is not self.live:
             self.pop_screen()
@@ -381,7 +382,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.action_show_fleet()
 
     def action_show_device(self) -> None:
-        """Show the selected device in full, or else the fullest; of an alert, the device it is about."""
+        """Show the selected device in full, or else the fullest; for an alert, its device."""
         if self.fleet is not None and self.fleet.chosen is not None:
             self.fleet.go_to(self.fleet.chosen)
         self.leave_overlay()
@@ -403,7 +404,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.open_device(selected if selected in uuids else find_fullest(devices).uuid)
 
     def action_show_alerts(self) -> None:
-        """Show every finding."""
         self.leave_overlay()
         if self._alerts is None:
             from .alerts.screen import AlertsScreen
@@ -428,11 +428,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     @on(LiveScreen.DeviceAsked)
     def open_asked_device(self, message: LiveScreen.DeviceAsked) -> None:
-        """Show the device that was asked for."""
         self.open_device(message.uuid)
 
     def open_device(self, uuid: str) -> None:
-        """Show a device in full."""
         if self.device_screen is not None:
             self.device_screen.show_device(uuid)
             return
@@ -452,14 +450,13 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.push_screen(self.device_screen)
 
     def show_over(self, screen: Screen[None]) -> None:
-        """Show a screen in place of what lies over the node, or over the fleet, to which it leads back."""
+        """Show a screen instead of those over the node; over an open fleet, leaving it returns there."""
         if self.fleet is not None and self.fleet.is_open:
             self.fleet.show_in_front(screen)
         else:
             super().show_over(screen)
 
     def action_show_fleet(self) -> None:
-        """Show every device of every node."""
         if self.fleet is not None:
             self.fleet.show()
 
@@ -469,64 +466,54 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.fleet.go_to(message.device.key)
 
     def on_fleet_screen_nodes_asked(self) -> None:
-        """List the nodes."""
         if self.fleet is not None:
             self.fleet.show_nodes()
 
     def on_fleet_screen_cluster_asked(self) -> None:
-        """Show what is known across nodes."""
         if self.fleet is not None:
             self.fleet.show_cluster()
 
     def on_nodes_screen_node_chosen(self, message: "NodesScreen.NodeChosen") -> None:
-        """Show a node."""
         self.action_show_live()
         self.show_node(message.name)
 
     def action_show_sweep(self) -> None:
-        """Ask for folders, and show the sweeps in them."""
         self.sweeps.ask()
 
     def action_show_plan(self) -> None:
-        """Ask for a model, and show its plan."""
         self.plans.ask()
 
     def action_show_breakdown(self) -> None:
-        """Follow the modules of a process; in the fleet of one on the device under the cursor."""
+        """Follow the modules of a process; in the fleet, one on the device under the cursor."""
         if self.fleet is not None and self.fleet.chosen is not None:
             self.fleet.select(self.fleet.chosen)
         self.breakdowns.show()
 
     def action_open_profiles(self) -> None:
-        """Ask for profiles, and show them."""
         self.breakdowns.ask()
 
     def action_advise(self) -> None:
-        """Ask what a process shall be advised to do."""
         self.advice.ask()
 
     def action_record(self) -> None:
-        """Begin to record this node, or end that."""
         if self.recording is not None:
             self.recording.switch()
 
     def action_replay(self, verb: str, count: float = 0, text: str = "") -> None:
-        """Pass a command to the replay."""
+        """Send a command to the replay."""
         if self.replay is not None:
             self.replay.command(verb, count, text)
 
     def action_go_to(self) -> None:
-        """Ask for a moment and go there."""
         if self.replay is not None:
             self.replay.go_to()
 
     @on(SpanLine.MomentAsked)
     def go_to_moment(self, message: SpanLine.MomentAsked) -> None:
-        """Go to a moment that was clicked."""
         self.action_replay("seek", message.time_s)
 
     def action_pause(self) -> None:
-        """Freeze the figures, or draw the newest ones again; stop a replay, or let it play on."""
+        """Freeze the view, or draw the newest data again; stop a replay, or let it play on."""
         if self.replay is not None:
             self.replay.command("pause")
             return
@@ -541,7 +528,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.fleet.screen.tell_paused(is_paused=self.is_paused)
 
     def action_export(self) -> None:
-        """Write the picture and its figures into files; in the fleet those of all nodes."""
+        """Write the picture and its data into files; in the fleet those of all nodes."""
         from .frame.export import export_and_tell, list_view
 
         picture = self.export_screenshot()
@@ -552,7 +539,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         export_and_tell(self, contents, self.export_folder, self.clock.wall_s())
 
     def action_save_settings(self) -> None:
-        """Keep the look and the sorting."""
         if self._save_settings is None:
             self.notify("Settings cannot be kept here.", severity="warning")
             return
@@ -571,7 +557,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
 
 class SnapshotMailbox:
-    """Holds the newest snapshot of each node until they are taken; bounded however slow the screen is."""
+    """Holds the newest snapshot of each node until they are taken; bounded, however slow the screen is."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -585,13 +571,13 @@ class SnapshotMailbox:
             return self._replaced
 
     def amend(self, snapshot: Snapshot) -> None:
-        """Leave a snapshot that says nothing new: it replaces one that waits, and is not counted."""
+        """Replace a waiting snapshot with one that differs only in status; it is not counted."""
         with self._lock:
             if snapshot.node in self._newest:
                 self._newest[snapshot.node] = snapshot
 
     def put(self, snapshot: Snapshot) -> bool:
-        """Leave a snapshot; return whether the box was empty, so that its owner must be told."""
+        """Put a snapshot; return whether the box was empty, so that its owner must be woken."""
         with self._lock:
             was_empty = not self._newest
             self._replaced += snapshot.node in self._newest
@@ -607,7 +593,7 @@ class SnapshotMailbox:
 
 
 def is_same_picture(before: Snapshot, after: Snapshot) -> bool:
-    """Return whether nothing changed but what the hub tells of itself, which can wait for the next sample."""
+    """Return whether nothing changed but the hub's own status, which can wait for the next sample."""
     if before.sample is None or before.hub is None or after.hub is None:
         return False
     if before.hub.workers != after.hub.workers:

@@ -1,4 +1,4 @@
-"""The list of findings: what a row of each says, in which order, and the list itself with a cursor."""
+"""The list of findings: the text of a row, the order, and the list itself with a cursor."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from ..widgets.line_page import LinePage
 from ..widgets.title_line import format_time
 
 AlertColumn = Literal["time", "severity", "kind", "device"]
-# Columns by which alerts can be sorted, left to right.
+# Left to right.
 ALERT_COLUMNS: tuple[AlertColumn, ...] = get_args(AlertColumn)
 Stage = Literal["open", "acknowledged", "muted", "closed"]
 # Evidence that is the number of a process.
@@ -35,7 +35,7 @@ class AlertRow(NamedTuple):
     """One finding as the list shows it."""
 
     finding: Finding
-    # What is to be done about it; a closed one is closed, whatever was decided about it.
+    # Its decision state; a closed one is closed, whatever was decided about it.
     stage: Stage
     # In words.
     kind: str
@@ -50,7 +50,7 @@ class AlertRow(NamedTuple):
 
 
 class AlertOrder(NamedTuple):
-    """By what the rows are sorted, and whether the other way round; open ones always come first."""
+    """Sort column and direction; open ones always come first."""
 
     column: AlertColumn = "time"
     is_inverted: bool = False
@@ -71,7 +71,7 @@ _KEYS: dict[AlertColumn, Callable[[AlertRow], SortKey]] = {
 
 
 def collect_rows(snapshot: Snapshot) -> list[AlertRow]:
-    """Return every finding that a snapshot tells of, in its order."""
+    """Return a row for every finding of a snapshot, in its order."""
     sample = snapshot.sample
     alerts = snapshot.alerts
     ranks = {rank.pid: rank for rank in sample.ranks} if sample else {}
@@ -79,9 +79,9 @@ def collect_rows(snapshot: Snapshot) -> list[AlertRow]:
 
 
 def filter_rows(rows: Sequence[AlertRow], text: str) -> list[AlertRow]:
-    """Return the rows that contain every word, ignoring case; a whole phrase where one field has it.
+    """Return the rows that contain every word, ignoring case; the whole phrase where any row has it.
 
-    Words are looked for in kind, severity, device (`gpu5`), what was decided, and the sentences.
+    Searched are kind, severity, device (`gpu5`), decision, and the sentences.
     """
     words = text.lower().split()
     phrase = " ".join(words)
@@ -97,7 +97,6 @@ def sort_rows(rows: Sequence[AlertRow], order: AlertOrder) -> list[AlertRow]:
 
 
 def count_stages(rows: Sequence[AlertRow]) -> dict[Stage, int]:
-    """Return how many rows there are of each stage."""
     return {stage: sum(row.stage == stage for row in rows) for stage in get_args(Stage)}
 
 
@@ -138,12 +137,12 @@ def _contains(row: AlertRow, term: str) -> bool:
 
 
 def _natural(text: str) -> SortKey:
-    """Return by what a place is sorted, so that `GPU 10` comes after `GPU 2`."""
+    """Return the sort key of a place, so that `GPU 10` comes after `GPU 2`."""
     return tuple(f"{int(part):08d}" if part.isdigit() else part for part in re.split(r"(\d+)", text))
 
 
+# Widths from which a row has a column for the kind, and says when it closed.
 KIND_FROM_CELLS = 140
-# Widths from which a row has a column of its own for the kind, and says when it closed.
 STATE_FROM_CELLS = 60
 SHORT_STATE_CELLS = 6
 SEVERITY_CELLS = 9
@@ -152,7 +151,7 @@ SHORT_STATES = {"open": "open", "acknowledged": "seen", "muted": "muted", "close
 
 
 class _Cells(NamedTuple):
-    """Widths that all rows share, so that columns stand below each other."""
+    """Column widths shared by all rows."""
 
     state: int
     where: int
@@ -171,10 +170,10 @@ class AlertList(LinePage):
     BINDINGS = [*keys.ALERT_LIST]
 
     class Selected(Message):
-        """Another alert is selected."""
+        pass
 
     class Opened(Message):
-        """The selected alert is to be shown whole."""
+        """The selected alert is to be shown in full."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -187,19 +186,17 @@ class AlertList(LinePage):
 
     @property
     def selected_row(self) -> AlertRow | None:
-        """The row under the cursor."""
         return self._rows[self._index] if self._rows else None
 
     def show(
         self, rows: Sequence[AlertRow], *, now_s: float, clock: str, absence: tuple[str, ...] = ()
     ) -> None:
-        """Show rows in the order given.
+        """Show rows in the given order.
 
         Args:
-            rows: The findings.
             now_s: Time of the newest sample.
-            clock: Clock of the samples.
-            absence: What to say where there are no rows.
+            clock: Of the samples.
+            absence: Paragraphs to show without rows.
         """
         self._rows = rows
         self._now_s = now_s
@@ -238,13 +235,13 @@ class AlertList(LinePage):
         edge = Span(self.glyphs.selected if is_selected else " ", "accent")
         line = [edge, Span(mark, "muted" if row.is_dimmed else finding.severity), Span(gap)]
         if width < STATE_FROM_CELLS:
-            opened = self._moment(finding.opened_s)[:SHORT_TIME_CELLS].removesuffix(":")
+            opened = self._format_moment(finding.opened_s)[:SHORT_TIME_CELLS].removesuffix(":")
             short = SHORT_STATES[row.stage].ljust(SHORT_STATE_CELLS)
             what = Span(f"{row.where} {row.kind}", "muted" if row.is_dimmed else "strong")
             line += [Span(f"{opened:<{SHORT_TIME_CELLS}} {short} ", role), what]
             return self._fit(line, width)
         line += [
-            Span(f"{self._moment(finding.opened_s):<9} ", role),
+            Span(f"{self._format_moment(finding.opened_s):<9} ", role),
             Span(f"{state:<{cells.state}}  ", _stage_role(row)),
             Span(f"{row.where:<{cells.where}}  ", role),
         ]
@@ -256,15 +253,15 @@ class AlertList(LinePage):
         """Return since when it is open, when it closed, or what was decided about it."""
         finding = row.finding
         if finding.closed_s is not None:
-            return f"closed {self._moment(finding.closed_s)}"
+            return f"closed {self._format_moment(finding.closed_s)}"
         if row.stage == "muted" and row.mute is not None:
             if row.mute.until_s is not None:
                 return f"muted until {format_time(row.mute.until_s, 'wall')[:5]}"
             return "muted until closed" if row.mute.finding_id is not None else "muted for good"
         return f"{row.stage} {_coarse_age(max(0.0, self._now_s - finding.opened_s))}"
 
-    def _moment(self, time_s: float) -> str:
-        """Return the time of day; the day instead where it was another one."""
+    def _format_moment(self, time_s: float) -> str:
+        """Return the time of day; the date instead for another day."""
         if self._clock == "trace":
             return format_time(time_s, self._clock).removeprefix("t ")
         moment = datetime.fromtimestamp(time_s)
@@ -286,7 +283,7 @@ class AlertList(LinePage):
         return strip
 
     def select(self, index: int) -> None:
-        """Move the cursor to a row and into sight."""
+        """Move the cursor to a row, and scroll to it."""
         if not self._rows:
             return
         self._index = max(0, min(index, len(self._rows) - 1))
@@ -302,13 +299,12 @@ class AlertList(LinePage):
         self.select(self._index + pages * max(1, self.size.height - 1))
 
     def action_open(self) -> None:
-        """Ask for the whole of the selected finding."""
         if self._rows:
             self.select(self._index)
             self.post_message(self.Opened())
 
     def on_click(self, event: events.Click) -> None:
-        """Select what is clicked on; a second click shows it whole."""
+        """Select the clicked row; a double click shows it in full."""
         index = event.y + self.scroll_offset.y
         if index < len(self._rows):
             self.select(index)
@@ -325,7 +321,7 @@ def _stage_role(row: AlertRow) -> Role:
 
 
 def _coarse_age(age_s: float) -> str:
-    """Return an age that changes once a minute at most: a row that ticks costs bytes."""
+    """Return an age that changes at most once a minute: a row that ticks costs bytes."""
     if age_s < 60:
         return "< 1 m"
     return f"{int(age_s) // 60} m" if age_s < 3600 else format_age(age_s)

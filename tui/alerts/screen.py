@@ -1,4 +1,4 @@
-"""The alerts screen: every finding in a list, one of them in full, and what can be done about it."""
+"""The alerts screen: every finding in a list, one of them in full, and actions on it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -37,7 +37,7 @@ from .list import (
 
 
 class AlertHeading(OneLine):
-    """Counts alerts; the gravest first."""
+    """Counts alerts; the most severe first."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -48,9 +48,9 @@ class AlertHeading(OneLine):
 
         Args:
             every: All alerts.
-            shown: How many of them the filter lets through.
+            shown: How many of them pass the filter.
             order: How they are sorted.
-            filter_text: What is filtered by; empty for nothing.
+            filter_text: Empty for none.
         """
         counts = count_stages(every)
         grave = [row.finding.severity for row in every if row.stage == "open"]
@@ -89,13 +89,13 @@ class AlertHeading(OneLine):
 
 
 class HookLine(OneLine):
-    """Says who is told of findings besides this screen, and what went wrong with that."""
+    """Names the hooks that report findings elsewhere, and their errors."""
 
-    # Whether there is anything to say.
+    # Whether it has content.
     has_news = False
 
     def show(self, hub: HubStatus | None) -> None:
-        """Show the hooks of a hub and what the hub could not do, the trouble first."""
+        """Show the hooks of a hub and the hub's errors, the errors first."""
         hooks = () if hub is None else hub.hooks
         notes = [] if hub is None else [[Piece(note, "medium")] for note in hub.notes]
         troubled = sorted(hooks, key=lambda hook: hook.reason is None)
@@ -124,7 +124,7 @@ class AlertContent(NamedTuple):
     """What the page is drawn from."""
 
     row: AlertRow | None
-    # What happened to it, oldest first.
+    # History of the finding, oldest first.
     changes: Sequence[FindingChange] = ()
     # Time of the newest sample.
     now_s: float = 0.0
@@ -133,7 +133,7 @@ class AlertContent(NamedTuple):
 
 
 class AlertDetail(LinePage):
-    """The whole of one finding; scrolls where there is more than room."""
+    """One finding in full; scrolls where it does not fit."""
 
     BINDINGS = [*keys.ALERT_DETAIL]
 
@@ -142,7 +142,7 @@ class AlertDetail(LinePage):
         self._content = AlertContent(None)
 
     def show(self, content: AlertContent) -> None:
-        """Draw a finding; lines that did not change are left alone."""
+        """Draw a finding; unchanged lines are not painted."""
         before = self._content.row
         self._content = content
         if before is not None and content.row is not None and before.finding.id != content.row.finding.id:
@@ -168,7 +168,7 @@ class AlertDetail(LinePage):
         ]
 
     def _list_sections(self, row: AlertRow, room: int) -> Iterator[list[Line]]:
-        """Yield what there is to say, a blank line before each but the first."""
+        """Yield the sections, a blank line before each but the first."""
         finding = row.finding
         yield list(self._draw_head(row, room))
         sections: tuple[tuple[str, list[Line]], ...] = (
@@ -206,7 +206,7 @@ class AlertDetail(LinePage):
             yield [Span(INDENT), Span(decided, "accent")]
 
     def _describe_decision(self, row: AlertRow) -> str:
-        """Return what was decided about it and how that is taken back."""
+        """Return what was decided about it and how to undo that."""
         if row.stage == "acknowledged":
             return "acknowledged: nobody is told of it any more (u takes that back)"
         if row.mute is None:
@@ -218,7 +218,7 @@ class AlertDetail(LinePage):
         return f"{row.kind} is muted on this device {until} (u takes that back)"
 
     def _draw_evidence(self, finding: Finding, room: int) -> Iterator[Line]:
-        """Yield a line for each number, the names in one column; what nobody measured is left to the end."""
+        """Yield a line for each value, the names in one column; unmeasured ones last."""
         clock = self._content.clock
         told = [(evidence.name, tell_value(evidence, clock)) for evidence in finding.evidence]
         names = min(MOST_NAME_CELLS, max((len(name) for name, _ in told), default=0), max(8, room // 2))
@@ -240,21 +240,16 @@ def _wrap(sentence: str, room: int, role: Role = "text") -> list[Line]:
     return [[Span(INDENT), Span(text, role)] for text in wrap_words(sentence, room)] if sentence else []
 
 
-# Seconds beyond this are a moment, not a span.
+# Values in seconds beyond this are moments, not spans.
 LATEST_SPAN_S = 1e9
-# Spans from here on are said in minutes, hours or days.
+# Spans from here on are in minutes, hours or days.
 AGE_FROM_S = 120.0
-# Evidence that is the number of a process: a name of digits, and no quantity.
+# Evidence that is the number of a process: a name of digits, not a quantity.
 PROCESS_NAMES = ("process", "pid")
 
 
 def tell_value(evidence: Evidence, clock: str) -> str:
-    """Return one number with its unit; bytes in the unit that suits them, moments as the time of day.
-
-    Args:
-        evidence: The number.
-        clock: Clock of the samples that it is about.
-    """
+    """Return one value with its unit; bytes in a fitting unit, moments as the time of day."""
     value = evidence.value
     unit = evidence.unit
     if value is None:
@@ -291,12 +286,7 @@ SCOPES: dict[MuteScope, str] = {
 
 
 class AlertsScreen(SnapshotScreen):
-    """Lists findings; Enter shows one whole.
-
-    Args:
-        feed: Where decisions go.
-        signal_policy: Whether anything may be changed from here.
-    """
+    """Lists findings; Enter shows one in full."""
 
     BINDINGS = [*keys.ALERTS]
 
@@ -326,14 +316,12 @@ class AlertsScreen(SnapshotScreen):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the list the keys and draw."""
         self._keys.hide(("pause",))  # it makes room for what can be done here
         self.list.focus()
         self._show()
 
     @property
     def selected_device(self) -> str | None:
-        """The device that the selected finding is about."""
         row = self.list.selected_row
         return None if row is None else row.finding.device_uuid
 
@@ -342,7 +330,6 @@ class AlertsScreen(SnapshotScreen):
         self._rearrange()
 
     def _show(self) -> None:
-        """Push the snapshot down to every part."""
         self._show_head()
         sample = self.snapshot.sample
         every = collect_rows(self.snapshot)
@@ -359,7 +346,7 @@ class AlertsScreen(SnapshotScreen):
         self._rearrange()
 
     def _show_detail(self) -> None:
-        """Show the selected finding whole, below the list or in its place."""
+        """Show the selected finding in full, below the list or in its place."""
         sample = self.snapshot.sample
         row = self.list.selected_row
         if row is None or sample is None:
@@ -376,7 +363,7 @@ class AlertsScreen(SnapshotScreen):
         return (NOTHING_FOUND, "", WHAT_WOULD_BE, "", _describe_watch(self.snapshot.hub))
 
     def _rearrange(self) -> None:
-        """Show the parts that fit: the whole of one, or the list, with a preview where there is room."""
+        """Show the parts that fit: one in full, or the list, with a preview where there is room."""
         self._fit_time_bar()
         height = self._rows
         row = self.list.selected_row
@@ -395,23 +382,20 @@ class AlertsScreen(SnapshotScreen):
 
     @on(AlertList.Selected)
     def follow_selection(self, message: AlertList.Selected) -> None:
-        """Show the finding that was selected."""
         message.stop()
         self._show_detail()
 
     @on(AlertList.Opened)
     def show_whole(self, message: AlertList.Opened) -> None:
-        """Show the selected finding in place of the list."""
         message.stop()
         self._is_whole = True
         self._rearrange()
 
     def action_step_alert(self, places: int) -> None:
-        """Select the alert that many places further down."""
         self.list.action_move(places)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        """Return whether an action makes sense now: a key typed into the filter is text."""
         return action not in ("filter", "step_alert") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
@@ -421,7 +405,6 @@ class AlertsScreen(SnapshotScreen):
 
     @on(FilterBar.TextChanged)
     def filter_alerts(self, message: FilterBar.TextChanged) -> None:
-        """Filter while typing."""
         message.stop()
         self._filter_text = message.text
         self._show()
@@ -446,12 +429,10 @@ class AlertsScreen(SnapshotScreen):
         self.app.push_screen(ChoiceScreen("Sort alerts by", choices, chosen=used), sort)
 
     def sort_alerts(self, order: AlertOrder) -> None:
-        """Sort as told."""
         self.order = order
         self._show()
 
     def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Yield every order of the alerts, for the palette."""
         for column in ALERT_COLUMNS:
             yield column, f"Sort alerts by {column}.", partial(self.sort_alerts, AlertOrder(column))
 
@@ -462,7 +443,6 @@ class AlertsScreen(SnapshotScreen):
         self.sort_alerts(self.order._replace(is_inverted=not self.order.is_inverted))
 
     def action_acknowledge(self) -> None:
-        """Say that somebody takes care of the selected finding."""
         row = self.list.selected_row
         if row is not None and row.stage == "closed":
             self.notify("It has closed: there is nothing to acknowledge.", timeout=3)
@@ -470,7 +450,6 @@ class AlertsScreen(SnapshotScreen):
             self._feed.decide(FindingDecision("acknowledge", row.finding.id))
 
     def action_release(self) -> None:
-        """Take back what was decided about the selected finding."""
         row = self.list.selected_row
         if row is not None and not self.snapshot.alerts.is_silent(row.finding):
             self.notify("It is neither acknowledged nor muted.", timeout=3)
@@ -494,7 +473,7 @@ class AlertsScreen(SnapshotScreen):
         self.app.push_screen(ChoiceScreen(f"Mute {row.kind} on {row.where}", choices), mute)
 
     def _may_decide(self) -> bool:
-        """Return whether anything can be decided here and now; say why not."""
+        """Return whether decisions are possible here and now; notify the user if not."""
         if self._is_read_only:
             self.notify(READ_ONLY, severity="warning", timeout=4)
         elif self.list.selected_row is None:
@@ -506,7 +485,7 @@ class AlertsScreen(SnapshotScreen):
         return False
 
     async def action_leave(self) -> None:
-        """Go out: of the whole of one, of the filter, of the screen."""
+        """Leave the finding in full, else the filter, else the screen."""
         if self._is_whole:
             self._is_whole = False
             self._rearrange()
@@ -517,7 +496,6 @@ class AlertsScreen(SnapshotScreen):
 
 
 def _describe_watch(hub: HubStatus | None) -> str:
-    """Return who looks for trouble, or why nobody does."""
     if hub is None:
         return "No agent is reached yet."
     names = [name.replace("_", " ") for worker in hub.workers for name in worker.analyzers]

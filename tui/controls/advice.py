@@ -1,4 +1,4 @@
-"""Advice to training processes: whom, what, and what became of it."""
+"""Advice to training processes: the choice of process and action, and the outcome."""
 
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -25,16 +25,16 @@ NEWS_S = 8.0
 
 
 class AdviceControl:
-    """Passes advice on to processes, where the feed can, and says what they made of it."""
+    """Sends advice to processes, if the feed can, and shows the outcome."""
 
     def __init__(self, app: "VramscopeApp") -> None:
         self._app = app
-        # Whether the feed passes advice on.
+        # Whether the feed can send advice.
         self.is_offered = isinstance(app.feed, AdvisingFeed)
-        self._told: dict[str, frozenset[int]] = {}
+        self._notified: dict[str, frozenset[int]] = {}
 
     def ask(self) -> None:
-        """Ask what the process that is marked, or shown, shall be advised to do."""
+        """Ask which action to advise to the process that is marked, or shown."""
         app = self._app
         if app.signal_policy.is_read_only:
             app.notify(READ_ONLY, severity="warning")
@@ -53,16 +53,16 @@ class AdviceControl:
             from ..screens.dialogs import ChoiceScreen
 
             question = ChoiceScreen(f"Advise process {pid}, at the end of its next step?", CHOICES)
-            app.push_screen(question, partial(self._give, pid))
+            app.push_screen(question, partial(self._advise, pid))
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Say what became of advice that was given here."""
-        known = self._told.get(snapshot.node, frozenset())
+        """Notify the outcome of advice that was given here."""
+        known = self._notified.get(snapshot.node, frozenset())
         for advice in reversed(snapshot.advice):
             if advice.number not in known:
-                self._tell_one(advice)
+                self._notify_outcome(advice)
         if snapshot.advice:
-            self._told[snapshot.node] = frozenset(advice.number for advice in snapshot.advice)
+            self._notified[snapshot.node] = frozenset(advice.number for advice in snapshot.advice)
 
     def _find_process(self) -> int | None:
         """Return the process that is marked in the list, or else the rank whose device is shown."""
@@ -77,7 +77,7 @@ class AdviceControl:
         ranks = () if sample is None else sample.ranks
         return next((rank for rank in ranks if rank.pid == pid and rank.state != "ended"), None)
 
-    def _give(self, pid: int, action: str | None) -> None:
+    def _advise(self, pid: int, action: str | None) -> None:
         feed = self._app.feed
         if action is not None and isinstance(feed, AdvisingFeed):
             feed.advise(pid, cast(AdviceAction, action), REASON)
@@ -85,7 +85,7 @@ class AdviceControl:
                 f"Process {pid} is asked for {action} at the end of its next step.", markup=False
             )
 
-    def _tell_one(self, advice: RankAdvice) -> None:
+    def _notify_outcome(self, advice: RankAdvice) -> None:
         advised = advice.advised
         if advised is None:
             text = f"Not done: {advice.refusal}."

@@ -1,4 +1,4 @@
-"""All nodes of a feed as a fleet, over the screens of each; where there is one node, it has no keys."""
+"""All nodes of a feed as a fleet, over the screens of each; with a single node it has no keys."""
 
 import time
 from asyncio import TimerHandle
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from ..fleet.nodes_screen import NodesScreen
     from ..fleet.screen import FleetScreen
 
-# Nodes that tell something within this time are drawn together.
+# Snapshots of nodes that arrive within this time are drawn together.
 GATHER_S = 0.25
-# Share of a core that drawing may take; where it takes more, more is gathered.
+# Share of a core for drawing; where it would take more, snapshots are gathered for longer.
 MOST_SHARE = 0.25
 
 
 class FleetControl:
-    """Gathers what nodes tell, and shows all of them."""
+    """Gathers snapshots of nodes, and shows all nodes."""
 
     def __init__(self, app: "VramscopeApp", feed: SeveralNodesFeed) -> None:
         self._app = app
         self._fleet = Fleet()
         self._view = FleetView()
         self._choosing = feed if isinstance(feed, ChoosingFeed) else None
-        # What is concluded across nodes.
+        # Conclusions across nodes.
         self.cluster = ClusterWatch()
         self.screen: FleetScreen | None = None
         self._over: NodesScreen | ClusterScreen | None = None
@@ -48,18 +48,18 @@ class FleetControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether the fleet lies over the node, be there something over it or not."""
+        """Whether the fleet lies over the node, even below another screen."""
         return self.screen is not None and self._app.lies_over(self.screen)
 
     @property
     def chosen(self) -> tuple[str, str] | None:
-        """Node and device under the cursor; None where the fleet is not seen."""
+        """Node and device under the cursor; None where the fleet is not in front."""
         if self.screen is None or not self.is_seen or self.screen.current is None:
             return None
         return self.screen.current.key
 
     def gather(self, draw: Callable[[], None]) -> None:
-        """Draw what arrived; soon after a picture, wait for what other nodes tell."""
+        """Draw what arrived; soon after the last drawing, wait for snapshots of other nodes."""
         loop = self._app.event_loop
         wait_s = self._next_draw_s - loop.time()
         if wait_s <= 0:
@@ -76,7 +76,6 @@ class FleetControl:
         self._next_draw_s = began_s + max(GATHER_S, took_s / MOST_SHARE)
 
     def note(self, snapshot: Snapshot) -> None:
-        """Take what a node tells."""
         self._fleet.note(snapshot, self._app.clock.wall_s())
         self.cluster.note(snapshot, self._app.clock.monotonic_s())
 
@@ -87,7 +86,7 @@ class FleetControl:
             self.show()
 
     def draw(self) -> bool:
-        """Draw the fleet, or what lies over it; return whether that is what is seen."""
+        """Draw the fleet, or the screen over it; return whether either is in front."""
         self._fleet.nodes_left_out = 0 if self._choosing is None else self._choosing.nodes_left_out
         if self.screen is not None and self.is_seen:
             self.screen.take_news()
@@ -98,7 +97,6 @@ class FleetControl:
         return True
 
     def show(self) -> None:
-        """Show every device of every node."""
         if self.is_seen:
             return
         from ..fleet.screen import FleetScreen
@@ -125,7 +123,7 @@ class FleetControl:
         self._app.show_further(screen)
 
     def show_in_front(self, screen: Screen[None]) -> None:
-        """Show a screen over the fleet, to which it leads back."""
+        """Show a screen over the fleet; leaving it returns there."""
         while not self.is_seen:
             self._app.step_back()
         self._app.show_further(screen)
@@ -142,7 +140,7 @@ class FleetControl:
         self._app.live.devices.selected = uuid
 
     def export(self) -> dict[str, bytes] | None:
-        """Return the figures of all nodes, by suffixes of files; None where the fleet is not open."""
+        """Return the data of all nodes, by suffixes of files; None where the fleet is not open."""
         if self.screen is None or not self.is_open:
             return None
         from ...exporters.json_lines import encode_line

@@ -1,4 +1,4 @@
-"""What is said over the screen, and by the bell, when a finding opens, gets worse, or was open already."""
+"""Toasts, and the bell, when a finding opens, gets worse, or was open already."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -10,7 +10,7 @@ from ...engine.settings import AlertSettings
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 
-# Crossings that arrive together and are told one by one; more are told as a number.
+# Crossings that arrive together with a toast each; of more, one toast has the number.
 MOST_TOASTS = 2
 ROOMY_CELLS = 60
 # Size of a screen from which a toast has the whole sentence.
@@ -22,26 +22,21 @@ Size = tuple[int, int]
 
 
 class Toast(NamedTuple):
-    """One thing to say over the screen."""
+    """One message over the screen."""
 
     text: str
     severity: Literal["information", "warning", "error"]
 
 
 class Notices(NamedTuple):
-    """What is to be said now."""
+    """Toasts to show now."""
 
     toasts: tuple[Toast, ...] = ()
     rings_bell: bool = False
 
 
 class AlertNotices:
-    """Follows findings and says what is new; what was open before the viewer came is told as a number.
-
-    Args:
-        settings: What is told, and how.
-        glyphs: Characters to write with.
-    """
+    """Follows findings and returns what is new; of those open at the start, only the number."""
 
     def __init__(self, settings: AlertSettings, glyphs: Glyphs) -> None:
         self._settings = settings
@@ -51,12 +46,7 @@ class AlertNotices:
         self._taken: tuple[Finding, ...] | None = None
 
     def take(self, snapshot: Snapshot, size: Size) -> Notices:
-        """Return what a snapshot brings that nobody was told of.
-
-        Args:
-            snapshot: The newest.
-            size: Columns and rows of the screen.
-        """
+        """Return the notices for the news of a snapshot."""
         if snapshot.sample is None or snapshot.findings is self._taken:
             return Notices()
         self._taken = snapshot.findings
@@ -64,7 +54,7 @@ class AlertNotices:
         if not self._has_begun:
             self._has_begun = True
             return self._sum_up(crossings, snapshot.alerts, size)
-        told = [
+        news = [
             crossing
             for crossing in crossings
             if crossing.event != "closed"
@@ -73,13 +63,13 @@ class AlertNotices:
             and not snapshot.alerts.is_silent(crossing.finding)
         ]
         is_grave = any(
-            _rank(crossing.finding.severity) >= _rank(self._settings.bell_level) for crossing in told
+            _rank(crossing.finding.severity) >= _rank(self._settings.bell_level) for crossing in news
         )
-        toasts = self._word(told, size, snapshot.sample.clock) if self._settings.toast else ()
+        toasts = self._word(news, size, snapshot.sample.clock) if self._settings.toast else ()
         return Notices(toasts, self._settings.bell and is_grave)
 
     def _sum_up(self, crossings: Sequence[Crossing], alerts: AlertState, size: Size) -> Notices:
-        """Return the number of what was open already; no bell rings for what is no news."""
+        """Return the number of findings that were open already; the bell is for news only."""
         open_ones = [
             crossing.finding
             for crossing in crossings
@@ -92,10 +82,10 @@ class AlertNotices:
             return Notices()
         return Notices((self._count(open_ones, "open", size),))
 
-    def _word(self, told: Sequence[Crossing], size: Size, clock: str) -> tuple[Toast, ...]:
-        if len(told) > MOST_TOASTS:
-            return (self._count([crossing.finding for crossing in told], "new", size),)
-        return tuple(self._describe(crossing, size, clock) for crossing in told)
+    def _word(self, news: Sequence[Crossing], size: Size, clock: str) -> tuple[Toast, ...]:
+        if len(news) > MOST_TOASTS:
+            return (self._count([crossing.finding for crossing in news], "new", size),)
+        return tuple(self._describe(crossing, size, clock) for crossing in news)
 
     def _describe(self, crossing: Crossing, size: Size, clock: str) -> Toast:
         finding = crossing.finding

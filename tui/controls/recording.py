@@ -1,4 +1,4 @@
-"""Recording from the live view: a key begins and ends it, the title says that it goes on."""
+"""Recording from the live view: a key begins and ends it, the title shows it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...engine.jobs.background import RecordingState, ViewerRecording
     from ..app import VramscopeApp
 
-# How often a recording is looked at that is about to begin or to end.
+# Between looks at a recording that is about to begin or to end.
 CHANGE_LOOK_S = 0.2
 # A sentence with a file's name in it takes longer to read.
 NEWS_S = 8.0
@@ -27,7 +27,7 @@ class RecordingControl:
         self._look_timer: Timer | None = None
 
     def switch(self) -> None:
-        """Begin to record this node, or end that."""
+        """Begin to record this node, or end the recording."""
         app = self._app
         if app.signal_policy.is_read_only:
             app.notify(READ_ONLY, severity="warning")
@@ -38,7 +38,9 @@ class RecordingControl:
             self.look()
 
     def look(self) -> None:
-        """Show the recording that goes on, and say what became of one; soon again where it is changing."""
+        """Show the current recording, and notify the outcome of an ended one; soon again while it is
+        changing.
+        """
         app = self._app
         state = self._recording.look()
         for news in self._recording.take_news():
@@ -48,13 +50,13 @@ class RecordingControl:
         for screen in app.snapshot_screens:
             if screen.is_mounted:
                 screen.query_one(TitleLine).tell_recording(fact)
-        self._keep_looking(is_needed=self._recording.is_changing)
+        self._schedule_looks(is_needed=self._recording.is_changing)
 
     def _describe(self, state: "RecordingState") -> Fact:
         sign = f"{self._app.glyphs.recording} REC"
         return Fact(f"{sign} {format_age(state.passed_s)} {format_bytes(state.size_bytes)}", sign, "high")
 
-    def _keep_looking(self, *, is_needed: bool) -> None:
+    def _schedule_looks(self, *, is_needed: bool) -> None:
         if is_needed and self._look_timer is None:
             self._look_timer = self._app.set_interval(CHANGE_LOOK_S, self.look, name="recording")
         elif not is_needed and self._look_timer is not None:

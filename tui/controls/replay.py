@@ -1,4 +1,4 @@
-"""Moving in a replay: keys pass commands to its feed, and what it has to say is said over the screen."""
+"""Moving in a replay: keys send commands to its feed, and its messages appear over the screen."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class GoToScreen(ModalScreen[str | None]):
-    """Asks for a moment and gives it back as it was written; Escape gives back none.
-
-    Args:
-        replay: Where the replay is, to tell what is no moment of it.
-    """
+    """Asks for a moment and returns its text; Escape returns None. `replay` validates the text."""
 
     BINDINGS = [*keys.GO_TO]
 
@@ -42,11 +38,10 @@ class GoToScreen(ModalScreen[str | None]):
             yield Label(f"{EXPECTED}; Esc cancels", id="goto-hint", classes="dialog--hint", markup=False)
 
     def on_mount(self) -> None:
-        """Give the field the keys."""
         self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with the moment, or say why it is none."""
+        """Answer with the moment, or show why it is none."""
         event.stop()
         try:
             parse_moment(event.value, self._replay)
@@ -57,29 +52,28 @@ class GoToScreen(ModalScreen[str | None]):
 
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
-# How actions begin whose keys move through the points of a profile over the replay.
+# Prefix of actions whose keys move through the points of a profile over the replay.
 STEP_ACTIONS = "replay('step'"
-# How actions begin whose keys a screen over the replay needs for its lists.
+# Prefixes of actions whose keys a screen over the replay needs for its lists.
 LIST_ACTIONS = ("go_to", "step_node", "replay('turn'")
 
 
 class ReplayControl:
-    """Moves in time, and of a playlist from run to run."""
+    """Moves in time, and in a playlist from run to run."""
 
     def __init__(self, app: "VramscopeApp", feed: ReplayFeed) -> None:
         self._app = app
         self._feed = feed
         self._word_number = 0
         self._part_number = 0
-        self._has_told_nodes = False
+        self._has_explained_nodes = False
 
     @property
     def keys(self) -> Sequence[Binding]:
-        """Keys of the view."""
         return keys.PLAYLIST if isinstance(self._feed, PlaylistFeed) else keys.REPLAY
 
     def allows(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action makes sense now: in a dialog or a field its keys are something else."""
+        """Return whether an action makes sense now: in a dialog or a field its keys have other meanings."""
         app = self._app
         is_elsewhere = isinstance(app.screen, ModalScreen) or isinstance(app.focused, Input)
         is_elsewhere |= self.is_for_lists(f"{action}({parameters[0]!r}" if parameters else action)
@@ -92,13 +86,12 @@ class ReplayControl:
         return self._app.overlay is not None and action.startswith(LIST_ACTIONS)
 
     def command(self, verb: str, count: float = 0, text: str = "") -> None:
-        """Pass a command to the replay; over a screen without a time bar say where it goes."""
+        """Send a command to the replay; over a screen without a time bar, notify where it goes."""
         self._feed.command(ReplayCommand(cast(Verb, verb), count, text))
         if verb == "skip" and self._app.overlay is not None:
             self._app.notify(f"Replay: {count:+.0f} s", timeout=2)
 
     def go_to(self) -> None:
-        """Ask for a moment and go there."""
         replay = self._app.newest.replay
         if replay is None:
             return
@@ -110,7 +103,7 @@ class ReplayControl:
         self._app.push_screen(GoToScreen(replay), go)
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Say over the screen what the replay has to say; of another run forget what was seen of the last."""
+        """Show the replay's messages over the screen; for another run, forget the news of the last."""
         app = self._app
         if snapshot.replay is None:
             return
@@ -128,10 +121,10 @@ class ReplayControl:
                 app.switch_node(word.node)
 
     def tell_nodes(self) -> None:
-        """Say once how to get from node to node."""
+        """Tell the user once how to get from node to node."""
         place = self._app.known.place
-        if place is not None and not self._has_told_nodes:
-            self._has_told_nodes = True
+        if place is not None and not self._has_explained_nodes:
+            self._has_explained_nodes = True
             text = f"{place.total} nodes on one clock: Tab shows the next one."
             self._app.notify(text, timeout=5, markup=False)
 

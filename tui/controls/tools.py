@@ -1,4 +1,4 @@
-"""What lies over a view for a while: it is asked for by a line of words, read on a thread, and shown."""
+"""Tools over a view: a prompt asks for words, a thread reads what they name, and a screen shows it."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from ..sweep.screen import ReplayAsked
 
 FoundT = TypeVar("FoundT")
-# Makes the plan that words ask for: a model, then flags of `vramscope plan`. Raises a `VramscopeError`.
+# Makes a plan from words: a model, then flags of `vramscope plan`. Raises a `VramscopeError`.
 PlanModel = Callable[[str, "JobDefaults"], "Planned"]
 # A sentence with a path in it takes longer to read.
 NOTE_S = 10.0
 
 
 class Tool(Generic[FoundT]):
-    """One of them; where nothing reads it, its key is not offered."""
+    """One tool; without `read` its key is not offered."""
 
     QUESTION = ""
     EXAMPLE = ""
     HINT = ""
-    # Reads what words ask for. Raises a `VramscopeError`.
+    # Reads what the words name. Raises a `VramscopeError`.
     read: Callable[[str], FoundT] | None = None
-    # What was entered last.
+    # The last input.
     text = "."
 
     def __init__(self, app: "VramscopeApp") -> None:
@@ -43,11 +43,9 @@ class Tool(Generic[FoundT]):
 
     @property
     def is_offered(self) -> bool:
-        """Whether there is something that reads it."""
         return self.read is not None
 
     def ask(self) -> None:
-        """Ask for the words, and show what was read over the present screen."""
         if self.read is not None:
             self._prompt(self.read, self.HINT)
 
@@ -55,15 +53,14 @@ class Tool(Generic[FoundT]):
         from ..screens.dialogs import PathPrompt
 
         prompt = PathPrompt(self.QUESTION, read, text=self.text, example=self.EXAMPLE, hint=hint)
-        self._app.push_screen(prompt, self._take)
+        self._app.push_screen(prompt, self._open_answer)
 
-    def _take(self, answer: "Answer[FoundT] | None") -> None:
+    def _open_answer(self, answer: "Answer[FoundT] | None") -> None:
         if answer is not None:
             self.text = answer.text
             self.open(answer.found)
 
     def open(self, found: FoundT) -> None:
-        """Show what was read."""
         raise NotImplementedError
 
 
@@ -75,16 +72,15 @@ class SweepTool(Tool["SweepIndex"]):
     HINT = "folders of traces, of logs, or trees of both, and flags of vramscope sweep"
 
     def open(self, found: "SweepIndex") -> None:
-        """Show the list of sweeps, and over it the only one."""
         from ..sweep.index_screen import SweepIndexScreen
 
         app = self._app
-        screen = SweepIndexScreen(replay=self._say_how_to_replay, leave=app.step_back)
+        screen = SweepIndexScreen(replay=self._explain_replay, leave=app.step_back)
         app.show_over(screen)
         screen.show(found)
 
-    def _say_how_to_replay(self, asked: "ReplayAsked") -> None:
-        """This view shows something else, which goes on."""
+    def _explain_replay(self, asked: "ReplayAsked") -> None:
+        """Notify how to replay a layout elsewhere: this view keeps showing what it shows."""
         from ...engine.files.base.input_file import show_path
 
         path = asked.cells[asked.at].path
@@ -94,7 +90,7 @@ class SweepTool(Tool["SweepIndex"]):
 
 
 class PlanTool(Tool["Planned"]):
-    """A plan of a model's stages, with what the job was measured to need drawn on it."""
+    """A plan of a model's stages, with the measured needs of the job drawn on it."""
 
     QUESTION = "Plan the stages of a model"
     EXAMPLE = "such as: llama3-8b  or  ./config.json --stages 2-8 --micro-batches 16"
@@ -108,11 +104,9 @@ class PlanTool(Tool["Planned"]):
 
     @property
     def is_offered(self) -> bool:
-        """Whether there is something that makes plans."""
         return self.make is not None
 
     def ask(self) -> None:
-        """Ask for a model, and show its plan over the present screen."""
         make = self.make
         if make is not None:
             defaults = self._find_defaults()
@@ -120,7 +114,7 @@ class PlanTool(Tool["Planned"]):
             self._prompt(lambda text: make(text, defaults), hint)
 
     def open(self, found: "Planned") -> None:
-        """Show a plan; what stages need over all nodes is compared with it from now on."""
+        """Show a plan; from now on, the stages of all nodes are compared with it."""
         from ..plan.screen import PlanScreen
 
         app = self._app
@@ -135,11 +129,13 @@ class PlanTool(Tool["Planned"]):
         app.show_over(screen)
 
     def forget_stages(self) -> None:
-        """Begin again: another job is shown, or an earlier moment."""
+        """Begin again: for another job, or an earlier moment."""
         self._peaks = None
 
     def observe(self, snapshots: "Sequence[Snapshot]") -> None:
-        """Take what ranks needed, and draw it where a plan is shown; across nodes it is known already."""
+        """Update the needs of the ranks, and draw them where a plan is shown; across nodes the fleet
+        does it.
+        """
         if not self._is_across_nodes:
             for snapshot in snapshots:
                 if snapshot.sample is not None:
@@ -151,7 +147,7 @@ class PlanTool(Tool["Planned"]):
                 self._app.overlay.measure(self.tell_stages())
 
     def tell_stages(self) -> "JobStages":
-        """Return what the stages of the job that runs were seen to need, on all of its nodes."""
+        """Return the measured needs of the running job's stages, on all of its nodes."""
         app = self._app
         if app.fleet is None or not self._is_across_nodes:
             return self._seen.tell()
@@ -195,7 +191,7 @@ class PlanTool(Tool["Planned"]):
 
 
 def _describe(defaults: "JobDefaults") -> str:
-    """Return what is taken where no flag says otherwise."""
+    """Return the defaults for missing flags, in words."""
     count = defaults.stages
     stages = "2-8 stages" if count is None else f"{count_text(count, 'stage', 'stages')}, as the job has"
     if defaults.capacity_bytes is None:
@@ -204,7 +200,7 @@ def _describe(defaults: "JobDefaults") -> str:
 
 
 class BreakdownTool(Tool["Sequence[Profiled]"]):
-    """Memory by module: of processes that train, or of files."""
+    """Memory by module: of training processes, or of files."""
 
     QUESTION = "Memory by module"
     EXAMPLE = "such as: memory_trace  or  run7/rank0_dp0_tp0/memory.log"
@@ -221,7 +217,7 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
         return self._screen is not None and self._app.overlay is self._screen
 
     def show(self) -> None:
-        """Follow the modules of the process that is looked at; where none trains, ask for files."""
+        """Follow the modules of the current process; where none trains, ask for files."""
         ranks = () if self.is_seen else self._list_running()
         if not ranks:
             self.ask()
@@ -234,7 +230,6 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
         app.show_over(self._screen)
 
     def open(self, found: "Sequence[Profiled]") -> None:
-        """Show profiles of files."""
         from ..modules.screen import BreakdownScreen
 
         screen = self._screen = BreakdownScreen(leave=self._app.step_back)
@@ -242,13 +237,13 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
         self._app.show_over(screen)
 
     def follow(self, snapshot: "Snapshot") -> None:
-        """Show what a snapshot tells of the processes that are followed."""
+        """Show the data of a snapshot about the followed processes."""
         is_shown = snapshot.node in ("", self._app.known.shown)
         if is_shown and self._followed is not None and self._app.overlay is self._followed:
             self._followed.follow(snapshot)
 
     def _list_running(self) -> "Sequence[RankSample]":
-        """Return the processes that can be asked for their modules, those that are looked at first."""
+        """Return the processes that can be asked for their modules, the current one first."""
         from ..widgets.device_view import order_of
 
         app = self._app

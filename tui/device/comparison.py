@@ -1,4 +1,4 @@
-"""What two runs in a replay have of one device: the curve of one over the other, and the error."""
+"""Two runs of one device in a replay: the curve of each, and the error."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,10 +30,10 @@ def draw_curve(
     glyphs: Glyphs,
     role: Role = "fill",
 ) -> list[Line]:
-    """Return a filled curve, as many rows as `shape` says, each exactly as wide.
+    """Return a filled curve of the shape (cells, rows).
 
     Args:
-        offsets_s: When each value began to hold, from 0 on; never going back.
+        offsets_s: When each value began to hold, from 0 on; never decreasing.
         values: As many values.
         base: Value at the bottom.
         top: Value at the top.
@@ -70,10 +70,10 @@ def _cut(
     return least, most
 
 
-# Cells of one curve; in less room there are only figures.
+# Cells of one curve; in less room there are only numbers.
 LEAST_GRAPH_CELLS = 24
 SCALE_CELLS = 10
-# Curves of which one is longer by more have a time scale each.
+# Curves get a time scale each if one is more than this many times longer.
 MOST_STRETCH = 4.0
 
 
@@ -88,12 +88,9 @@ class _Frame(NamedTuple):
 def draw_comparison(
     compared: RankComparison | None, step: int | None, size: tuple[int, int], glyphs: Glyphs
 ) -> list[Line]:
-    """Return the section of a rank; nothing where no simulation stands beside the run.
+    """Return the section of a rank in `size` (cells across, rows of the graph); empty without a simulation.
 
-    Args:
-        compared: The rank beside its simulation.
-        step: Iteration of the moment that is shown.
-        size: Cells across, and rows of the graph.
+    `step` is the iteration of the moment that is shown.
     """
     if compared is None:
         return []
@@ -139,15 +136,15 @@ def _iteration_facts(compared: RankComparison, iteration: IterationComparison) -
     if errors is not None and errors.iterations > 1:
         lowest = describe_error(errors.least)
         highest = describe_error(errors.most)
-        told = lowest if lowest == highest else f"{lowest} to {highest}"
-        facts.append([Span(f"all {errors.iterations:,} iterations ", "muted"), Span(told)])
+        text = lowest if lowest == highest else f"{lowest} to {highest}"
+        facts.append([Span(f"all {errors.iterations:,} iterations ", "muted"), Span(text)])
     return facts
 
 
 def _draw_curves(
     iteration: IterationComparison, simulated: Curve, size: tuple[int, int], glyphs: Glyphs
 ) -> list[Line]:
-    """Return both curves beside each other on one scale of bytes, with what they are above them."""
+    """Return both curves next to each other on one scale of bytes, with their names above."""
     width, rows = size
     cells = (width - SCALE_CELLS - len(GAP.text) - 2) // 2
     values = [*iteration.real.allocated_bytes, *simulated.allocated_bytes]

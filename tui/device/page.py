@@ -1,4 +1,4 @@
-"""Everything about one device on one page: figures, history, the gap, findings, steps, segments."""
+"""Everything about one device on one page: values, history, the gap, findings, steps, segments."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -43,9 +43,9 @@ LEAST_GRAPH_SHARE = 0.34
 MOST_GRAPH_SHARE = 0.45
 LEAST_MAP_ROWS = 6
 LEAST_CURVE_ROWS = 4
-# Shortest span of live history: of a shorter one every cell would move at every tick.
+# Shortest span of live history: with a shorter one every cell would move at every tick.
 LEAST_LIVE_S = 300.0
-# Height from which a blank line stands between the sections.
+# Height from which blank lines separate the sections.
 ROOMY_FROM_ROWS = 24
 NO_PROBE = (
     "No allocator data: only the training process can tell. Start it with "
@@ -58,19 +58,18 @@ class PageContent(NamedTuple):
 
     snapshot: Snapshot
     history: History
-    # The device.
     uuid: str
-    # The training process that was chosen; None where none reports.
+    # The chosen training process; None where none reports.
     pid: int | None = None
     question: SegmentQuestion = SegmentQuestion()
     # Its last steps, oldest first.
     steps: tuple[StepReading, ...] = ()
-    # Most seconds of history to show.
+    # Longest history to show.
     window_s: float = 600.0
 
 
 class DevicePage(LinePage):
-    """One device in full; scrolls where there is more than room."""
+    """One device in full; scrolls where it does not fit."""
 
     BINDINGS = [*keys.DEVICE_PAGE]
 
@@ -81,7 +80,7 @@ class DevicePage(LinePage):
         self._content: PageContent | None = None
 
     def show(self, content: PageContent) -> None:
-        """Draw a device; lines that did not change are left alone."""
+        """Draw a device; unchanged lines are not painted."""
         self._content = content
         self._draw()
 
@@ -92,7 +91,6 @@ class DevicePage(LinePage):
         self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        """Return every section, one below the other."""
         if self._content is None or width <= 0:
             return []
         snapshot = self._content.snapshot
@@ -163,11 +161,11 @@ class _Sections:
         return next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)
 
     def _head(self) -> list[Line]:
-        """Return who the device is, its gauge, its facts, and its ranks where there are several."""
+        """Return the device's name, its gauge, its facts, and its ranks where there are several."""
         lines = [identity_line(self._view, self._widths, self._width, self._glyphs)]
         lines += draw_gap(self._view, self._widths, self._width, self._glyphs)
-        is_told = bool(gap_parts(self._view, self._glyphs))
-        found = fields.facts(self._view, self._widths, self._glyphs, has_gap=not is_told)
+        has_gap_parts = bool(gap_parts(self._view, self._glyphs))
+        found = fields.facts(self._view, self._widths, self._glyphs, has_gap=not has_gap_parts)
         line, _ = fields.join_facts(found, self._width - 2)
         lines.append([Span("  "), *line])
         if len(self._view.ranks) > 1:
@@ -185,7 +183,6 @@ class _Sections:
         return [*line, Span("Tab chooses", "faint")]
 
     def _span(self) -> TimeSpan:
-        """Return the time that the history shows."""
         sample = self._content.snapshot.sample
         now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
         seen_s = self._content.history.span_s(self._view.device.uuid)
@@ -198,7 +195,7 @@ class _Sections:
         return TimeSpan(now_s, window_s, interval_s, is_live, moment)
 
     def _absence(self) -> list[Line]:
-        """Return how to get to allocator data where there is none."""
+        """Return how to get allocator data where there is none."""
         if self._view.ranks or self._view.device.kind == "trace":
             return []
         return [[Span(f" {text}", "muted")] for text in fields.wrap_words(NO_PROBE, self._width - 2)]
@@ -212,12 +209,12 @@ class _Sections:
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
 
     def _part(self) -> list[Line]:
-        """Return what is known of the run that plays, where it is one of several."""
+        """Return the facts of the run that plays, where it is one of several."""
         replay = self._content.snapshot.replay
         return draw_part(None if replay is None else replay.part)
 
     def _comparison(self) -> list[Line]:
-        """Return the simulation of the rank that plays here, where one stands beside the run."""
+        """Return the comparison with a simulation of the rank that plays, where there is one."""
         if self._view.comparison is None:
             return []
         from .comparison import draw_comparison
@@ -260,7 +257,7 @@ class _Sections:
 
 
 def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
-    """Return the sections that say anything one below the other, with blank lines between them."""
+    """Return the sections that have lines one below the other, with blank lines between them."""
     lines: list[Line] = []
     for section in sections:
         if section:
@@ -269,14 +266,14 @@ def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
     return lines
 
 
-# Less than this, kept at the end of a step, is losses and counters of every program.
+# Below this, what is kept at the end of a step is losses and counters, as in every program.
 LEAST_KEPT_BYTES = MIB
 
 
 def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
+    """Return the peak of the newest step, split into the optimizers' parts and the rest; empty if unknown.
 
-    A peak that was only sampled is the least that it can have been, and so are the activations.
+    A sampled peak is a lower bound of the real one, and so are the activations.
     """
     parts = model_parts(rank, glyphs)
     if all(part.value_bytes is None for part in parts):
@@ -296,7 +293,7 @@ def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
 def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
     """Return the parts of a step's peak; activations are what is neither the optimizers' nor kept.
 
-    On the processors there is no allocator that could tell a peak, and so nothing is said of activations.
+    On processors no allocator measures a peak, so activations are left out.
     """
     state = rank.model_state
     if state is None:
@@ -320,20 +317,15 @@ def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
 
 
 INDENT = "   "
-# Seconds beyond this are a moment, not a span.
+# Values in seconds beyond this are moments, not spans.
 LATEST_SPAN_S = 1e9
 
-# Evidence that is the number of a process: a name of digits, and no quantity.
+# Evidence that is the number of a process: a name of digits, not a quantity.
 PROCESS_NAMES = ("process", "pid")
 
 
 def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the findings that are open, and errors that ended the last process, in the order given.
-
-    Args:
-        findings: Findings of one device.
-        clock: Clock of the samples that they are about.
-    """
+    """Return the open findings, and errors that ended the last process, in the given order."""
     lines: list[Line] = []
     for finding in findings:
         if finding.is_open or is_last_word(finding):
@@ -349,28 +341,30 @@ def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[
         yield [Span(mark if number == 0 else INDENT, finding.severity), Span(text, "strong")]
     is_error = finding.kind == OOM_MET
     explained = explain_error(finding, lambda time_s: format_time(time_s, clock)) if is_error else ""
-    left = [found for found in finding.evidence if not _is_told(found, finding)]
+    left = [found for found in finding.evidence if not _is_in_text(found, finding)]
     left = [found for found in left if found.name not in EXPLAINED] if is_error else left
-    evidence = ", ".join(_tell(found, clock) for found in left if found.value is not None or not is_error)
-    told: tuple[tuple[str, Role], ...] = (
+    evidence = ", ".join(
+        _format_evidence(found, clock) for found in left if found.value is not None or not is_error
+    )
+    sentences: tuple[tuple[str, Role], ...] = (
         (explained, "text"),
         (evidence, "text"),
         (finding.method, "muted"),
         (f"To do: {finding.advice}" if finding.advice else "", "text"),
     )
-    for sentence, role in told:
+    for sentence, role in sentences:
         for text in wrap_words(sentence, room) if sentence else ():
             yield [Span(INDENT), Span(text, role)]
 
 
-def _is_told(evidence: Evidence, finding: Finding) -> bool:
-    """Tell a path that stands in the sentence or in the advice already."""
+def _is_in_text(evidence: Evidence, finding: Finding) -> bool:
+    """Return whether this is a path that is already in the sentence or in the advice."""
     value = evidence.value
     return isinstance(value, str) and "/" in value and value in f"{finding.title} {finding.advice}"
 
 
-def _tell(evidence: Evidence, clock: str) -> str:
-    """Return one number with its name; bytes in the unit that suits them, moments as the time of day."""
+def _format_evidence(evidence: Evidence, clock: str) -> str:
+    """Return one value with its name; bytes in a fitting unit, moments as the time of day."""
     value = evidence.value
     if evidence.unit == "s" and isinstance(value, int | float) and value > LATEST_SPAN_S:
         return f"{evidence.name} {format_time(value, clock)}"
@@ -387,24 +381,21 @@ def _tell(evidence: Evidence, clock: str) -> str:
 
 # Width from which parts have their full names.
 WORDY_FROM_CELLS = 64
-# Names of parts that stand by themselves where there is little room.
+# Short names of parts, for little room.
 NARROW_NAMES: dict[PartKind, str] = {
     **SHORT_NAMES,
     "awaiting_free": "awaiting",
     "stranded": "stranded",
 }
-# Less than this lost to rounding matters to nobody.
+# Below this, memory lost to rounding is not worth a remark.
 LEAST_INTERNAL_BYTES = MIB
 NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
 
 
 def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return what is used as one bar on the device's scale, and below it as a sum of named parts.
+    """Return the used memory as one bar on the device's scale, and below it as a sum of named parts.
 
     Without allocator data it is the plain gauge.
-
-    Args:
-        widths: Widths of its figures.
     """
     cells = max(0, width - 5 - fields.memory_figures_width(widths))
     figures = fields.memory_figures(view, widths, glyphs)
@@ -422,7 +413,7 @@ def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs)
 
 
 def gap_parts(view: DeviceView, glyphs: Glyphs, *, is_wordy: bool = True) -> list[Part]:
-    """Return the parts of what is used, as far as they can be told apart; none where nobody tells."""
+    """Return the parts of the used memory, as far as they are known; empty where nothing reports them."""
     if view.gap is not None:
         return list(_name_parts(view.gap, view, glyphs, is_wordy=is_wordy))
     allocator = AllocatorReading() if view.ranks else view.device.allocator or AllocatorReading()
@@ -437,7 +428,7 @@ def gap_parts(view: DeviceView, glyphs: Glyphs, *, is_wordy: bool = True) -> lis
 
 
 def _whole(view: DeviceView) -> Part:
-    """Return what the parts add up to: all that is used, or what a recorded allocator held."""
+    """Return the whole of the parts: all used memory, or what a recorded allocator held."""
     if view.gap is not None:
         return Part("used", view.gap.used_bytes, "", "strong")
     allocator = view.device.allocator
@@ -462,7 +453,7 @@ def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: b
 
 
 def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
-    """Yield what is to be known besides the parts."""
+    """Yield facts that the parts do not show."""
     if gap.capacity_bytes is not None:
         yield f"capacity for tensors {format_bytes(gap.capacity_bytes)}"
     if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:

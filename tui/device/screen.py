@@ -15,18 +15,17 @@ from ..widgets.device_view import collect_ranks
 from .page import DevicePage, PageContent
 from .sections import SegmentQuestion
 
-# How often a segment map is asked for while it is looked at.
+# Between requests for a segment map while it is on screen.
 ASK_INTERVAL_S = 10.0
 
 
 class DeviceScreen(NodeScreen):
-    """One device in full; what is shown of it follows the keys.
+    """One device in full; keys choose the device and the process.
 
     Args:
-        feed: Where history is, and segment maps are asked for.
-        signal_policy: Whether processes may be signalled.
+        feed: For history and requests for segment maps.
         steps: The last steps of every training process.
-        history_window_s: Most seconds of history to show.
+        history_window_s: Longest history to show.
     """
 
     BINDINGS = [*keys.DEVICE]
@@ -63,7 +62,6 @@ class DeviceScreen(NodeScreen):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the page the keys and draw."""
         self.page.focus()
         self._show()
 
@@ -74,12 +72,12 @@ class DeviceScreen(NodeScreen):
 
     @property
     def devices(self) -> list[DeviceSample]:
-        """All devices of the node, as the live screen orders them."""
+        """All devices of the node, in the order of the live screen."""
         return order_devices(self.snapshot.sample.devices if self.snapshot.sample else ())
 
     @property
     def ranks(self) -> tuple[RankSample, ...]:
-        """The training processes on the device that is shown."""
+        """The training processes on this device."""
         sample = self.snapshot.sample
         return collect_ranks(sample.ranks).get(self.uuid, ()) if sample else ()
 
@@ -88,7 +86,6 @@ class DeviceScreen(NodeScreen):
         return (*super()._list_useless(), *(("step_rank",) if is_alone else ()))
 
     def _show(self) -> None:
-        """Push the snapshot down to every part."""
         self._show_head()
         following = "next rank" if len(self.ranks) > 1 else "next device"
         self._keys.rename({"step_rank": following if self.place is None else "next node"})
@@ -99,7 +96,7 @@ class DeviceScreen(NodeScreen):
         rank = next((rank for rank in ranks if rank.pid == self._pid), ranks[0] if ranks else None)
         self._pid = rank.pid if rank is not None else None
         if rank is not None:
-            self._ask_now_and_then(rank)
+            self._request_map(rank)
         self.page.show(
             PageContent(
                 snapshot=self.snapshot,
@@ -115,11 +112,11 @@ class DeviceScreen(NodeScreen):
 
     @property
     def shown_pid(self) -> int | None:
-        """The process whose figures are shown; None where none trains on the device."""
+        """The process shown; None where none trains on the device."""
         return self._pid
 
-    def _ask_now_and_then(self, rank: RankSample) -> None:
-        """Ask for the map of a process that can have one, when it comes in sight and every few seconds."""
+    def _request_map(self, rank: RankSample) -> None:
+        """Request the segment map of a process that can have one, at once and then every few seconds."""
         has_none = rank.backend is None or (rank.backend == "cpu" and not rank.is_simulated)
         if has_none or rank.state != "ok" or self.snapshot.connection != "live":
             return
@@ -130,7 +127,7 @@ class DeviceScreen(NodeScreen):
             self._feed.ask_segments(rank.pid)
 
     def _question(self) -> SegmentQuestion:
-        """Return what became of the question for the map of the process that is shown."""
+        """Return the map of the shown process, or the state of its request."""
         found = self._find_map()
         refused = next((r.reason for r in self.snapshot.segments_refused if r.pid == self._pid), None)
         asked = None if self._pid is None else self._asked.get(self._pid)
@@ -166,12 +163,10 @@ class DeviceScreen(NodeScreen):
 
     @on(ProcessTable.DeviceAsked)
     def stay(self, message: ProcessTable.DeviceAsked) -> None:
-        """Go back to the page: the device of these processes is shown already."""
         message.stop()
         self.page.focus()
 
     def show_device(self, uuid: str, *, pid: int | None = None) -> None:
-        """Show another device, from its top."""
         if uuid != self.uuid:
             self.page.scroll_home(animate=False)
         self.uuid = uuid
@@ -197,12 +192,11 @@ class DeviceScreen(NodeScreen):
             self.show_device(self.uuid, pid=self.ranks[-1].pid)
 
     def action_switch_part(self) -> None:
-        """Move the keys between the page, the processes and the time bar of a replay."""
         self._focus_next_part(self.page)
         self.call_after_refresh(self._rearrange)
 
     async def action_leave(self) -> None:
-        """Go out: of the filter, of the processes, of the device."""
+        """Leave the filter, else the processes, else the device."""
         if self.processes.filter_text:
             self._filter.action_clear()
         elif self.focused in (self.processes, self._time_bar):

@@ -26,23 +26,16 @@ from ..widgets.device_fields import join_facts, wrap_words
 def choose_assessment(
     device: DeviceSample, rank: RankSample | None, assessments: Sequence[Assessment]
 ) -> Assessment | None:
-    """Return what is assessed of a process on a device, or of the device where nobody reports.
-
-    Args:
-        rank: The process that is shown; None where none reports.
-        assessments: Those of the node.
-    """
+    """Return the assessment of a process on a device; without one (None), that of the device."""
     of_device = find_assessments(device, assessments)
     key = (None, None) if rank is None else (rank.pid, rank.started_s)
     return next((found for found in of_device if (found.pid, found.started_s) == key), None)
 
 
 def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the risk with its reason, and below it the figures behind it; nothing where nothing is assessed.
+    """Return the risk with its reason, and below it the evidence; empty without an assessment.
 
-    Args:
-        found: What is assessed.
-        now_s: Time of the newest sample.
+    `now_s` is the time of the newest sample.
     """
     if found is None:
         return []
@@ -63,7 +56,7 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
 
 
 def _draw_headroom(found: Assessment, width: int) -> list[Line]:
-    """Return what steps of different sizes say of the largest that would fit."""
+    """Return the estimates of the largest size that would fit, from steps of different sizes."""
     lines: list[Line] = []
     for estimate in found.headroom:
         head, *rest = wrap_words(estimate.sentence, width - 4) or [""]
@@ -83,24 +76,24 @@ def _describe_trust(found: Assessment) -> str:
 
 
 def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs) -> Iterator[Line]:
-    """Yield the figures, each with its name before it."""
+    """Yield the values, each with its name before it."""
     capacity = found.capacity_bytes
     peak = found.peak_bytes
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)
-    yield _tell("capacity for tensors", _size(capacity, glyphs))
-    yield _tell("floor at step ends", _size(found.floor_bytes, glyphs))
-    yield _tell("peak", _size(peak, glyphs))
-    yield _tell("headroom at peak", _size(headroom, glyphs))
-    yield _tell("growth", _describe_growth(found, glyphs))
-    yield _tell("time to out of memory", _describe_end(found, now_s, glyphs))
+    yield _name_value("capacity for tensors", _size(capacity, glyphs))
+    yield _name_value("floor at step ends", _size(found.floor_bytes, glyphs))
+    yield _name_value("peak", _size(peak, glyphs))
+    yield _name_value("headroom at peak", _size(headroom, glyphs))
+    yield _name_value("growth", _describe_growth(found, glyphs))
+    yield _name_value("time to out of memory", _describe_end(found, now_s, glyphs))
     within = "" if found.horizon_s is None else f" within {span_text(found.horizon_s)}"
-    yield _tell(f"P(OOM){within}", _share(found.probability, glyphs))
+    yield _name_value(f"P(OOM){within}", _share(found.probability, glyphs))
     if found.steps_ahead is not None:
         share = _share(found.probability_within_steps, glyphs)
-        yield _tell(f"P(OOM) within {found.steps_ahead:,} steps", share)
+        yield _name_value(f"P(OOM) within {found.steps_ahead:,} steps", share)
 
 
-def _tell(name: str, figure: str) -> Line:
+def _name_value(name: str, figure: str) -> Line:
     return [Span(f"{name} ", "muted"), Span(figure)]
 
 
@@ -109,7 +102,7 @@ def _size(value_bytes: int | None, glyphs: Glyphs) -> str:
 
 
 def _share(probability: float | None, glyphs: Glyphs) -> str:
-    """Return a probability in percent; what is neither none nor certain is never rounded to either."""
+    """Return a probability in percent; neither 0 nor 100 % by rounding."""
     if probability is None:
         return glyphs.unmeasured
     percent = 100 * probability
@@ -123,9 +116,9 @@ def _describe_growth(found: Assessment, glyphs: Glyphs) -> str:
     per_s = found.growth_bytes_per_s
     if (per_step or per_s) == 0:
         return "none"
-    told = [] if per_step is None else [f"{_signed(per_step)}/step"]
-    told += [] if per_s is None else [f"{_signed(60 * per_s)}/min"]
-    return ", ".join(told) or glyphs.unmeasured
+    rates = [] if per_step is None else [f"{_signed(per_step)}/step"]
+    rates += [] if per_s is None else [f"{_signed(60 * per_s)}/min"]
+    return ", ".join(rates) or glyphs.unmeasured
 
 
 def _signed(value_bytes: float) -> str:
@@ -134,7 +127,7 @@ def _signed(value_bytes: float) -> str:
 
 
 def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
-    """Return when memory is expected to run out from now on, with the range in which that lies."""
+    """Return when memory is expected to run out from now on, with its range."""
     if found.oom_in_s is None:
         return glyphs.unmeasured if found.level == "unknown" else "not foreseen"
     past_s = now_s - found.time_s
@@ -151,18 +144,17 @@ NO_BACKEND = "No segment map yet: the process has not used a device so far."
 
 
 class SegmentQuestion(NamedTuple):
-    """What became of the question for the map of a process."""
+    """The map of a process, or the state of its request."""
 
-    # The newest map, or None.
     segment_map: SegmentMap | None = None
-    # Why the newest question was not answered, in one sentence.
+    # Why the newest request was not answered, in one sentence.
     refused: str | None = None
-    # Seconds since it was first asked without an answer; None where nothing was asked.
+    # Since the first request without an answer; None where none was made.
     asked_s: float | None = None
 
 
 class SegmentSection:
-    """Draws the map of one process; keeps what it drew for as long as the map is the same."""
+    """Draws the map of one process, and caches it while the map is the same."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
@@ -177,8 +169,6 @@ class SegmentSection:
         """Return the heading and the map, or why there is none.
 
         Args:
-            rank: The training process.
-            question: What became of the question for its map.
             now_s: Time of the newest sample.
             width: Cells across.
             rows: Rows that the map should fill if it can.
@@ -197,7 +187,7 @@ class SegmentSection:
     def _heading(
         self, segment_map: SegmentMap, question: SegmentQuestion, now_s: float, width: int
     ) -> list[Line]:
-        """Return what the segments come to, and how old that is."""
+        """Return the summary of the segments, and its age."""
         summary = self._summary
         if summary is None:
             return []
@@ -212,11 +202,9 @@ class SegmentSection:
 
 
 def describe_summary(summary: SegmentSummary, left_out: int = 0) -> list[Line]:
-    """Return what segments come to, in pieces: how many, how much is stranded, the largest free block.
+    """Return the summary of segments in pieces: how many, how much is stranded, the largest free block.
 
-    Args:
-        summary: The segments, added up.
-        left_out: Segments that are not among them.
+    `left_out` is the number of segments that are not in the summary.
     """
     pieces: list[Line] = [[Span("segments", "strong")]]
     pieces.append([Span("large ", "muted"), Span(f"{summary.large:,}")])
@@ -251,7 +239,7 @@ def explain_absence(rank: RankSample, question: SegmentQuestion) -> str:
 
 
 def draw_stacks(stacks: tuple[LiveStack, ...], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the largest live blocks by the place that allocated them, a line each; nothing without any."""
+    """Return the largest live blocks by the place that allocated them, a line each."""
     if not stacks:
         return []
     lines: list[Line] = [[Span(" largest live memory by the line that allocated it", "strong")]]
@@ -276,22 +264,18 @@ def name_place(stack: LiveStack) -> str:
 
 HEADING_CELLS = 10
 WORDY_HEADING_CELLS = 24
-# Cells of headings that say where a floor is taken, and the width from which they do.
+# Cells of headings that name where a floor is measured, and the width from which they do.
 WORDY_FROM_CELLS = 72
 COLUMN_CELLS = 9
 MOST_COLUMNS = 16
-# Below this, figures are told in MiB.
+# Below this, numbers are in MiB.
 SMALL_BYTES = 4 * GIB
-# Cells of the names of phases, at least.
+# Least cells of the names of phases.
 PHASE_LEAST_CELLS = 12
 
 
 def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return a heading, durations, floors and peaks of as many steps as fit; nothing without any.
-
-    Args:
-        steps: Oldest first.
-    """
+    """Return a heading, durations, floors and peaks of as many steps as fit; `steps` are oldest first."""
     is_wordy = width >= WORDY_FROM_CELLS
     cells = WORDY_HEADING_CELLS if is_wordy else HEADING_CELLS
     count = min(MOST_COLUMNS, max(1, (width - cells) // COLUMN_CELLS))
@@ -309,10 +293,10 @@ def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list
 
 
 def draw_phases(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return a heading and a line for each `vramscope.phase`; nothing where the program names none.
+    """Return a heading and a line for each `vramscope.phase`; empty where the program names none.
 
-    Before and after are of the newest call that was measured, the peak is the most of all calls. Its share is
-    of the highest peak known: that of the newest step, or of any phase.
+    Before and after are of the newest measured call, the peak is the most of all calls. Its share is of the
+    highest known peak: that of the newest step, or of any phase.
     """
     if not rank.phases:
         return []
@@ -364,6 +348,6 @@ def _figure(value_bytes: int | None, unit: int, glyphs: Glyphs) -> str:
 
 
 def _peak(step: StepReading, unit: int, glyphs: Glyphs) -> str:
-    """Return the peak; one that was only sampled is the least that it can have been."""
+    """Return the peak; a sampled one is marked as a lower bound."""
     figure = _figure(step.peak_bytes, unit, glyphs)
     return figure if step.is_peak_exact or step.peak_bytes is None else f"{glyphs.at_least}{figure}"

@@ -1,4 +1,4 @@
-"""The screen of two runs: the verdict, both over each other, and every rank in a list."""
+"""The screen of two runs: the verdict, both in one graph, and every rank in a list."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,8 +25,8 @@ from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece
 
+# Widths below which both values are left out, and from which the end and the noise are shown.
 NARROW_CELLS = 60
-# Widths below which both values are left out, and from which the end and the noise are told.
 WIDE_CELLS = 110
 _WHO_CELLS = 10
 _AT_CELLS = 11
@@ -38,24 +38,16 @@ _NARROW_AT_CELLS = 10
 
 
 def draw_heading(width: int) -> str:
-    """Return the titles of the columns at a width."""
     titles = ["who", "parts at", "figure", "A", "B", "B less A", "%", "at end", "noise"]
     return "  " + _lay_out(titles, width, "…")
 
 
 class DifferenceList(RowTable[SubjectDifference]):
-    """Lists what is compared."""
-
     BINDINGS = [*keys.DIFFERENCE_LIST]
     _figure: Figure | None = None
 
     def show(self, subjects: Sequence[SubjectDifference], figure: Figure | None) -> None:
-        """List subjects.
-
-        Args:
-            subjects: In the order in which they are listed.
-            figure: The figure to tell; None for the one that says most of each.
-        """
+        """List subjects in order; `figure` None shows the most telling one of each."""
         self._figure = figure
         self.absence = "nothing is in both runs"
         self.rows = tuple(subjects)
@@ -66,14 +58,14 @@ class DifferenceList(RowTable[SubjectDifference]):
         is_chosen = self.is_marked(place)
         has_parted = figure is not None and figure.parts_at is not None
         role: Role = "strong" if is_chosen else "text" if has_parted else "muted"
-        cells = _tell(row, figure, self.glyphs.unmeasured)
+        cells = _list_cells(row, figure, self.glyphs.unmeasured)
         return [
             Span(f"{self.glyphs.selected if is_chosen else ' '} ", "accent"),
             Span(_lay_out(cells, width, self.glyphs.ellipsis), role),
         ]
 
 
-def _tell(subject: SubjectDifference, figure: FigureDifference | None, unmeasured: str) -> list[str]:
+def _list_cells(subject: SubjectDifference, figure: FigureDifference | None, unmeasured: str) -> list[str]:
     if figure is None:
         return [subject.name, unmeasured, "not measured", *[unmeasured] * 6]
     percent = figure.difference_percent
@@ -92,7 +84,7 @@ def _tell(subject: SubjectDifference, figure: FigureDifference | None, unmeasure
 
 
 def _lay_out(cells: Sequence[str], width: int, ellipsis: str) -> str:
-    """Return one row: who and where at the left, figures at the right of their columns."""
+    """Return one row: who and where at the left, numbers at the right of their columns."""
     who, at, figure, a, b, apart, percent, end, noise = cells
     sizes = [apart] if width < NARROW_CELLS else [a, b, apart]
     more = [end, noise] if width >= WIDE_CELLS else []
@@ -118,13 +110,6 @@ class DifferencePicture(LinePage, can_focus=False):
         self._figure: Figure | None = None
 
     def show(self, subject: SubjectDifference, curves: Curves, figure: Figure | None) -> None:
-        """Draw one rank or device.
-
-        Args:
-            subject: What is said of it.
-            curves: Its two runs.
-            figure: The figure to draw; None for the one that says most.
-        """
         self._shown = (subject, curves)
         self._figure = figure
         self._draw()
@@ -173,7 +158,7 @@ class DifferencePicture(LinePage, can_focus=False):
         ]
 
 
-# Takes the share that was read, from 0 to 1 where it is known, and how many samples.
+# Takes the share that was read, from 0 to 1 (None where unknown), and how many samples.
 Progress = Callable[[float | None, int], object]
 Compare = Callable[[Progress], Comparison]
 
@@ -198,7 +183,6 @@ class DifferenceScreen(FileScreen[Comparison]):
 
     def __init__(self) -> None:
         super().__init__()
-        # The runs, once they were read.
         self.comparison: Comparison | None = None
         self._order: list[int] = []
         self._figure: Figure | None = None
@@ -217,16 +201,13 @@ class DifferenceScreen(FileScreen[Comparison]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the list the keys."""
         self.list.focus()
 
     @property
     def report(self) -> str:
-        """Everything as text."""
         return "" if self.comparison is None else describe_difference(self.comparison, REPORT_WIDTH)
 
     def show(self, found: Comparison) -> None:
-        """Show two runs that were compared."""
         self.comparison = found
         self._order = order_subjects(found.difference.subjects)
         self._draw()
@@ -272,13 +253,11 @@ class DifferenceScreen(FileScreen[Comparison]):
 
     @on(RowTable.Chosen)
     def show_chosen(self, message: RowTable.Chosen) -> None:
-        """Draw the one under the cursor."""
         message.stop()
         self._draw_picture()
         self._draw_lines()
 
     def action_next_figure(self, step: int) -> None:
-        """Show another figure of all."""
         comparison = self.comparison
         if comparison is None:
             return
@@ -293,19 +272,15 @@ class DifferenceScreen(FileScreen[Comparison]):
 
 
 def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:
-    """Return the view of two runs.
+    """Return the view of two runs; `compare` reads them on a thread of its own and reports its progress."""
 
-    Args:
-        compare: Reads the runs and tells how far it is; called on a thread of its own.
-    """
-
-    def note_progress(share: float | None, samples: int) -> None:
+    def show_progress(share: float | None, samples: int) -> None:
         part = "" if share is None else f", {100 * share:.0f} %"
         view.tell(f"reading both runs{part}: {samples:,} samples; q leaves")
 
     view = FileView(
         lambda app: DifferenceScreen(),
-        lambda: compare(note_progress),
+        lambda: compare(show_progress),
         lambda _: "reading both runs; q leaves",
         own_keys=keys.FILE,
     )
@@ -313,7 +288,7 @@ def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:
 
 
 def show_difference(compare: Compare, *, settings: Settings) -> tuple[int, Comparison | None]:
-    """Show two runs until the user quits; return the exit code, and what was found if they were read by then.
+    """Show two runs until the user quits; return the exit code, and the comparison if it was done by then.
 
     Raises:
         UsageError: Nothing can be drawn here.

@@ -1,4 +1,4 @@
-"""What the inspect screen shows of a file, ready to be drawn: of a memory snapshot, or of a flight record."""
+"""A file ready for the inspect screen: a memory snapshot, or a flight record."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,8 +42,6 @@ PartKind = Literal["live", "waiting", "cached", "releasable", "outside"]
 
 @dataclass(frozen=True)
 class BarPart:
-    """One part of the bar."""
-
     name: str
     value_bytes: int | None
     kind: PartKind
@@ -51,14 +49,12 @@ class BarPart:
 
 @dataclass(frozen=True)
 class InspectedDevice:
-    """One device of a file."""
-
     name: str
-    # What it comes to, the most important first.
+    # The summary, the most important first.
     sentences: tuple[str, ...]
     whole: BarPart
     parts: tuple[BarPart, ...]
-    # Where the bar and the history end.
+    # Bytes at the end of the bar and at the top of the history.
     scale_bytes: int
     # Live blocks, the largest first.
     stacks: tuple[StackGroup, ...]
@@ -69,7 +65,7 @@ class InspectedDevice:
     failure_report: str
     segment_map: SegmentMap
     history: LevelHistory | None
-    # Moments of the history at which memory was out.
+    # Moments of out-of-memory errors.
     failed_at: tuple[float, ...] = ()
     # Moments at which steps began, and their numbers.
     steps: tuple[tuple[float, int], ...] = ()
@@ -77,22 +73,20 @@ class InspectedDevice:
 
 @dataclass(frozen=True)
 class InspectedAdvice:
-    """What other allocator settings would have done to one device, as simulated."""
+    """The effect of other allocator settings on one device, as simulated."""
 
-    # The most that is saved first; where nothing can be advised, why.
+    # The largest saving first; without advice, the reason.
     sentences: tuple[str, ...]
     # The same as a section of the report; empty where the trace could not be replayed.
     report: str
-    # Whether the sentences say why there is none.
+    # Whether the sentences are that reason.
     is_refused: bool = False
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """One file."""
-
     file: str
-    # What it is, in words.
+    # In words.
     kind: str
     devices: tuple[InspectedDevice, ...]
     # Everything as text.
@@ -105,14 +99,11 @@ class Inspected:
 
 
 def read_inspected(path: Path, device: int | None = None) -> Inspected:
-    """Read a file and return it as it is shown; takes seconds where it is large.
-
-    Args:
-        device: The only device to show; None for all.
+    """Read a file for the screen, of one device or all (None); takes seconds where it is large.
 
     Raises:
         InputFileError: The file cannot be read or understood.
-        UsageError: It does not tell of the device.
+        UsageError: It does not have the device.
     """
     content = read_memory_file(path)
     if isinstance(content, FlightRecord):
@@ -120,17 +111,13 @@ def read_inspected(path: Path, device: int | None = None) -> Inspected:
     return view_snapshot(content, show_name(path), device)
 
 
-# Stacks that the screen lists.
+# In the list of the screen.
 MOST_STACKS = 1000
 MOST_STACKS_OF_REPORT = 20
 
 
 def view_flight_record(record: FlightRecord, file: str, device: int | None = None) -> Inspected:
-    """Return a flight record as it is shown.
-
-    Args:
-        record: What was read from the file.
-        device: The device that it must be of; None for whichever it is.
+    """Return a flight record for the screen; with `device`, it must be of that device.
 
     Raises:
         UsageError: It is of another device.
@@ -178,7 +165,7 @@ def _sum_used(shares: DeviceShares) -> int | None:
 
 
 def _split_used(shares: DeviceShares) -> tuple[BarPart, ...]:
-    """Return what is used in its parts; those that are not there are left out, unknown ones are not."""
+    """Return the parts of the used memory; empty ones are left out, unknown ones are not."""
     unallocated: tuple[BarPart, ...] = (
         BarPart("freed, awaited", shares.awaiting_bytes, "waiting"),
         BarPart("stranded", shares.stranded_bytes, "cached"),
@@ -206,14 +193,10 @@ def _report_failure(summary: FlightSummary) -> str:
 
 
 def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None) -> Inspected:
-    """Return a snapshot as it is shown.
-
-    Args:
-        snapshot: What was read from the file.
-        device: The only device to show; None for all.
+    """Return a snapshot for the screen, of one device or all (None).
 
     Raises:
-        UsageError: It does not tell of the device.
+        UsageError: It does not have the device.
     """
     summary = summarize_devices(snapshot, top=MOST_STACKS, device=device)
     return Inspected(
@@ -235,7 +218,7 @@ def _advise(snapshot: MemorySnapshot, device: int) -> InspectedAdvice:
 
 
 def _shorten(summary: SnapshotSummary) -> SnapshotSummary:
-    """Return a summary with as many stacks as a person reads on."""
+    """Return a summary with as many stacks as a report should have."""
     devices = tuple(
         msgspec.structs.replace(each, stacks=each.stacks[:MOST_STACKS_OF_REPORT]) for each in summary.devices
     )
@@ -265,7 +248,7 @@ def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> I
 
 
 def _split_reserved(levels: MemoryLevels) -> tuple[BarPart, ...]:
-    """Return what is reserved in its parts; those that are not there are left out."""
+    """Return the parts of the reserved memory; empty ones are left out."""
     parts = (
         BarPart("live", levels.allocated_bytes, "live"),
         BarPart("freed, awaited", levels.active_bytes - levels.allocated_bytes, "waiting"),

@@ -1,4 +1,4 @@
-"""The screen of one file: what held the memory of a device, and what ran out."""
+"""The screen of one file: the owners of a device's memory, and out-of-memory errors."""
 
 import textwrap
 import threading
@@ -34,7 +34,6 @@ NARROW_CELLS = 60
 
 
 def draw_heading(width: int) -> str:
-    """Return the titles of the columns at a width."""
     counts = "" if width < NARROW_CELLS else f"  {'share':>6}  {'blocks':>7}"
     return f"  {'bytes':>9}{counts}  allocated at"
 
@@ -45,7 +44,7 @@ class InspectStacks(RowTable[StackGroup]):
     BINDINGS = [*keys.STACKS]
 
     def show(self, groups: tuple[StackGroup, ...], *, is_recorded: bool = True) -> None:
-        """List stacks; where there are none, either nothing is live or the file does not tell what is."""
+        """List stacks; without any, either nothing is live or the file does not record what is."""
         self.absence = "nothing is live" if is_recorded else "what was live is not in the file"
         self.list_rows(groups)
 
@@ -81,9 +80,9 @@ MARGIN = 2
 # Cells for the mark and the margins.
 VERDICT_MARGIN = 4
 MOST_VERDICT_LINES = 3
-# Sentences below the first, which stands in the line of the verdict.
+# Sentences below the first, which stands in the verdict line.
 MOST_SENTENCES = 4
-# Rows that history and map keep.
+# Rows reserved for history and map.
 LEAST_ROWS_FOR_SENTENCES = 11
 
 
@@ -96,18 +95,11 @@ class InspectPicture(LinePage, can_focus=False):
         self._advice: tuple[str, ...] = ()
 
     def show(self, device: InspectedDevice, advice: tuple[str, ...] = ()) -> None:
-        """Draw a device.
-
-        Args:
-            device: The device.
-            advice: What is said of other allocator settings.
-        """
         self._device = device
         self._advice = advice
         self._draw()
 
     def advise(self, advice: tuple[str, ...]) -> None:
-        """Draw the same device with what is said of other allocator settings."""
         self._advice = advice
         self._draw()
 
@@ -135,7 +127,7 @@ class InspectPicture(LinePage, can_focus=False):
         return [[Span(f"   {line}" if device.failures else f" {line}", "strong")] for line in rest]
 
     def _draw_advice(self, width: int, rows: int) -> list[Line]:
-        """Return as many sentences, in the lines that they take, as history and map leave room for."""
+        """Return as many sentences as history and map leave rows for."""
         lines: list[Line] = []
         for sentence in self._advice:
             told = textwrap.wrap(sentence, max(MARGIN + 1, width - MARGIN), break_on_hyphens=False)
@@ -146,13 +138,13 @@ class InspectPicture(LinePage, can_focus=False):
         return lines
 
     def _draw_bar(self, device: InspectedDevice, width: int) -> list[Line]:
-        parts = [self._look_at(part) for part in device.parts]
+        parts = [self._style_part(part) for part in device.parts]
         bar = draw_stacked_bar(parts, device.scale_bytes, max(1, width - SCALE_CELLS - 2), self.glyphs)
         scale = format_bytes(device.scale_bytes).rjust(SCALE_CELLS)
-        told = describe_sum(self._look_at(device.whole), parts, width - 2, self.glyphs)
+        told = describe_sum(self._style_part(device.whole), parts, width - 2, self.glyphs)
         return [[Span(" "), *bar, Span(scale, "faint")], *([Span(" "), *line] for line in told)]
 
-    def _look_at(self, part: BarPart) -> Part:
+    def _style_part(self, part: BarPart) -> Part:
         glyphs = self.glyphs
         looks: dict[PartKind, tuple[str, Role]] = {
             "live": (glyphs.full, "fill"),
@@ -200,12 +192,7 @@ class InspectPicture(LinePage, can_focus=False):
 
 
 def wrap_verdict(device: InspectedDevice, width: int, height: int) -> list[str]:
-    """Return the first sentence in the lines that it takes; in one, to be cut, where the screen is low.
-
-    Args:
-        device: What is shown.
-        width: Cells of the screen.
-    """
+    """Return the lines of the first sentence; a single one, to be cut, on a small screen."""
     sentence = device.sentences[0] if device.sentences else "nothing was allocated"
     if height < LEAST_HEIGHT_TO_WRAP or width < LEAST_WIDTH_TO_WRAP:
         return [sentence]
@@ -213,12 +200,7 @@ def wrap_verdict(device: InspectedDevice, width: int, height: int) -> list[str]:
 
 
 def share_rows(rows: int, *, has_history: bool) -> tuple[int, int]:
-    """Return the rows of the history and of the map, both 0 where there is no room.
-
-    Args:
-        rows: Rows to share.
-        has_history: Whether there is one.
-    """
+    """Return the rows of the history and of the map, both 0 where there is no room."""
     least_map = LEAST_MAP_ROWS + 1
     if not has_history or rows < LEAST_HISTORY_ROWS:
         return 0, min(rows, MOST_MAP_ROWS) if rows >= least_map else 0
@@ -249,7 +231,6 @@ class InspectScreen(FileScreen[Inspected]):
 
     def __init__(self) -> None:
         super().__init__()
-        # The file, once it was read.
         self.inspected: Inspected | None = None
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
@@ -268,12 +249,10 @@ class InspectScreen(FileScreen[Inspected]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the list of stacks the keys."""
         self.stacks.focus()
 
     @property
     def device(self) -> InspectedDevice | None:
-        """The device that is shown."""
         if self.inspected is None or not self.inspected.devices:
             return None
         return self.inspected.devices[self._shown]
@@ -288,20 +267,19 @@ class InspectScreen(FileScreen[Inspected]):
 
     @property
     def report(self) -> str:
-        """Everything as text, with what was simulated as far as it is there."""
+        """Everything as text, with the simulations that are done."""
         inspected = self.inspected
         sections = [self._advice[place].report for place in sorted(self._advice)]
         told = [] if inspected is None else [inspected.report]
         return "\n".join([*told, *(f"{section}\n" for section in sections if section)])
 
     def take_advice(self, place: int, advice: InspectedAdvice) -> None:
-        """Show what other settings would have done to the device at a place."""
+        """Show the effect of other settings on the device at a place."""
         self._advice[place] = advice
         if place == self._shown:
             self.picture.advise(self._describe_advice())
 
     def show(self, found: Inspected) -> None:
-        """Show a file that was read."""
         self.inspected = inspected = found
         self._keys.hide(
             [
@@ -326,7 +304,7 @@ class InspectScreen(FileScreen[Inspected]):
         self.picture.show(device, self._describe_advice())
 
     def _describe_advice(self) -> tuple[str, ...]:
-        """Return what is said below the bar; why there is no advice stands in the dialog alone."""
+        """Return the sentences below the bar; only the dialog says why there is no advice."""
         if self.inspected is None or self.inspected.advise is None or self.device is None:
             return ()
         advice = self._advice.get(self._shown)
@@ -358,7 +336,7 @@ class InspectScreen(FileScreen[Inspected]):
         return pieces
 
     def _draw_facts(self, device: InspectedDevice) -> list[Piece]:
-        """Return the line above the keys: what failed before, else the settings."""
+        """Return the line above the keys: failed requests, else the settings."""
         if device.failures:
             count = len(device.failures)
             more = f"{count - 1} more, o shows them" if count > 1 else "o shows where"
@@ -385,7 +363,6 @@ class InspectScreen(FileScreen[Inspected]):
 
     @on(RowTable.Opened)
     def open_stack(self, message: RowTable.Opened) -> None:
-        """Show a stack from its innermost frame to its outermost."""
         message.stop()
         group = self.stacks.current
         if group is None:
@@ -403,7 +380,6 @@ class InspectScreen(FileScreen[Inspected]):
             self.app.push_screen(TextScreen(self.inspected.file, self.report))
 
     def action_settings(self) -> None:
-        """Show what other allocator settings would have done to the device."""
         if self.inspected is None or self.device is None:
             return
         advice = self._advice.get(self._shown)
@@ -412,7 +388,6 @@ class InspectScreen(FileScreen[Inspected]):
         self.app.push_screen(TextScreen(f"Other allocator settings, simulated: {self.device.name}", text))
 
     def action_failures(self) -> None:
-        """Show which requests failed."""
         device = self.device
         if device is None:
             return
@@ -420,7 +395,6 @@ class InspectScreen(FileScreen[Inspected]):
         self.app.push_screen(TextScreen(f"Out of memory: {device.name}", text))
 
     def action_choose_device(self) -> None:
-        """Ask for the device to show."""
         if self.inspected is None:
             return
         if len(self.inspected.devices) < 2:
@@ -441,12 +415,7 @@ def _count_stacks(device: InspectedDevice) -> str:
 
 
 class DeviceChoiceScreen(ModalScreen[int | None]):
-    """Asks for a device; answers with its place in the file.
-
-    Args:
-        devices: Devices of the file.
-        shown: Place of the one that is shown.
-    """
+    """Asks for a device; `shown` and the answer are places in the file."""
 
     BINDINGS = [*keys.DEVICE_CHOICE]
 
@@ -462,7 +431,6 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
             yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
 
     def on_mount(self) -> None:
-        """Put the cursor on the device that is shown."""
         options = self.query_one(MarkedList)
         options.highlighted = self._shown
         options.focus()
@@ -471,7 +439,6 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
         self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the device chosen."""
         self.dismiss(event.option_index)
 
 
@@ -480,11 +447,7 @@ def _describe(device: InspectedDevice) -> str:
 
 
 def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScreen, Inspected]:
-    """Return the view of one file.
-
-    Args:
-        read: Reads it; called on a thread of its own.
-    """
+    """Return the view of one file; `read` is called on a thread of its own."""
 
     def wait(passed_s: float) -> str | None:
         with suppress(OSError):
@@ -493,7 +456,7 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
         return None
 
     def begin_to_advise(found: Inspected) -> None:
-        """Work out what other settings would have held."""
+        """Start the simulation of other settings."""
         if found.advise is not None and found.devices:
             threading.Thread(target=advise, args=(found,), name="adviser", daemon=True).start()
 
@@ -521,7 +484,7 @@ def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -
         device: The only device to show; None for all.
 
     Raises:
-        UsageError: Nothing can be drawn here, or the file does not tell of the device.
+        UsageError: Nothing can be drawn here, or the file does not have the device.
         InputFileError: The file cannot be read or understood.
     """
     try:
@@ -531,7 +494,7 @@ def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -
 
 
 def _end_readers() -> None:
-    """End the process that decodes, where the user left before it was done."""
+    """End the decoding process, where the user left before it was done."""
     import psutil
 
     for child in psutil.Process().children():

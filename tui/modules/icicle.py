@@ -24,7 +24,6 @@ class BreakdownTable(LinePage, can_focus=False):
         self._basis: Basis = "measured"
 
     def show(self, node: BreakdownNode | None, basis: Basis) -> None:
-        """List the parts of a block."""
         self._node = node
         self._basis = basis
         self._draw()
@@ -88,11 +87,10 @@ class BreakdownIcicle(LinePage):
 
     @property
     def depth(self) -> int:
-        """Rows that are drawn."""
         return len(self._drawn.lines)
 
     def show(self, tree: BreakdownNode | None, basis: Basis) -> None:
-        """Draw a tree; zoom and cursor stay where they are, or go up to what there is."""
+        """Draw a tree; zoom and cursor stay where they are, or move up to the nearest block that it has."""
         self._tree = tree
         self._basis = basis
         self.zoom, self.chosen = self._find_known(self.zoom), self._find_known(self.chosen)
@@ -121,7 +119,7 @@ class BreakdownIcicle(LinePage):
         return next((box for box in self._drawn.boxes if box.cell.path == path), None)
 
     def go_to(self, path: Path, zoom: Path | None = None) -> None:
-        """Put the cursor on a block, and fill the width with another where one is named."""
+        """Put the cursor on a block, and fill the width with `zoom`, if any."""
         before = (self.chosen, self.zoom)
         self.chosen = path
         self.zoom = self.zoom if zoom is None else zoom
@@ -130,11 +128,10 @@ class BreakdownIcicle(LinePage):
             self.post_message(self.Moved())
 
     def action_zoom(self) -> None:
-        """Fill the width with the block under the cursor."""
         self.go_to(self.chosen, self.chosen)
 
     def action_zoom_out(self) -> None:
-        """Fill the width with what the present block is part of."""
+        """Fill the width with the parent of the present block."""
         self.go_to(self.chosen, self.zoom[:-1])
 
     def action_move_up(self) -> None:
@@ -161,7 +158,6 @@ class BreakdownIcicle(LinePage):
         return next((it for it in self._drawn.boxes if it.cell.path and it.cell.path[:-1] == above), None)
 
     def action_move_beside(self, places: int) -> None:
-        """Go to a block of the same row."""
         depth = len(self.chosen) - len(self.zoom)
         row = [(*self.zoom, *box.cell.path) for box in self._drawn.boxes if box.row == depth]
         if self.chosen in row:

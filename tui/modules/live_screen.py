@@ -1,4 +1,4 @@
-"""The Breakdown screen over processes that train: it stays at the newest point until somebody goes back."""
+"""The Breakdown screen for training processes: it stays at the newest point until the user goes back."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,18 +15,18 @@ from ..widgets.one_line import Piece
 from .profiled import Place, Profiled, say_most
 from .screen import BreakdownScreen
 
-# After a refusal, and where a question was lost.
+# After a refusal, and for a lost question a multiple of it.
 ASK_AGAIN_S = 10.0
-# Age from which it is told how old figures are.
+# Age from which the screen shows how old the data is.
 OLD_FROM_S = 5.0
 NOTHING = ModuleMemory(format="module memory", moments=())
 
 
 class LiveProfiles:
-    """Asks the process that is looked at again and again, which keeps its profile going.
+    """Asks the shown process repeatedly for its modules, which keeps its profile running.
 
     Args:
-        feed: Passes questions on.
+        feed: Sends the questions.
         ranks: The processes, in the order in which they are shown.
     """
 
@@ -36,7 +36,7 @@ class LiveProfiles:
         self._ranks = {rank.pid: rank for rank in ranks}
         self._pids = [rank.pid for rank in ranks]
         self._answers: dict[int, RankModules] = {}
-        # Since when an answer is waited for.
+        # Start of the wait for an answer.
         self._asked_s: dict[int, float] = {}
         self._answered_s: dict[int, float] = {}
         self._first_asked_s: dict[int, float] = {}
@@ -49,7 +49,7 @@ class LiveProfiles:
         )
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Take what a snapshot tells of the processes."""
+        """Update the answers from a snapshot."""
         for rank in () if snapshot.sample is None else snapshot.sample.ranks:
             if rank.pid in self._ranks:
                 self._ranks[rank.pid] = rank
@@ -62,7 +62,7 @@ class LiveProfiles:
                     self._answered_s[answer.pid] = self._clock.monotonic_s()
 
     def ask(self, place: int) -> None:
-        """Ask a process for its next step, unless it has ended or an answer is waited for."""
+        """Ask a process for its next step, unless it has ended or an answer is pending."""
         pid = self._pids[place]
         now_s = self._clock.monotonic_s()
         asked_s = self._asked_s.get(pid)
@@ -75,7 +75,7 @@ class LiveProfiles:
         self._feed.ask_modules(pid)
 
     def say_waiting(self, place: int) -> str:
-        """Return what is waited for, or why nothing comes."""
+        """Return the state of the wait, or why nothing comes."""
         pid = self._pids[place]
         answer = self._answers.get(pid)
         rank = self._ranks[pid]
@@ -84,7 +84,7 @@ class LiveProfiles:
         return say_waiting(rank, self._clock.monotonic_s() - self._first_asked_s.get(pid, 0.0))
 
     def say_trouble(self, place: int) -> str:
-        """Return how a sentence begins that says why figures are not the newest; nothing where they are."""
+        """Return the beginning of a sentence that says why the data is old; empty where it is not."""
         pid = self._pids[place]
         age_s = self._clock.monotonic_s() - self._answered_s.get(pid, 0.0)
         old = f"figures of {format_age(age_s)} ago" if age_s >= OLD_FROM_S else ""
@@ -98,10 +98,10 @@ class LiveProfiles:
 
 
 class LiveBreakdownScreen(BreakdownScreen):
-    """One point of the profile of one process, which grows meanwhile.
+    """One point of the growing profile of one process.
 
     Args:
-        live: The processes, and what came of them.
+        live: The processes, and their answers.
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
@@ -116,22 +116,22 @@ class LiveBreakdownScreen(BreakdownScreen):
         super().__init__(leave=leave)
         self._live = live
         self._profiles = live.profiles
-        # Whether the newest point is shown whenever one comes.
+        # Whether each new point is shown at once.
         self.is_following = True
 
     def on_mount(self) -> None:
-        """Ask the first process, and say what it costs."""
+        """Ask the first process, and notify what it costs."""
         self.notify(f"This {COST}; it ends by itself once you leave.", timeout=6)
         self._show_newest()
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Show what a snapshot tells of the processes, and ask the one that is shown again."""
+        """Show the data of a snapshot, and ask the shown process again."""
         self._live.observe(snapshot)
         self._live.ask(self._at)
         self._show_newest()
 
     def _show_newest(self) -> None:
-        """Draw what came; the point that is looked at stays the same one, or is the newest."""
+        """Draw new data; the chosen point stays the same one, or is the newest."""
         before = self._profiles[self._at]
         profiles = self._live.profiles
         memory = profiles[self._at].memory
@@ -152,7 +152,6 @@ class LiveBreakdownScreen(BreakdownScreen):
             self._draw_head(self._profiles[self._at])
 
     def wait(self, sentence: str) -> None:
-        """Say what is waited for."""
         super().wait(sentence)
         self._title.set_pieces(
             [
@@ -179,7 +178,7 @@ class LiveBreakdownScreen(BreakdownScreen):
         return f"{trouble}. {self._say_figures(memory)}" if trouble else self._say_figures(memory)
 
     def _say_figures(self, memory: ModuleMemory) -> str:
-        """Return what takes most; at the newest point also what comes and goes before it."""
+        """Return what takes most; at the newest point also the activations before it."""
         if not self.is_following:
             return super()._say_verdict(memory)
         verdict = say_most(self._tree, self.basis, memory, self.place, is_short=True)
@@ -188,7 +187,7 @@ class LiveBreakdownScreen(BreakdownScreen):
         return f"{verdict}; activations reach {format_bytes(size)} (])" if size else verdict
 
     def _find_in_other(self, other: ModuleMemory) -> Place | None:
-        """Return the newest point of another process that is such a one as this."""
+        """Return the newest point of the same kind in another process."""
         profile = self.profile
         if not other.moments or profile is None:
             return None
@@ -212,7 +211,7 @@ class LiveBreakdownScreen(BreakdownScreen):
         self._show_place()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: what shows figures needs some."""
+        """Return whether an action makes sense now: most need a profile with moments."""
         has_none = self.profile is None or not self.profile.memory.moments
         if has_none and action in ("export_breakdown", "report", "step_point"):
             return False
@@ -220,7 +219,9 @@ class LiveBreakdownScreen(BreakdownScreen):
 
 
 def _find_again(before: ModuleMemory, memory: ModuleMemory, point: int | None) -> int | None:
-    """Return where a moment is in a profile that has grown, and may have lost its oldest; else the oldest."""
+    """Return the place of a moment in a profile that has grown, and may have lost its oldest; else the
+    oldest.
+    """
     if point is None or point >= len(before.moments):
         return None
     wanted_s = before.moments[point].time_s

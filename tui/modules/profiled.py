@@ -1,4 +1,4 @@
-"""What the Breakdown screen shows of a profile, and what it says about it."""
+"""What the Breakdown screen shows of a profile, and its sentences."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from ..draw.spans import clean_text
 from ..widgets.one_line import Piece
 
 ALL_KINDS = "all kinds"
-# What can be shown, by its word.
+# By its word.
 KIND_CHOICES: dict[str, tuple[MemoryKind, ...]] = {
     ALL_KINDS: MEMORY_KINDS,
     "parameters": ("params",),
@@ -40,18 +40,17 @@ class Profiled(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What is looked at, apart from whose it is."""
+    """The point and kind of memory on screen."""
 
     # Index of a moment; None for the whole profile.
     point: int | None = None
     kind: str = ALL_KINDS
 
     def make_tree(self, memory: ModuleMemory) -> BreakdownNode | None:
-        """Return what a profile has there."""
         return make_point_tree(memory, KIND_CHOICES[self.kind], self.point, self.kind)
 
     def find_in_other(self, memory: ModuleMemory, other: ModuleMemory) -> "Place | None":
-        """Return the same place of another profile; None where its moments are not the same ones."""
+        """Return the same place of another profile; None where its moments differ."""
         if self.point is None:
             return self
         is_there = self.point < len(other.moments)
@@ -61,18 +60,18 @@ class Place(NamedTuple):
 
 
 def find_block(tree: BreakdownNode | None, path: tuple[str, ...]) -> BreakdownNode | None:
-    """Return a block of a tree, or None where there is none such."""
+    """Return a block of a tree, or None where it has none there."""
     return None if tree is None else find_node(tree, path)
 
 
 PATH_MARK = " / "
+# Widths from which every kind is named, and from which each has its bytes.
 NAMES_FROM_CELLS = 70
-# Widths from which every kind is named, and from which each has its figure.
 FIGURES_FROM_CELLS = 110
 
 
 class Block(NamedTuple):
-    """The block under the cursor, and what it is held against."""
+    """The block under the cursor, and the one it is compared with."""
 
     path: tuple[str, ...]
     node: BreakdownNode
@@ -84,7 +83,6 @@ class Block(NamedTuple):
 
 
 def name_point(memory: ModuleMemory, place: Place) -> str:
-    """Return which point of a profile is shown: its number, name and time."""
     count = len(memory.moments)
     if place.point is None:
         return f"whole profile, {count_text(count, 'point', 'points')}"
@@ -95,7 +93,7 @@ def name_point(memory: ModuleMemory, place: Place) -> str:
 def say_most(
     tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place, *, is_short: bool = False
 ) -> str:
-    """Return the sentence of what takes most, and unless `is_short`, of how much and at which point."""
+    """Return the sentence of what takes most; `is_short` omits the total and the point."""
     when = " over the whole profile, each kind at its most"
     if place.point is not None:
         when = f" at {_clean(memory.moments[place.point].tag)}"
@@ -122,9 +120,7 @@ def list_kinds(
 
     Args:
         every: The tree of all kinds; None where none was written.
-        basis: Which figure is told.
-        chosen: The kind that is shown.
-        width: Cells of the screen; of a narrow one the chosen kind alone is told, or its figure alone.
+        chosen: The kind that is shown; on a narrow screen the only one.
     """
     pieces = []
     for name, kinds in KIND_CHOICES.items():
@@ -143,24 +139,24 @@ def list_kinds(
 
 
 def say_path(block: Block, tree: BreakdownNode) -> str:
-    """Return where a block is: names from the root on."""
+    """Return the names from the root to a block."""
     return PATH_MARK.join(_clean(name) for name in (tree.name, *block.path))
 
 
 def say_figures(block: Block, tree: BreakdownNode) -> str:
-    """Return the bytes of a block, measured beside computed, and its share of the tree."""
+    """Return the bytes of a block, measured and computed, and its share of the tree."""
     measured = block.node.measured_bytes
     computed = block.node.computed_bytes
-    told = f"measured {format_bytes(measured)}, computed {format_bytes(computed)}"
+    sentence = f"measured {format_bytes(measured)}, computed {format_bytes(computed)}"
     if measured is not None and computed is not None and measured != computed:
         word = "more" if measured > computed else "less"
-        told += f" ({format_bytes(abs(measured - computed))} {word} measured)"
+        sentence += f" ({format_bytes(abs(measured - computed))} {word} measured)"
     share = share_percent(size_of(block.node, block.basis), size_of(tree, block.basis))
-    return told if share is None else f"{told}; {share:.1f} % of {tree.name}"
+    return sentence if share is None else f"{sentence}; {share:.1f} % of {tree.name}"
 
 
 def say_other(block: Block) -> str:
-    """Return how a block differs from the same one of the profile it is held against; nothing for none."""
+    """Return how a block differs from the same one of the compared profile; empty without one."""
     if not block.other_name:
         return ""
     name = _clean(block.other_name)
@@ -180,14 +176,14 @@ def say_other(block: Block) -> str:
 
 
 def say_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:
-    """Return why both figures of the block's kind differ; nothing where they do not."""
+    """Return why measured and computed bytes of the block's kind differ; empty where they do not."""
     word = next((name for name in (*block.path[:1], tree.name) if name in KIND_WORDS.values()), None)
     sentences = explain_differences(breakdown)
     return next((it for it in sentences if word is not None and it.startswith(f"{word}: ")), "")
 
 
 def say_left_out(narrow: int) -> str:
-    """Return how many blocks are too narrow to be drawn; nothing where all are drawn."""
+    """Return how many blocks are too narrow to be drawn; empty where all are drawn."""
     return f"{count_text(narrow, 'block', 'blocks')} too narrow to draw: zoom in" if narrow else ""
 
 

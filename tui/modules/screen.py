@@ -64,10 +64,8 @@ COLUMNS = ("path", "measured_bytes", "computed_bytes")
 
 
 class ExportedTree(NamedTuple):
-    """What is written."""
-
     title: str
-    # Whose figures they are, in a sentence.
+    # Whose data it is, in a sentence.
     origin: str
     tree: BreakdownNode
     basis: Basis
@@ -79,8 +77,6 @@ class ExportedTree(NamedTuple):
 
 
 class ExportedDifference(NamedTuple):
-    """What is written of two profiles."""
-
     title: str
     caption: str
     tree: ComparedNode
@@ -89,12 +85,7 @@ class ExportedDifference(NamedTuple):
 
 
 def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
-    """Write everything into a new folder, and return that.
-
-    Args:
-        shown: What is written.
-        folder: Where the new folder is made.
-        now_s: Wall time; names it.
+    """Write everything into a new folder in `folder`, named by the wall time, and return its path.
 
     Raises:
         OutputFileError: The folder or a file cannot be written.
@@ -126,7 +117,7 @@ def _export_difference(shown: ExportedDifference, folder: Path) -> None:
 
 
 def write_table(tree: BreakdownNode) -> str:
-    """Return every block as a line of CSV, each before what is in it; nothing stands for unmeasured."""
+    """Return every block as a line of CSV, parents first; unmeasured values are empty."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -145,11 +136,7 @@ LEAST_ROWS_FOR_CAUSE = 14
 
 
 class BreakdownScreen(FileScreen[Sequence[Profiled]]):
-    """One point of one profile at a time.
-
-    Args:
-        leave: What `Esc` does at the whole tree; None for nothing.
-    """
+    """One point of one profile at a time; `Esc` at the whole tree calls `leave`, if any."""
 
     BINDINGS = [*keys.BREAKDOWN]
     NAME = "vramscope modules"
@@ -169,7 +156,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._leave = leave
         self._profiles: tuple[Profiled, ...] = ()
         self._at = 0
-        # What is looked at of the profile.
         self.place = Place()
         self._wanted: Basis | None = None
         self._every: BreakdownNode | None = None
@@ -193,19 +179,17 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Give the icicle the keys, and draw what was shown before there was room."""
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.icicle.focus()
         self._show_place()
 
     @property
     def profile(self) -> Profiled | None:
-        """Whose memory is shown."""
         return self._profiles[self._at] if self._profiles else None
 
     @property
     def basis(self) -> Basis:
-        """The figure that lengths show."""
+        """Whether lengths are measured or computed bytes."""
         if self._wanted is not None or self._tree is None:
             return self._wanted or "measured"
         return choose_basis(self._tree)
@@ -224,7 +208,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self._show_place()
 
     def _show_place(self) -> None:
-        """Work out the tree of the place, and draw everything."""
+        """Make the tree of the place, and draw everything."""
         if self.profile is None or not self.profile.memory.moments:
             return
         memory = self.profile.memory
@@ -238,7 +222,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
     @on(BreakdownIcicle.Moved)
     @on(events.Resize)
     def draw_block(self) -> None:
-        """Draw what is said of the block under the cursor, once the icicle has its rows."""
+        """Draw the facts of the block under the cursor, once the icicle has its rows."""
         self._rearrange()
         self.call_after_refresh(self._draw_lines)
 
@@ -307,7 +291,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         return say_most(self._tree, self.basis, memory, self.place)
 
     def _find_in_other(self, other: ModuleMemory) -> Place | None:
-        """Return the place of another profile that this one's is held against."""
+        """Return the place of another profile to compare with this one's."""
         return None if self.profile is None else self.place.find_in_other(self.profile.memory, other)
 
     def _find_block(self) -> Block | None:
@@ -323,11 +307,11 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         return Block(path, node, self.basis, first.name, other)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: there is another profile to go to, or there is none."""
+        """Return whether an action makes sense now: `step_profile` needs another profile."""
         return action != "step_profile" or len(self._profiles) > 1
 
     def action_step_point(self, places: int) -> None:
-        """Show another point; behind the last one is the whole profile."""
+        """Show another point; after the last one comes the whole profile."""
         if self.profile is None or not self.profile.memory.moments:
             return
         count = len(self.profile.memory.moments)
@@ -348,7 +332,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self._show_place()
 
     def action_switch_basis(self) -> None:
-        """Draw by the other figure."""
+        """Draw by computed instead of measured bytes, or back."""
         self._wanted = "computed" if self.basis == "measured" else "measured"
         self._show_place()
 
@@ -362,7 +346,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._show_place()
 
     def action_leave(self) -> None:
-        """Go up to the whole tree, then out."""
+        """Zoom out to the whole tree, then leave."""
         if self.icicle.zoom:
             self.icicle.go_to(self.icicle.chosen, ())
         elif self._leave is not None:
@@ -373,7 +357,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self.app.push_screen(TextScreen(self.profile.name, self.report))
 
     def _compare_with_first(self) -> ExportedDifference | None:
-        """Return what this point has more or less than the same one of the first profile, of all kinds."""
+        """Return the difference of this point from the same one of the first profile, of all kinds."""
         profile = self.profile
         first = self._profiles[0]
         place = self._find_in_other(first.memory)
@@ -393,7 +377,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         )
 
     def action_export_breakdown(self) -> None:
-        """Write what is shown into a new folder, beside the screen: figures take a moment."""
         if self.profile is None or self._tree is None:
             self.notify("There is nothing to export here.", timeout=3)
             return
@@ -421,7 +404,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
 
 
 def count_levels(tree: BreakdownNode) -> int:
-    """Return the levels of a tree, its root's among them."""
+    """Return the levels of a tree, with its root's."""
     return 1 + max((count_levels(child) for child in tree.children), default=0)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from ...engine.errors import UsageError
 from ...engine.text import name_locale, names_utf8
 
-# Colours a terminal shows; `none` leaves bold, dim and reverse.
+# `none` leaves bold, dim and reverse.
 ColorDepth = Literal["none", "16", "256", "truecolor"]
 
 HEADLESS_ADVICE = "use `vramscope --once` for a table or `vramscope --json` for scripts"
@@ -23,14 +23,13 @@ _SIXTEEN_COLOR_TERMINALS = ("linux", "ansi", "cons25")
 class TerminalAbilities(msgspec.Struct, frozen=True):
     """What may be written to a terminal."""
 
-    # Only ASCII characters may be written.
     is_ascii: bool = False
     color_depth: ColorDepth = "truecolor"
-    # Whether the terminal says that its background is light.
+    # Whether the terminal reports a light background.
     has_light_background: bool = False
-    # Whether the mouse can be listened to without harm: GNU screen 4.9 then holds the Escape key back.
+    # Whether mouse reports do no harm: GNU screen 4.9 delays the Escape key with them.
     has_mouse: bool = True
-    # Why only ASCII may be written, in one sentence; empty where that is not so.
+    # Why only ASCII may be written, in one sentence; empty otherwise.
     reason: str = ""
 
 
@@ -46,12 +45,11 @@ def read_abilities(
     """Return what the terminal can show.
 
     Args:
-        env: Environment variables.
         is_input_tty: Whether standard input is a terminal.
         is_output_tty: Whether standard output is a terminal.
-        ascii_choice: What the user chose about ASCII; None to go by the terminal.
-        color_choice: What the user chose about colour; None to go by the terminal and NO_COLOR.
-        advice: What to use where nothing can be drawn.
+        ascii_choice: The user's choice about ASCII; None to go by the terminal.
+        color_choice: The user's choice about colour; None to go by the terminal and NO_COLOR.
+        advice: Alternative for the error text.
 
     Raises:
         UsageError: Nothing can be drawn here; the text says what to use instead.
@@ -71,7 +69,6 @@ def read_abilities(
 
 
 def _ascii_reason(env: Mapping[str, str], term: str) -> str:
-    """Return why only ASCII may be written, or an empty text."""
     if term.startswith(_ASCII_TERMINALS):
         return f"TERM={env['TERM']} has no braille and no block characters"
     if not names_utf8(env):
@@ -80,7 +77,6 @@ def _ascii_reason(env: Mapping[str, str], term: str) -> str:
 
 
 def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool, advice: str) -> None:
-    """Refuse what cannot be drawn on."""
     if not is_output_tty:
         raise UsageError(f"standard output is not a terminal; {advice}")
     if not is_input_tty:

@@ -1,8 +1,8 @@
 """A compositor that sends only the cells that differ from what the terminal already shows.
 
 Textual sends every cell of a changed line from the left edge of the widget; over SSH those bytes are
-what a monitor costs. This one remembers what it sent, per cell, and writes the difference with the
-shortest moves. It stands on private parts of Textual, which is why Textual is pinned to 8.2.8 exactly.
+what a monitor costs. This one keeps what it sent, per cell, and writes the difference with the shortest
+moves. It uses private parts of Textual, so Textual is pinned to 8.2.8 exactly.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..draw.glyphs import Glyphs
 
 
-# Codes are those of ECMA-48, section 8.3.117 (SGR). Links are not written: none is ours.
+# Codes are those of ECMA-48, section 8.3.117 (SGR). Links are not written: we have none.
 _ON = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "21", "51", "52", "53")
 _OFF = ("22", "22", "23", "24", "25", "25", "27", "28", "29", "24", "54", "54", "55")
 
@@ -50,7 +50,7 @@ _known: dict[Pen, Pen] = {PLAIN: PLAIN}
 
 @lru_cache(maxsize=1024)
 def pen_of(style: Style, color_system: ColorSystem) -> Pen:
-    """Return the pen that writes a style on a terminal of so many colours."""
+    """Return the pen for a style on a terminal of so many colours."""
     attributes = style._attributes & style._set_attributes
     pen = Pen(
         tuple(bit for bit in range(len(_ON)) if attributes & (1 << bit)),
@@ -62,7 +62,7 @@ def pen_of(style: Style, color_system: ColorSystem) -> Pen:
 
 @lru_cache(maxsize=4096)
 def change_pen(old: Pen, new: Pen) -> str:
-    """Return the shortest escape sequence that makes the terminal write with `new` after `old`."""
+    """Return the shortest escape sequence that changes the pen from `old` to `new`."""
     return f"\x1b[{min(_difference(old, new), _from_scratch(new), key=len)}m" if old != new else ""
 
 
@@ -103,18 +103,17 @@ class CellRow:
     __slots__ = ("pens", "texts")
 
     def __init__(self, width: int) -> None:
-        # None where it is not known what the terminal shows.
+        # None where the terminal's content is unknown.
         self.texts: list[str | None] = [None] * width
         self.pens: list[Pen] = [PLAIN] * width
 
     def copy(self) -> "CellRow":
-        """Return another row that shows the same."""
         row = CellRow(0)
         row.texts, row.pens = self.texts.copy(), self.pens.copy()
         return row
 
     def put(self, segments: Iterable[Segment], x: int, x1: int, x2: int, color_system: ColorSystem) -> None:
-        """Lay segments that begin at column `x`, as far as they fall into columns `x1` up to `x2`."""
+        """Write segments that begin at column `x`, as far as they fall into columns `x1` up to `x2`."""
         texts: list[str | None] = []
         pens: list[Pen] = []
         for text, style, control in segments:
@@ -158,7 +157,7 @@ def _cells_of(text: str) -> Sequence[str]:
 
 
 class _Run:
-    """Cells side by side that are written with one pen."""
+    """Adjacent cells that are written with one pen."""
 
     __slots__ = ("end", "is_plain", "pen", "texts", "x", "y")
 
@@ -173,10 +172,11 @@ class _Run:
 
 
 class CellWriter:
-    """Collects what differs and puts it into escape sequences.
+    """Collects what differs and turns it into escape sequences.
 
-    A pen in true colour takes some twenty bytes and a move six, so everything of one pen is written
-    before the next pen is taken up.
+    A pen in true colour takes some twenty bytes and a move six, so everything of one pen is written before
+    the
+    next pen.
     """
 
     def __init__(self, width: int) -> None:
@@ -187,7 +187,7 @@ class CellWriter:
         self._runs: dict[Pen, list[_Run]] = {}
 
     def paint(self, y: int, x1: int, x2: int, old: CellRow, new: CellRow) -> None:
-        """Note the cells of row `y` from column `x1` up to `x2` that differ from what is shown."""
+        """Collect the cells of row `y` from column `x1` up to `x2` that differ from what is shown."""
         old_texts = old.texts
         new_texts = new.texts
         old_pens = old.pens
@@ -207,7 +207,7 @@ class CellWriter:
             x = self._collect(x, y, x2, old, new)
 
     def finish(self) -> str:
-        """Return everything that was collected, with the pen put back."""
+        """Return everything that was collected; at its end the pen is plain."""
         pen = PLAIN
         for wanted, runs in self._runs.items():
             self._parts.append(change_pen(pen, wanted))
@@ -218,7 +218,7 @@ class CellWriter:
         return "".join(self._parts)
 
     def _collect(self, x: int, y: int, x2: int, old: CellRow, new: CellRow) -> int:
-        """Note cells from column `x` on while they differ; return the column after the last one."""
+        """Collect cells from column `x` on while they differ; return the column after the last one."""
         start = x
         while x < self._width:
             text = new.texts[x]
@@ -236,7 +236,9 @@ class CellWriter:
         return x
 
     def _run_at(self, x: int, y: int, pen: Pen, new: CellRow) -> _Run:
-        """Return the run that goes on at a cell; few cells between are written again, cheaper than a move."""
+        """Return the run that continues at a cell; a few equal cells before it are written too, cheaper than
+        a move.
+        """
         runs = self._runs.setdefault(pen, [])
         last = runs[-1] if runs else None
         if last is not None and last.y == y and last.is_plain and 0 <= x - last.end <= _BRIDGE:
@@ -251,7 +253,6 @@ class CellWriter:
         return runs[-1]
 
     def _write(self, run: _Run) -> None:
-        """Write a run where it stands."""
         if self._x != run.x or self._y != run.y:
             self._parts.append(self._move_to(run.x, run.y))
         self._parts += run.texts
@@ -259,7 +260,7 @@ class CellWriter:
         self._y = run.y
 
     def _move_to(self, x: int, y: int) -> str:
-        """Return the move of the fewest bytes from where the cursor is to a cell."""
+        """Return the move of the fewest bytes from the cursor to a cell."""
         move = f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H"
         if self._x < 0 or y < self._y:
             return move
@@ -278,7 +279,7 @@ def _step(count: int, forward: str, back: str) -> str:
 
 
 def _place(run: _Run) -> tuple[int, int]:
-    """Return by what runs are sorted: downwards in bands, because a step down is shorter than a move."""
+    """Return the sort key of runs: downwards in bands, because a step down is shorter than a move."""
     return run.x >> _BAND_BITS, run.y
 
 
@@ -292,20 +293,20 @@ StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: 
 
 
 class ShownPicture:
-    """What the terminal shows as far as it is known."""
+    """What the terminal shows, as far as known."""
 
     def __init__(self) -> None:
         self.size = Size(0, 0)
         self.rows: list[CellRow] = []
 
     def forget(self, size: Size) -> None:
-        """Know nothing of a terminal of this size."""
+        """Forget everything; the terminal has this size."""
         self.size = size
         self.rows = [CellRow(size.width) for _ in range(size.height)]
 
 
 class ThriftyLayoutUpdate(LayoutUpdate):
-    """The whole screen: everything is sent, and remembered."""
+    """The whole screen: everything is sent, and kept for comparison."""
 
     def __init__(self, update: LayoutUpdate, shown: ShownPicture) -> None:
         super().__init__(update.strips, update.region)
@@ -335,8 +336,6 @@ class ThriftyPartialUpdate(CompositorUpdate):
     Args:
         spans: First column and the column after the last one of every row that may have changed.
         layers: What covers each of these rows, the foremost first, with the column where it begins.
-        shown: What the terminal shows.
-        size: Size of the screen.
     """
 
     def __init__(
@@ -362,7 +361,6 @@ class ThriftyPartialUpdate(CompositorUpdate):
         return writer.finish()
 
     def _render_row(self, writer: CellWriter, y: int, color_system: ColorSystem) -> None:
-        """Write what differs in the span of one row."""
         x1, x2 = self._spans[y]
         old = self._shown.rows[y]
         row = old.copy()
@@ -380,22 +378,21 @@ def _color_system(console: Console) -> ColorSystem:
 
 
 class ThriftyCompositor(Compositor):
-    """A compositor whose updates know what was sent before."""
+    """A compositor whose updates compare with what was sent before."""
 
     def __init__(self) -> None:
         super().__init__()
         self._shown = ShownPicture()
 
     def forget(self) -> None:
-        """Know nothing of what the terminal shows, because something else wrote to it."""
+        """Forget what the terminal shows, because something else wrote to it."""
         self._shown.forget(self.size)
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
         """Return an update of the whole screen.
 
-        Args:
-            simplify: Whether neighbours of one style are joined, as for a picture; a picture is not
-                what the terminal shows.
+        With `simplify`, neighbours of one style are joined, as for an exported picture; it is not sent to the
+        terminal.
         """
         if simplify:
             return super().render_full_update(simplify=True)
@@ -404,8 +401,8 @@ class ThriftyCompositor(Compositor):
     def render_partial_update(self) -> ThriftyPartialUpdate | None:  # type: ignore[override]  # not in chops
         """Return an update of what changed, or None where nothing did.
 
-        Only widgets that changed are asked for lines; Textual asks all between the topmost change and
-        the lowest.
+        Only widgets that changed are asked for lines; Textual asks all between the topmost change and the
+        lowest.
         """
         spans = self._take_dirty_spans()
         if not spans:
@@ -451,7 +448,7 @@ class ThriftyCompositor(Compositor):
 
 
 class HasGlyphs(Protocol):
-    """An application that knows what its terminal can draw."""
+    """An application with the characters that its terminal can draw."""
 
     glyphs: "Glyphs"
 
@@ -461,7 +458,6 @@ class ThriftyScreen(Screen[ResultT]):
 
     @cached_property
     def glyphs(self) -> "Glyphs":
-        """Characters to draw with."""
         return cast(HasGlyphs, self.app).glyphs
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
@@ -473,7 +469,7 @@ class ThriftyScreen(Screen[ResultT]):
 
     @contextmanager
     def drawn_at_once(self) -> Iterator[None]:
-        """Paint, at the end, what widgets mark inside; the usual way takes two messages for each of them."""
+        """Paint, at the end, the widgets marked inside; Textual's way takes two messages for each of them."""
         self.is_drawing = True
         try:
             yield
@@ -486,7 +482,7 @@ class ThriftyScreen(Screen[ResultT]):
             self.check_idle()
 
     def mark(self, widget: Widget) -> None:
-        """Note that a widget is to be painted at the end of `drawn_at_once`."""
+        """Have a widget painted at the end of `drawn_at_once`."""
         self._dirty_widgets.add(widget)
 
     def _can_paint_now(self) -> bool:
@@ -497,11 +493,11 @@ class ThriftyScreen(Screen[ResultT]):
         return not any(child._layout_required or child._scroll_required for child in self.children)
 
     def on_mount(self) -> None:
-        """Know nothing of the terminal after it was lent to a shell."""
+        """Send everything again after a shell had the terminal."""
         self.app.app_resume_signal.subscribe(self, self._repaint)
 
     def on_unmount(self) -> None:
-        """Let go of the signal, which would hold this screen, all its widgets and strips, for good."""
+        """Unsubscribe from the signal, which would keep this screen, all its widgets and strips, forever."""
         self.app.app_resume_signal.unsubscribe(self)
 
     def on_resize(self) -> None:
@@ -509,11 +505,11 @@ class ThriftyScreen(Screen[ResultT]):
         self.refresh()
 
     def on_screen_suspend(self) -> None:
-        """Know nothing of the terminal while another screen writes to it."""
+        """Forget the terminal's content, because another screen will write to it."""
         self._thrifty_compositor.forget()
 
     def on_screen_resume(self) -> None:
-        """Know nothing of what the other screen left behind."""
+        """Forget the terminal's content, because another screen wrote to it."""
         self._thrifty_compositor.forget()
 
     def _repaint(self, _: "App[object]") -> None:

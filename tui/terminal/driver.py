@@ -1,4 +1,4 @@
-"""The driver: standard output that never blocks the application, and notice of a terminal that is gone."""
+"""The driver: standard output that never blocks the application, and notice of a closed terminal."""
 
 import codecs
 import contextlib
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from textual.app import App
 
 
-# Output that waits for a terminal which does not read; past it frames are dropped.
+# Pending output of a terminal that does not read; beyond this, frames are dropped.
 MAX_PENDING_BYTES = 1 << 20
-# Output that waits when the terminal counts as not reading.
+# Pending output from which the terminal counts as not reading.
 BLOCKED_BYTES = 1 << 16
 DRAIN_PATIENCE_S = 0.3
 
@@ -35,8 +35,8 @@ class TerminalOutput:
 
         Args:
             descriptor: Where the bytes go.
-            encoding: Encoding of the terminal; what it lacks is written as `?`.
-            on_drained: Called when all is written after output was dropped.
+            encoding: Of the terminal; characters it lacks are written as `?`.
+            on_drained: Called when everything is written after output was dropped.
             on_gone: Called when nothing can be written any more.
         """
         self.encoding = encoding
@@ -55,7 +55,7 @@ class TerminalOutput:
         return len(self._pending) > BLOCKED_BYTES
 
     def write(self, text: str) -> int:
-        """Take text; it is dropped whole where too much waits already."""
+        """Queue text; it is dropped whole where too much is pending already."""
         data = text.encode(self.encoding, "replace")
         with self._changed:
             if not self._is_gone:
@@ -66,20 +66,18 @@ class TerminalOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Let the thread write what was taken."""
+        """Wake the thread to write what is queued."""
         with self._changed:
             self._changed.notify_all()
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Return whether the descriptor is a terminal."""
         return os.isatty(self._descriptor)
 
     def close(self) -> None:
-        """Write the rest, for a moment; a terminal that does not read is left to itself."""
+        """Write the rest, waiting at most a moment for the terminal to read it."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -103,7 +101,7 @@ class TerminalOutput:
             return bytes(self._pending)
 
     def _write_all(self, data: bytes) -> None:
-        """Write, and only then make room: what waits stays counted."""
+        """Write, and only then make room: pending bytes stay counted."""
         view = memoryview(data)
         while view:
             written = os.write(self._descriptor, view)
@@ -138,11 +136,10 @@ class TerminalDriver(LinuxDriver):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the terminal does not read what it is sent."""
         return self._output is not None and self._output.is_blocked
 
     def start_application_mode(self) -> None:
-        """Take over the terminal."""
+        """Start to use the terminal."""
         stream = sys.__stdout__
         encoding = (stream.encoding if stream else None) or "ascii"
         self._output = TerminalOutput(
@@ -163,7 +160,7 @@ class TerminalDriver(LinuxDriver):
             read_input(self.fileno, self.exit_event, self.process_message, is_debug=self._debug)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         super().close()
         if self._output is not None:
             self._output.close()
@@ -186,21 +183,20 @@ class TerminalGone(Message):
 
 
 READ_BYTES = 4096
-# How soon a lone escape is taken for the key and not for the beginning of a sequence.
+# Time after which a lone escape counts as the key and not as the beginning of a sequence.
 TICK_MS = 100
-# After so many ticks without input nothing that was read is still waiting for the rest of it.
+# After so many ticks without input, nothing that was read is still waiting for its rest.
 QUIET_TICKS = 5
 
 
 class WakingEvent(threading.Event):
-    """An event that a thread waiting in poll(2) notices too, through a descriptor."""
+    """An event that also wakes a thread waiting in poll(2), through a descriptor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def set(self) -> None:
-        """Set the event and wake who waits for the descriptor."""
         super().set()
         os.eventfd_write(self.descriptor, 1)
 
@@ -226,7 +222,7 @@ def read_input(
         descriptor: The terminal.
         exit_event: Ends the reading.
         on_message: Called with every key, click and report.
-        is_debug: Whether the parser notes what it reads.
+        is_debug: Whether the parser logs what it reads.
     """
     parser = XTermParser(is_debug)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

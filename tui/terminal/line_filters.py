@@ -1,4 +1,4 @@
-"""What stands between the widgets and the terminal: printable text, and seven bits where asked for."""
+"""Filters between the widgets and the terminal: printable text, and seven bits where asked for."""
 
 from functools import lru_cache
 
@@ -34,20 +34,20 @@ _TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items(
 
 @lru_cache(maxsize=1024)
 def to_ascii(text: str) -> str:
-    """Return text in ASCII that takes the same cells; what has no likeness becomes `?`."""
+    """Return text in ASCII that takes the same cells; what has no look-alike becomes `?`."""
     if text.isascii():
         return text
-    likened = text.translate(_TABLE)
-    if likened.isascii():
-        return likened
-    return "".join(c if c.isascii() else "?" * cell_len(c) for c in likened)
+    translated = text.translate(_TABLE)
+    if translated.isascii():
+        return translated
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in translated)
 
 
 class PrintableFilter(LineFilter):
     """Makes every line that any widget draws printable: lists, titles, the palette and toasts too."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments, the very same where nothing in them would steer the terminal."""
+        """Return the segments, unchanged where nothing in them would control the terminal."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [segment._replace(text=make_printable(segment.text)) for segment in segments]
@@ -57,7 +57,6 @@ class AsciiFilter(LineFilter):
     """Rewrites every line that any widget draws: borders, scroll bars, palette and toasts too."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments in ASCII."""
         return [
             segment
             if segment.text.isascii()
