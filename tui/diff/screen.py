@@ -17,8 +17,9 @@ from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.diff import describe_difference, describe_rest, order_subjects
+from ..draw.columns import join_columns
 from ..draw.run_graph import ROLES, Runs, draw_runs
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
@@ -86,16 +87,16 @@ def _list_cells(subject: SubjectDifference, figure: FigureDifference | None, unm
 def _lay_out(cells: Sequence[str], width: int, ellipsis: str) -> str:
     """Return one row: who and where at the left, numbers at the right of their columns."""
     who, at, figure, a, b, apart, percent, end, noise = cells
-    sizes = [apart] if width < NARROW_CELLS else [a, b, apart]
-    more = [end, noise] if width >= WIDE_CELLS else []
-    wide_cells = 2 * _WHO_CELLS if more else _WHO_CELLS
-    texts = [fit_text(who, _NARROW_WHO_CELLS if width < NARROW_CELLS else wide_cells, ellipsis)]
-    texts.append(fit_text(at, _NARROW_AT_CELLS if width < NARROW_CELLS else _AT_CELLS, ellipsis))
-    texts += [fit_text(figure, _FIGURE_CELLS, ellipsis)] if width >= NARROW_CELLS else []
-    texts += [right_text(size, _SIZE_CELLS, ellipsis) for size in sizes]
-    texts.append(right_text(percent, _PERCENT_CELLS, ellipsis))
-    texts += [right_text(size, _SIZE_CELLS, ellipsis) for size in more]
-    return " ".join(texts)
+    if width < NARROW_CELLS:
+        texts = [who, at, apart, percent]
+        widths = [_NARROW_WHO_CELLS, _NARROW_AT_CELLS, _SIZE_CELLS, _PERCENT_CELLS]
+        return join_columns(texts, widths, "llrr", ellipsis)
+    texts = [who, at, figure, a, b, apart, percent]
+    widths = [_WHO_CELLS, _AT_CELLS, _FIGURE_CELLS, *[_SIZE_CELLS] * 3, _PERCENT_CELLS]
+    if width >= WIDE_CELLS:
+        texts += [end, noise]
+        widths = [2 * _WHO_CELLS, *widths[1:], _SIZE_CELLS, _SIZE_CELLS]
+    return join_columns(texts, widths, "lll" + "r" * (len(texts) - 3), ellipsis)
 
 
 LEAST_ROWS = 4

@@ -14,8 +14,9 @@ from ...engine.model import SEVERITIES, Finding, MemoryReading
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.bars import draw_gauge
+from ..draw.columns import join_columns
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
@@ -181,15 +182,9 @@ def _describe_stage(stage: StageLoad, job: JobState, scale: int, width: int, gly
 
 def _lay_out(cells: Sequence[str], width: int) -> str:
     """Return the columns of a stage that fit; those of the plan only where there is room."""
-    stage, ranks, *sizes = cells
-    shown = sizes if width >= PLAN_FROM_CELLS else sizes[:1]
-    return _INDENT + "  ".join(
-        (
-            fit_text(stage, _STAGE_CELLS, ""),
-            right_text(ranks, _RANKS_CELLS, ""),
-            *(right_text(it, _SIZE_CELLS, "") for it in shown),
-        )
-    )
+    count = len(cells) if width >= PLAN_FROM_CELLS else 3
+    widths = (_STAGE_CELLS, _RANKS_CELLS, *[_SIZE_CELLS] * (count - 2))
+    return _INDENT + join_columns(cells[:count], widths, "l" + "r" * (count - 1), "", gap=2)
 
 
 class ClusterPage(LinePage):

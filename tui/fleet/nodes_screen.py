@@ -13,9 +13,10 @@ from ...analyzers.fleet.fleet import Fleet, NodeSummary, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.units import format_bytes
+from ..draw.columns import join_columns
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
-from ..draw.spans import Line, Role, Span, right_text
+from ..draw.spans import Line, Role, Span
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
@@ -54,13 +55,18 @@ _COLUMNS = (
     _Column("version", 9, 120, lambda it: it.version or ""),
 )
 _AGE_CELLS = 12
+_GAP_CELLS = 2
 
 
 def draw_node_heading(label_cells: int, width: int) -> Line:
     """Return the titles of the columns that fit."""
     label = min(label_cells, MOST_LABEL_CELLS)
-    titles = [right_text(it.title, it.cells, "") for it in _COLUMNS if width >= it.from_width]
-    return [Span("   " + "  ".join(("node".ljust(label), "age".ljust(_AGE_CELLS), *titles)), "muted")]
+    columns = [it for it in _COLUMNS if width >= it.from_width]
+    titles = ("node", "age", *(it.title for it in columns))
+    # All names may be shorter than the title of their column.
+    widths = (max(label, len("node")), _AGE_CELLS, *(it.cells for it in columns))
+    text = join_columns(titles, widths, "ll" + "r" * len(columns), "", gap=_GAP_CELLS)
+    return [Span(f"   {text}", "muted")]
 
 
 def draw_node(
@@ -75,18 +81,21 @@ def draw_node(
     """
     label = min(label_cells, MOST_LABEL_CELLS)
     state, role = _format_age(summary, now_s)
-    columns = [
-        right_text(it.format(summary) or glyphs.unmeasured, it.cells, glyphs.ellipsis)
-        for it in _COLUMNS
-        if width >= it.from_width
-    ]
+    columns = [it for it in _COLUMNS if width >= it.from_width]
+    figures = join_columns(
+        [it.format(summary) or glyphs.unmeasured for it in columns],
+        [it.cells for it in columns],
+        "r" * len(columns),
+        glyphs.ellipsis,
+        gap=_GAP_CELLS,
+    )
     trouble = describe_trouble(summary)
     return [
         Span(glyphs.selected if is_chosen else " ", "accent"),
         Span(f"{glyphs.risk(summary.level)} ", summary.level),
         Span(summary.node.name[:label].ljust(label), "strong" if is_chosen else "text"),
         Span(f"  {state:<{_AGE_CELLS}}", role),
-        Span("  " + "  ".join(columns)),
+        Span(f"  {figures}"),
         Span(f"  {trouble}" if trouble else "", "muted"),
     ]
 

@@ -18,6 +18,7 @@ from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
+from ..draw.columns import fit_columns
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
 from ..frame import keys
@@ -135,6 +136,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
+# Of all columns but the last, which takes what is left.
+WIDTHS = tuple(column.width for column in COLUMNS[:-1])
+ALIGNMENT = "".join("r" if column.is_number else "l" for column in COLUMNS[:-1])
 
 
 class SortOrder(NamedTuple):
@@ -428,8 +432,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         # An arrow that is a letter must not look like one of the title.
         blank = " " if mark and self.glyphs.name == "ascii" else ""
         title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
-        text = title if cell_len(title) == column.width + 1 else _align(title, column)
-        return Span(text, "accent" if is_sorted else "muted")
+        if column.width and cell_len(title) != column.width + 1:
+            title = fit_columns([title], [column.width], "r" if column.is_number else "l", ELLIPSIS)[0]
+        return Span(title, "accent" if is_sorted else "muted")
 
     @property
     def _count_role(self) -> Role:
@@ -461,18 +466,13 @@ def _look_of(row: ProcessRow) -> tuple[str, ...]:
     return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
 
 
-def _align(text: str, column: Column) -> str:
-    if column.width == 0:
-        return text
-    return (right_text if column.is_number else fit_text)(text, column.width, ELLIPSIS)
-
-
 def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
     """Return one row; unusual values are muted."""
     spans = [Span(" ")]
-    for column in COLUMNS[:-1]:
-        text = column.text(row)
-        spans += [Span(_align(text, column), _role(column, text)), Span(" " * COLUMN_GAP)]
+    texts = [column.text(row) for column in COLUMNS[:-1]]
+    fitted = fit_columns(texts, WIDTHS, ALIGNMENT, ELLIPSIS)
+    for column, text, cells in zip(COLUMNS, texts, fitted, strict=False):
+        spans += [Span(cells, _role(column, text)), Span(" " * COLUMN_GAP)]
     if row.rank_name:
         spans.append(Span(f"{row.rank_name}  ", "accent"))
     if row.note:

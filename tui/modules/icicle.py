@@ -1,5 +1,7 @@
 """The icicle of modules with its cursor, and the table of the block under it."""
 
+from collections.abc import Sequence
+
 from textual import events
 from textual.message import Message
 
@@ -7,7 +9,8 @@ from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icic
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..draw.blocks import HitBox, Icicle, draw_icicle
-from ..draw.spans import Line, Span, fit_line, fit_text
+from ..draw.columns import join_columns
+from ..draw.spans import Line, Span, fit_line
 from ..frame import keys
 from ..widgets.line_page import LinePage
 
@@ -34,8 +37,8 @@ class BreakdownTable(LinePage, can_focus=False):
             return []
         parts = sorted(node.children, key=lambda part: -size_of(part, self._basis))
         cells = max(_NAME_CELLS, width - 3 * _FIGURE_CELLS - 3)
-        head = _lay_out("what is in it", "measured", "computed", "share")
-        lines: list[Line] = [[Span(f" {fit_text(head[0], cells, '')}{head[1]}", "muted")]]
+        heading = ("what is in it", "measured", "computed", "share")
+        lines: list[Line] = [[Span(self._lay_out(heading, cells), "muted")]]
         lines += [self._draw_part(part, node, cells) for part in parts[: height - 1]]
         if len(parts) > height - 1:
             left = parts[max(0, height - 2) :]
@@ -46,17 +49,17 @@ class BreakdownTable(LinePage, can_focus=False):
 
     def _draw_part(self, part: BreakdownNode, whole: BreakdownNode, cells: int) -> Line:
         share = share_percent(size_of(part, self._basis), size_of(whole, self._basis))
-        name, figures = _lay_out(
+        texts = (
             part.name,
             format_bytes(part.measured_bytes),
             format_bytes(part.computed_bytes),
             show_number(share, ".1f", " %"),
         )
-        return [Span(f" {fit_text(name, cells, self.glyphs.ellipsis)}"), Span(figures)]
+        return [Span(self._lay_out(texts, cells))]
 
-
-def _lay_out(name: str, *figures: str) -> tuple[str, str]:
-    return name, "".join(f"{figure:>{_FIGURE_CELLS}}" for figure in figures)
+    def _lay_out(self, texts: Sequence[str], name_cells: int) -> str:
+        widths = (name_cells, *[_FIGURE_CELLS] * 3)
+        return f" {join_columns(texts, widths, 'lrrr', self.glyphs.ellipsis, gap=0)}"
 
 
 Path = tuple[str, ...]

@@ -3,47 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len
-
-from ..draw.spans import Line, Role, Span, fit_text, right_text
+from ..draw.columns import join_columns, measure_columns
+from ..draw.spans import Line, Role, Span
 from ..frame import keys
 from ..widgets.line_page import RowTable
 from .planned import Candidate, PlannedColumn, PlannedTable
-
-# Blank cells between two columns.
-GAP = 1
-
-
-def measure_columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the cells that each column needs."""
-    widths = [cell_len(title) for title in heading]
-    for row in rows:
-        widths = [max(width, cell_len(text)) for width, text in zip(widths, row, strict=True)]
-    return tuple(widths)
-
-
-def lay_out(texts: Sequence[str], widths: Sequence[int], alignment: str, room: int, ellipsis: str) -> str:
-    """Return one line of columns; the one that has room for a part only is cut if its texts are at the left.
-
-    Args:
-        texts: By column.
-        widths: Cells of each column.
-        alignment: `l` or `r` for each.
-        room: Cells of the line.
-        ellipsis: What stands where a text was cut.
-    """
-    pieces: list[str] = []
-    left = room
-    for text, width, side in zip(texts, widths, alignment, strict=True):
-        if width > left:
-            if side == "l" and left >= min(width, 6):
-                pieces.append(fit_text(text, left, ellipsis))
-            break
-        make = right_text if side == "r" else fit_text
-        pieces.append(make(text, width, ellipsis))
-        left -= width + GAP
-    return (" " * GAP).join(pieces)
-
 
 # Cells before the first column: the cursor and the mark.
 LEAD = 3
@@ -84,7 +48,7 @@ class PlanTable(RowTable[int]):
         """Set the candidates of a plan, in its order."""
         self._columns = columns
         self._candidates = candidates
-        self._widths = measure_columns([each.name for each in columns], [it.cells for it in candidates])
+        self._widths = measure_columns([[each.name for each in columns], *(it.cells for it in candidates)])
         self.absence = "nothing matches the filter" if candidates else " "
 
     def show(self, places: Sequence[int], marked: int | None) -> None:
@@ -107,7 +71,7 @@ class PlanTable(RowTable[int]):
 
     def _lay_out(self, texts: Sequence[str], width: int) -> str:
         sides = "".join("l" if column.is_left else "r" for column in self._columns)
-        return lay_out(texts, self._widths, sides, width - LEAD, self.glyphs.ellipsis)
+        return join_columns(texts, self._widths, sides, self.glyphs.ellipsis, room=width - LEAD)
 
     def _draw_row(self, place: int, row: int, width: int) -> Line:
         candidate = self._candidates[row]
@@ -135,14 +99,15 @@ class PlanDetails(RowTable[tuple[str, ...]]):
 
     def show(self, table: PlannedTable) -> None:
         self._table = table
-        self._widths = measure_columns(table.heading, table.rows)
+        self._widths = measure_columns([table.heading, *table.rows])
         self.list_rows(table.rows)
 
     def lay_out_heading(self, width: int) -> str:
         return " " * DETAIL_LEAD + self._lay_out(self._table.heading, width)
 
     def _lay_out(self, texts: tuple[str, ...], width: int) -> str:
-        return lay_out(texts, self._widths, self._table.alignment, width - DETAIL_LEAD, self.glyphs.ellipsis)
+        sides = self._table.alignment
+        return join_columns(texts, self._widths, sides, self.glyphs.ellipsis, room=width - DETAIL_LEAD)
 
     def _draw_row(self, place: int, row: tuple[str, ...], width: int) -> Line:
         is_chosen = self.is_marked(place)

@@ -20,7 +20,8 @@ from ...analyzers.planning.sweep.index import (
 from ...engine.errors import UsageError
 from ...engine.settings import Settings
 from ...exporters.sweep.text import ALIGNMENT, HEADINGS, describe_index, row_of
-from ..draw.spans import Line, Span, fit_text
+from ..draw.columns import join_columns, measure_columns
+from ..draw.spans import Line, Span
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import ChoiceScreen, TextScreen
@@ -33,7 +34,7 @@ from .words import SweepFacts
 
 LEAST_NAME_CELLS = 16
 MOST_NAME_CELLS = 44
-GAP = "  "
+GAP_CELLS = 2
 
 
 class SweepList(RowTable[IndexedSweep]):
@@ -57,21 +58,18 @@ class SweepList(RowTable[IndexedSweep]):
 def draw_rows(sweeps: Sequence[IndexedSweep], width: int, ellipsis: str) -> list[str]:
     """Return the headings and a line for each sweep; columns that do not fit are left out from the right."""
     rows = [HEADINGS[1:], *map(row_of, sweeps)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    while len(widths) > 2 and sum(widths) + len(GAP) * len(widths) + LEAST_NAME_CELLS > width:
+    widths = list(measure_columns(rows))
+    while len(widths) > 2 and sum(widths) + GAP_CELLS * len(widths) + LEAST_NAME_CELLS > width:
         widths.pop()
     longest = max(len(sweep.name) for sweep in sweeps) if sweeps else 0
-    room = width - sum(widths) - len(GAP) * len(widths)
+    room = width - sum(widths) - GAP_CELLS * len(widths)
     cells = max(LEAST_NAME_CELLS, min(longest, room, MOST_NAME_CELLS))
     names = [HEADINGS[0], *(sweep.name for sweep in sweeps)]
-    lines = []
-    for name, row in zip(names, rows, strict=True):
-        texts = [
-            text.rjust(size) if side == "r" else text.ljust(size)
-            for text, size, side in zip(row, widths, ALIGNMENT[1:], strict=False)
-        ]
-        lines.append(GAP.join([fit_text(name, cells, ellipsis), *texts]))
-    return lines
+    count = len(widths)
+    return [
+        join_columns([name, *row[:count]], [cells, *widths], ALIGNMENT[: count + 1], ellipsis, gap=GAP_CELLS)
+        for name, row in zip(names, rows, strict=True)
+    ]
 
 
 # Called with the number of layouts read, and of all.
