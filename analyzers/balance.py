@@ -12,15 +12,10 @@ Scope = Literal["single_gpu", "node_level", "cluster_level"]
 
 
 def measure_balance(ratios: Sequence[float]) -> float | None:
-    """Return how evenly devices are used: 1 less the coefficient of variation of their usage, at least 0.
+    """Return how evenly devices are used: 1 less the coefficient of variation of their ratios, at least 0.
 
-    The measure of Tiny-Torch's distributed monitor (`tools/memory`), with the population's deviation.
-
-    Args:
-        ratios: Used share of each device, 0 to 1.
-
-    Returns:
-        1 where all are equally full; None where there is no device.
+    The measure of Tiny-Torch's distributed monitor (`tools/memory`), with the population's deviation. None
+    without devices.
     """
     if not ratios:
         return None
@@ -32,11 +27,7 @@ def measure_balance(ratios: Sequence[float]) -> float | None:
 
 
 def find_bottlenecks(by_node: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """Return the nodes whose devices are on average `BOTTLENECK_FACTOR` times as full as all devices.
-
-    Args:
-        by_node: Used share of each device, 0 to 1, by node.
-    """
+    """Return the nodes whose devices are on average `BOTTLENECK_FACTOR` times as full as all devices."""
     every = [ratio for ratios in by_node.values() for ratio in ratios]
     if not every:
         return ()
@@ -47,11 +38,7 @@ def find_bottlenecks(by_node: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 
 
 def judge_scope(devices: Sequence[tuple[str, int | None]]) -> Scope:
-    """Return how far a threat reaches: one device, several of one node, or several nodes.
-
-    Args:
-        devices: Node and index of each device that is threatened at the time.
-    """
+    """Return how far a threat reaches; `devices` are node and index of each threatened device."""
     if len({node for node, _ in devices}) > 1:
         return "cluster_level"
     return "node_level" if len(set(devices)) > 1 else "single_gpu"

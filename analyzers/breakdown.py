@@ -43,14 +43,10 @@ class _Draft:
 
 
 def make_tree(name: str, entries: Iterable[LayoutEntry]) -> BreakdownNode:
-    """Build the tree of a layout, in the order of its entries.
+    """Build the tree of a layout, in the order of its entries, which have own bytes by path.
 
     The root of the entries' own paths is replaced by the tree's; where they have several, as the chunks of an
     interleaved pipeline have, each of them is a child.
-
-    Args:
-        name: Of the root.
-        entries: Own bytes by path.
     """
     draft = _Draft(name)
     for entry in entries:
@@ -124,12 +120,7 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_breakdown(memory: ModuleMemory, moment: int | None = None) -> Breakdown:
-    """Return the trees of a profile.
-
-    Args:
-        memory: The profile; it has one moment at least.
-        moment: Index of one, which gets the newest trees until then; None for the whole profile.
-    """
+    """Return the trees of a profile; at a moment (an index), the newest ones until then."""
     seen = memory.moments if moment is None else memory.moments[: moment + 1]
     chosen = seen if moment is None else seen[-1:]
     fullest = max(chosen, key=lambda each: each.allocated_bytes or 0)
@@ -222,11 +213,7 @@ def _lay_out(
     whole: tuple[int, int],
     most_depth: int,
 ) -> Iterator[IcicleCell]:
-    """Yield the cells of a node and below.
-
-    Args:
-        whole: Bytes of all, and the room of the node.
-    """
+    """Yield the cells of a node and below; `whole` is the bytes of all, and the room of the node."""
     total_bytes, room_bytes = whole
     size_bytes = min(size_of(node, basis), room_bytes)
     if not size_bytes:

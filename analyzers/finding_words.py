@@ -45,11 +45,8 @@ _FACT = " ran out of memory"
 
 
 def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
-    """Describe an error, from the complete form to the shortest.
-
-    Args:
-        finding: An error that was met; where it ended its process, the job is named too.
-        sample: The newest sample.
+    """Describe an error, from the complete form to the shortest; one that ended its process names its job
+    too.
     """
     who, _, _rest = finding.title.partition(_FACT)
     job = None if finding.is_open else JOB.read(finding)
@@ -71,11 +68,7 @@ def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
 
 
 def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
-    """Explain an error in one sentence: which process, asking for what, when, in which step.
-
-    Args:
-        format_time: Formats a moment for people.
-    """
+    """Explain an error in one sentence: which process, asking for what, when, in which step."""
     pid = PROCESS.read(finding)
     job = JOB.read(finding)
     step = STEP.read_count(finding)

@@ -64,12 +64,7 @@ class Activations(NamedTuple):
 
 
 def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
-    """Explain what fills a device.
-
-    Args:
-        device: The device at one tick.
-        ranks: Training processes of the same tick; those of other devices, or that have ended, are left out.
-    """
+    """Explain what fills a device; ranks of other devices, or that have ended, are left out."""
     living = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.state != "ended"]
     used = device.memory.used_bytes
     parts = tuple[GapPart, ...]()
@@ -139,12 +134,7 @@ def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
 
 
 def find_own_gap(device: DeviceSample, rank: RankSample) -> int | None:
-    """Return the bytes that one process holds on its device beyond live tensors; None where unknown.
-
-    Args:
-        device: The device of the process.
-        rank: The process, at the same tick.
-    """
+    """Return the bytes that one process holds on its device beyond live tensors; None where unknown."""
     allocator = rank.allocator or AllocatorReading()
     held = {process.pid: process.used_bytes for process in device.processes or ()}.get(rank.pid)
     if held is None or allocator.allocated_bytes is None:

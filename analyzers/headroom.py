@@ -39,11 +39,7 @@ class HeadroomAnalyzer:
         """Do nothing: there are no findings of this kind."""
 
     def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
-        """Return assessments with estimates, and those of which only the estimate changed.
-
-        Args:
-            changed: Assessments that changed since the last call.
-        """
+        """Return changed assessments with estimates, and those whose estimate alone changed."""
         if not self._tracks:
             return changed
         told: list[Assessment] = []
@@ -265,10 +261,8 @@ MOST_STEPS = 2048
 
 
 class HeadroomAdvisor:
-    """Collects steps with their sizes and estimates what would fit.
-
-    Args:
-        unit: What sizes count, in the plural.
+    """Collects steps with their sizes and estimates what would fit; `unit` is the plural of what
+    sizes count.
     """
 
     def __init__(self, unit: str = "tokens") -> None:
@@ -535,10 +529,8 @@ LEAST_BYTES = float(1 << 20)
 
 
 def find_spread(residuals: Sequence[float], sizes: int) -> float:
-    """Return the robust standard deviation of residuals in bytes.
-
-    Args:
-        sizes: Distinct sizes that the line was laid through; it spent two of them.
+    """Return the robust standard deviation of residuals in bytes; the line spent two of the distinct
+    `sizes`.
     """
     deviation = TO_DEVIATION * (median_of_sorted(sorted(abs(each) for each in residuals)) or 0.0)
     # A tenth of the steps may be far off and leave the median where it is; they count for what they are.
@@ -548,14 +540,10 @@ def find_spread(residuals: Sequence[float], sizes: int) -> float:
 
 
 def find_t(probability: float, freedom: int) -> float:
-    """Return the quantile of Student's t distribution.
+    """Return the quantile of Student's t distribution; `probability` is above 0.5 and below 1.
 
     Exact for one and two degrees of freedom; else the expansion of Cornish and Fisher (Abramowitz and Stegun,
     26.7.5), right to three digits from three degrees on.
-
-    Args:
-        probability: Above 0.5 and below 1.
-        freedom: Degrees of freedom, 1 or more.
     """
     if freedom <= 1:
         return math.tan(math.pi * (probability - 0.5))

@@ -57,12 +57,6 @@ def assess_risks(
     """Return the out-of-memory risk of each device by its UUID, as `assess_risk`.
 
     Each finding and assessment is looked at once, and not once for every device: there may be thousands.
-
-    Args:
-        devices: The devices of a node, or some of them.
-        findings: Findings of the node, of any kind, open or closed.
-        assessments: The newest assessment of each process of the node.
-        ranks: The training processes of the node; without them none is known to have ended.
     """
     found: dict[str | None, list[Finding]] = {}
     for finding in findings:

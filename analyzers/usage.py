@@ -202,11 +202,7 @@ class DeviceUsage:
         self._busy = _Level()
 
     def add(self, device: DeviceSample, time_s: float) -> None:
-        """Count one sample in which the device is well.
-
-        Args:
-            time_s: Later than that of the one before.
-        """
+        """Count one sample in which the device is well, in order of time."""
         self._newest = device
         self._last_s = time_s
         self._count += 1

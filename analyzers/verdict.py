@@ -291,9 +291,7 @@ _NONE = "No GPU"
 def describe_absence(sample: Sample, *, is_recorded: bool = False) -> Iterator[tuple[str, ...]]:
     """Yield the clauses on a node without devices, each from its complete form to its shortest.
 
-    Args:
-        sample: Without devices.
-        is_recorded: Whether it comes from a file; `vramscope doctor` knows nothing about that machine.
+    For a file nothing is said of `vramscope doctor`, which knows nothing about that machine.
     """
     if sample.devices_left_out:
         yield describe_mismatch(sample)
@@ -333,9 +331,7 @@ def describe_state(
 ) -> Iterator[Clause]:
     """Yield the state of a node without findings, each clause from complete to shortest.
 
-    Args:
-        risks: Risk of each device, by its UUID.
-        assessments: How near each process is to running out of memory.
+    `risks` are by device UUID.
     """
     readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
     fullest = max(readable, key=_fullness, default=None)
@@ -471,14 +467,10 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float) -> str:
-    """Return the title of a forecast with its times as of now; unchanged where they are not known.
+    """Return the title of an open `oom` finding with its times as of now; unchanged where they are unknown.
 
     Times come from the newest assessment of its process; else they are those of the title, less what has
     passed since it was stated.
-
-    Args:
-        finding: An open finding of kind `oom`.
-        now_s: Time of the newest sample.
     """
     match = _LEFT.search(finding.title)
     if match is None:

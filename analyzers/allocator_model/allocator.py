@@ -169,11 +169,9 @@ class CachingAllocator:
     def record_history(
         self, max_entries: int | None, frames: Callable[[], list[dict[str, Any]]] | None = None
     ) -> None:
-        """Record what happens, in a ring of at most this many entries; None switches recording off.
+        """Record what happens in a ring of at most `max_entries`, the newest; None switches recording off.
 
-        Args:
-            max_entries: Entries kept, the newest.
-            frames: Returns the caller's stack as dicts of filename, line and name; asked at each malloc.
+        `frames` returns the caller's stack as dicts of filename, line and name; it is called at each malloc.
         """
         if max_entries is None:
             self._run(self._heap.history.stop)
@@ -218,8 +216,7 @@ class CachingAllocator:
     def memory_snapshot(self, include_traces: bool = False) -> list[dict[str, Any]]:
         """Return the segments with their blocks, as `torch.cuda.memory_snapshot()` does.
 
-        Args:
-            include_traces: Accepted as in PyTorch; the traces are in `snapshot()`, as there.
+        As in PyTorch, `include_traces` is accepted, but traces are only in `snapshot()`.
         """
         del include_traces
         return self._read(lambda: describe_segments(self._heap, self._blocks_in_use(), self.device))
@@ -305,10 +302,6 @@ def describe_heap(heap: RuledHeap, allocated: Iterable[Block], device: int) -> d
 def describe_segments(heap: RuledHeap, allocated: Iterable[Block], device: int) -> list[dict[str, Any]]:
     """Return the segments in order of address; each contiguous mapped range of an expandable one is a
     segment.
-
-    Args:
-        heap: All pools, private ones too, and the blocks that wait for events.
-        device: Index of the card.
     """
     heads = {
         block.address: block

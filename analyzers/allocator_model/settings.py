@@ -40,11 +40,8 @@ ROUNDUP_INTERVALS = 16
 
 
 def round_request(size_bytes: int, divisions: tuple[int, ...]) -> int:
-    """Return the block size that a request needs.
-
-    Args:
-        size_bytes: Requested; more than 0.
-        divisions: `roundup_power2_divisions`, one number for each interval.
+    """Return the block size for a request; `divisions` is `roundup_power2_divisions`, a number for each
+    interval.
     """
     if size_bytes < LEAST_BLOCK_BYTES:
         return LEAST_BLOCK_BYTES

@@ -41,11 +41,7 @@ class Adviser:
         self._asked_s: dict[tuple[RankKey, AdviceAction], float] = {}
 
     def decide(self, picture: ClusterPicture) -> list[Advice]:
-        """Return what is to be asked now; whoever was asked recently is not asked again.
-
-        Args:
-            picture: All nodes, of a later moment than the one before.
-        """
+        """Return new advice; a process advised recently is left out. Pictures come in the order of time."""
         found = []
         for advice in find_advice(picture):
             key = (advice.rank.key, advice.action)

@@ -47,11 +47,7 @@ class _Part(NamedTuple):
 
 
 def find_jobs(ranks: Iterable[ClusterRank]) -> tuple[JobMembers, ...]:
-    """Return the jobs of some processes, by name; processes without a known rank belong to none.
-
-    Args:
-        ranks: Of all nodes, in any order.
-    """
+    """Return the jobs of some processes, by name; processes without a known rank belong to none."""
     placed = [it for it in ranks if it.rank is not None]
     parts = [part for same in _group_by_name(placed) for part in _join_or_part(same)]
     incomplete = [part for part in parts if part.is_incomplete and part.age_s is not None]

@@ -196,11 +196,9 @@ class NodeReading(NamedTuple):
 
 
 def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:
-    """Read a node.
+    """Read a node from its newest snapshot, which arrived at `arrived_s` by our own clock.
 
-    Args:
-        snapshot: Its newest; a lost node's is read as of its last sample.
-        arrived_s: When that sample came, by our own clock.
+    A lost node is read as of its last sample.
     """
     sample = snapshot.sample
     is_lost = snapshot.connection == "lost"

@@ -102,18 +102,13 @@ class ClusterState:
         return min(PERIOD_S * max(1, math.ceil(len(self._nodes) / NODES_A_PERIOD)), LONGEST_PERIOD_S)
 
     def hold_against(self, planned: Sequence[int]) -> None:
-        """Compare stages with another plan, from the next conclusion on.
-
-        Args:
-            planned: Planned bytes for a rank of each pipeline stage.
-        """
+        """Compare stages with another plan (bytes for a rank of each), from the next conclusion on."""
         self._planned = tuple(planned)
 
     def observe(self, snapshot: Snapshot, received_s: float) -> list[Finding]:
-        """Add the newest snapshot of the node that it names; return what opened, changed or closed.
+        """Add the newest snapshot of its node; return what opened, changed or closed.
 
-        Args:
-            received_s: When it came, by our own clock; clocks of nodes are never compared.
+        `received_s` is by our own clock; clocks of nodes are never compared.
         """
         found: list[Finding] = []
         if self._ends_s is not None and not 0.0 < self._ends_s - received_s <= LONGEST_PERIOD_S:
@@ -132,11 +127,10 @@ class ClusterState:
         return self._conclude(now_s)
 
     def note_outcome(self, rank: ClusterRank, job: str, outcome: str) -> Finding | None:
-        """Return the finding on a job with the outcome of advice to a process; None where none is open.
+        """Return the finding on a job with the outcome of advice to a process, one sentence without its
+        subject.
 
-        Args:
-            job: Key of its job.
-            outcome: In one sentence without its subject.
+        None where none is open.
         """
         return self._book.note_outcome((CLUSTER_OOM, job), Evidence(f"{rank.name} was advised", outcome))
 
@@ -258,11 +252,10 @@ class FindingBook:
         return tuple(sorted(found, key=lambda it: (it.opened_s, it.id)))
 
     def observe(self, statements: Sequence[Statement], now_s: float) -> list[Finding]:
-        """Observe the statements of a moment; return findings that opened, changed or closed.
+        """Observe all statements of a moment, by our own clock; return findings that opened, changed or
+        closed.
 
-        Args:
-            statements: All of them; open findings without one belong to a job that is gone.
-            now_s: The moment, by our own clock.
+        Open findings without a statement belong to a job that is gone.
         """
         if now_s < self._now_s:
             for entry in self._entries.values():
@@ -344,12 +337,7 @@ class JobWatch:
         return [told for told, _ in self.grown.values() if told.id in self.told]
 
     def observe(self, sample: Sample, ranks: Mapping[RankKey, ClusterRank]) -> Iterator[Finding]:
-        """Observe the job's part of a merged sample; yield findings that opened, changed or closed.
-
-        Args:
-            sample: With the ranks of this job alone.
-            ranks: The present state of those ranks.
-        """
+        """Observe the job's part of a merged sample; yield findings that opened, changed or closed."""
         self.peaks.observe(sample)
         if len({key.node for key in ranks}) < 2:
             return  # the agent of its node says the same
@@ -387,10 +375,8 @@ def describe_job(
     nodes: Mapping[str, NodeReading],
     planned: Sequence[int],
 ) -> JobState:
-    """Describe the present state of a job.
-
-    Args:
-        planned: Planned bytes for a rank of each stage; empty without a plan.
+    """Describe the present state of a job; `planned` is bytes for a rank of each stage, empty
+    without a plan.
     """
     known = tuple(ranks[key] for key in members.members if key in ranks)
     shares = _list_shares(known, nodes)

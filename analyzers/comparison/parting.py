@@ -82,7 +82,7 @@ def find_parting(
     differences = [later - sooner for sooner, later in zip(a, b, strict=True)]
     least = max(LEAST_SHARE * max(abs(median(a)), abs(median(b))), LEAST_BYTES, tolerance)
     if is_ratchet:
-        least = max(least, JUMPS * _measure_jumps(a, b))
+        least = max(least, JUMPS * min(_find_jump(a, b), _find_jump(b, a)))
     start = None
     band = least
     window = max(1, min(MOST_WINDOW, len(differences) // WINDOWS))
@@ -202,11 +202,6 @@ def _measure_return(levels: Sequence[float]) -> float:
         highest = max(highest, level * side)
         back = max(back, highest - level * side)
     return back
-
-
-def _measure_jumps(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the largest rise that one run makes and the other does not, for the run where that is less."""
-    return min(_find_jump(a, b), _find_jump(b, a))
 
 
 def _find_jump(one: Sequence[float], other: Sequence[float]) -> float:

@@ -45,11 +45,7 @@ class Cell:
 
 
 class Bins:
-    """Cells by number; a bin is `width` positions wide, a power of two.
-
-    Args:
-        most: Most cells to keep.
-    """
+    """Cells by number, at most `most`; a bin is `width` positions wide, a power of two."""
 
     def __init__(self, most: int) -> None:
         self.width = 1
@@ -98,11 +94,7 @@ class Bins:
 
 
 class StepLine:
-    """The steps of one rank. A step that was done twice, after a restart, counts as in the longer life.
-
-    Args:
-        most: Most cells to keep.
-    """
+    """The steps of one rank. A step that was done twice, after a restart, counts as in the longer life."""
 
     def __init__(self, most: int) -> None:
         self._most = most

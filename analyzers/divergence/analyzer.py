@@ -70,13 +70,7 @@ class Words(NamedTuple):
 
 
 def word_growth(name: str, peers: int, grown_bytes: int, *, is_first: bool) -> Words:
-    """Word a finding on a rank that grows away from its peers.
-
-    Args:
-        peers: How many others there are.
-        grown_bytes: By how much its floor has grown apart.
-        is_first: Whether it was the first of its group.
-    """
+    """Word a finding on a rank that grows away from its peers; `is_first` within its group."""
     others = "its peer" if peers == 1 else f"its {peers} peers"
     first = " first" if is_first and peers > 1 else ""
     return Words(
@@ -88,12 +82,8 @@ def word_growth(name: str, peers: int, grown_bytes: int, *, is_first: bool) -> W
 
 
 def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, limit_bytes: int) -> Words:
-    """Word a finding on a rank whose peaks limit its group.
-
-    Args:
-        peers: How many others there are.
-        middle_bytes: The middle peak of the group.
-        limit_bytes: Most that its allocator can reserve.
+    """Word a finding on a rank whose peaks limit its group; `limit_bytes` is what its allocator can
+    reserve.
     """
     others = "its peer reaches" if peers == 1 else f"its {peers} peers reach"
     return Words(

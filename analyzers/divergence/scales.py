@@ -63,11 +63,7 @@ class Scales:
         self._running = [None] * SCALES
 
     def add(self, number: int, row: Row) -> list[int]:
-        """Add one block; return the scales at which a span is complete.
-
-        Args:
-            number: Number of the block, in time; later than that of the one before.
-        """
+        """Add one block, later than the last; return the scales at which a span is complete."""
         moved = []
         for scale in range(LEAST_SCALE, SCALES):
             span = number >> scale

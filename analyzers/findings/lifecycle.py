@@ -38,12 +38,7 @@ class SampleClock:
         self.newest_s: float | None = None
 
     def note(self, time_s: float, interval_s: float) -> Passage:
-        """Record the time of one sample and return how it relates to those before.
-
-        Args:
-            time_s: Time of the sample in its own clock.
-            interval_s: Length of its tick in seconds.
-        """
+        """Record the time of one sample and return how it relates to those before."""
         newest_s = self.newest_s
         if not math.isfinite(time_s):
             return Passage.LATE
@@ -156,8 +151,7 @@ def begin_finding(
 ) -> Finding:
     """Open a finding at a sample, without a title yet.
 
-    Args:
-        about: What distinguishes it from others of its kind on the node; None for its device.
+    `about` distinguishes it from others of its kind on the node; None for its device.
     """
     return Finding(
         id=make_finding_id(kind, node, device_uuid if about is None else about, time_s),
@@ -179,12 +173,7 @@ def restate(finding: Finding, time_s: float, **stated: Unpack[Stated]) -> Findin
 
 
 def close_finding(finding: Finding, time_s: float, because: str) -> Finding:
-    """Close a finding.
-
-    Args:
-        time_s: Time of the sample that closed it; it never closes before it opened.
-        because: Why, in a clause.
-    """
+    """Close a finding; `because` is a clause. It never closes before it opened."""
     closed_s = max(time_s, finding.opened_s)
     evidence = (*finding.evidence, Evidence(CLOSED_BECAUSE, because))
     return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)

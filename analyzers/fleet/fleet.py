@@ -221,10 +221,8 @@ class Fleet:
         self.nodes_left_out = 0
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
-        """Store the newest snapshot of the node that it names; a node that is gone is forgotten.
-
-        Args:
-            received_s: When it came, by our wall clock.
+        """Store the newest snapshot of its node, received by our wall clock; a node that is gone is
+        forgotten.
         """
         name = snapshot.node
         if snapshot.is_gone:
@@ -384,11 +382,7 @@ class NodeDevices(NamedTuple):
 def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
     """Return the devices of a node, as `read_devices`.
 
-    From one sample to the next mostly only used bytes change: then only those are read.
-
-    Args:
-        now: The newest snapshot.
-        before: Result for an earlier one; None to read all.
+    From one sample to the next mostly only used bytes change: with the result `before` only those are read.
     """
     description = _describe(now)
     if before is None or description != before.description or not _is_alike(before.snapshot, now):
@@ -492,13 +486,7 @@ def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordi
 def group_fleet(
     picture: FleetPicture, grouping: Grouping, sort: FleetSort, wanted: Sequence[FleetDevice] | None = None
 ) -> list[FleetGroup]:
-    """Return groups in order, as `group_devices`; a node without a device has one where no filter is set.
-
-    Args:
-        grouping: What devices of a group share.
-        sort: What goes first.
-        wanted: Devices that pass a filter; None for all.
-    """
+    """Return groups in order, as `group_devices`; a node without devices has one where no filter is set."""
     if wanted is not None:
         return group_devices(wanted, grouping, sort)
     if grouping != "node":

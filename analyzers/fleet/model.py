@@ -125,12 +125,9 @@ def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
 
 
 def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
-    """Return the gravest device, or the previous one while there is little between them.
+    """Return the gravest device, or the previous one (`now`) while there is little between them.
 
-    Args:
-        now: The previous gravest one, with its present values; None where it is gone. It remains where no
-            other
-            is nearer, or fuller by a tenth of its capacity.
+    The previous one stays where no other is nearer, or fuller by a tenth of its capacity.
     """
     if gravest is None or now is None or _nearness(gravest) > _nearness(now):
         return gravest
@@ -223,15 +220,9 @@ EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! before one t
 
 
 def compile_filter(text: str) -> Check:
-    """Compile a filter: a device passes if all terms of the text hold.
+    """Compile a filter of blank-separated terms: a device passes if all hold.
 
-    A term about an unmeasured value does not hold.
-
-    Args:
-        text: Terms with blanks between them; empty lets every device pass.
-
-    Raises:
-        UsageError: A term cannot be read; the text names it.
+    A term about an unmeasured value does not hold; an empty text lets every device pass. Raises `UsageError`.
     """
     checks = [_read_signed(term) for term in text.split()]
     return lambda device: all(check(device) for check in checks)
@@ -250,7 +241,7 @@ def _read_term(term: str) -> Check:
     match = _TERM.fullmatch(term)
     if match is None:
         word = term.casefold()
-        return lambda device: word in _text_of(device)
+        return lambda it: word in " ".join((it.node, it.name, it.model or "", *it.jobs, *it.kinds)).casefold()
     key = match["key"].lower()
     sign = match["sign"]
     value = match["value"]
@@ -345,7 +336,3 @@ def _compare(number: Number, sign: str, wanted: float) -> Check:
         return found is not None and compare(found, wanted)
 
     return holds
-
-
-def _text_of(device: FleetDevice) -> str:
-    return " ".join((device.node, device.name, device.model or "", *device.jobs, *device.kinds)).casefold()

@@ -11,13 +11,9 @@ from .model import FleetDevice, find_gravest
 
 
 def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
-    """Return the verdict on a fleet.
+    """Return the verdict on a fleet; less than full coverage is always reported.
 
-    Devices of lost nodes are counted apart: only a high risk in their last message is reported, and called
-    that.
-
-    Args:
-        coverage: How much of the fleet is seen, and followed; less than all of it is always reported.
+    Devices of lost nodes are counted apart: only a high risk in their last message is reported, and named so.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
     seen = (*seen, *_count_followed(census, coverage))

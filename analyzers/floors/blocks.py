@@ -149,11 +149,7 @@ def join(first: Block, second: Block) -> Block:
 
 
 class BlockPyramid:
-    """Blocks of `base`, twice `base`, four times `base` … beats; the newest of each scale are kept.
-
-    Args:
-        base: Beats in a block of the finest scale.
-    """
+    """Blocks of `base`, twice `base`, four times `base` … beats; the newest of each scale are kept."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -178,10 +174,8 @@ class BlockPyramid:
         return tuple(blocks)[-count:]
 
     def mosaic(self, finest: int = 0) -> list[Block]:
-        """Return blocks that cover the life once, oldest first: coarse where long ago, fine where recent.
-
-        Args:
-            finest: Scale of the newest ones.
+        """Return blocks that cover the life once, oldest first: coarse where long ago, `finest`
+        where recent.
         """
         found: list[Block] = []
         for blocks in self.levels[finest:]:

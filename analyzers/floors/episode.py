@@ -487,9 +487,7 @@ class FloorTrack:
     def fit_line(self, since_s: float, finest: int, *, is_peak: bool = False) -> Line | None:
         """Return a robust line through floors, or peaks, since a moment; None where too little is known.
 
-        Args:
-            finest: Finest scale whose blocks count; finer ones are blurred where samples are few.
-            is_peak: Whether to fit peaks.
+        Blocks finer than `finest` are blurred where samples are few, and left out.
         """
         found = [block for block in self.pyramid.mosaic(finest) if block.mid_s >= since_s]
         blocks = [turn_over(block) for block in found] if is_peak else found

@@ -49,11 +49,8 @@ class Line(NamedTuple):
         return self.at_bytes + self.bytes_per_s * passed_s + self.bend * passed_s**2 / 2
 
     def measure_above(self, levels: Iterable[tuple[float, float]], since_s: float = -math.inf) -> list[float]:
-        """Return how far levels are above it, in bytes.
-
-        Args:
-            levels: Seconds and bytes of each.
-            since_s: Before this it is as at this moment.
+        """Return how far levels (seconds, bytes) are above it, in bytes; before `since_s` it is as at that
+        moment.
         """
         at_s = self.at_s
         at_bytes = self.at_bytes
@@ -72,10 +69,9 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
     """Return a line through points that outliers do not turn (Theil 1950, Sen 1968).
 
     The standard error is that of ordinary least squares for the scatter about the line, which is 1.4826
-    times the median deviation; the robust slope is less efficient by a factor of 0.95 only.
-
-    Args:
-        points: Seconds and bytes of each, at least two, seconds rising.
+    times the median deviation; the robust slope is less efficient by a factor of 0.95 only. At least two
+    points
+    of seconds, rising, and bytes.
     """
     slope = estimate_rate(points)
     middle_s = sum([time_s for time_s, _ in points]) / len(points)
@@ -97,12 +93,10 @@ def _correlate(rests: Sequence[float]) -> float:
 
 
 def fit_curve(points: Sequence[tuple[float, float]]) -> Line:
-    """Return a line through points; a parabola where they clearly become steeper and steeper.
+    """Return a line through points as for `fit_line`; a parabola where they clearly become steeper and
+    steeper.
 
     Floors that begin to grow within the first third are no curve: its slope is less, and the others agree.
-
-    Args:
-        points: Seconds and bytes of each, at least two, seconds rising.
     """
     straight = fit_line(points)
     if len(points) < LEAST_CURVED:

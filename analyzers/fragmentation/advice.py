@@ -56,11 +56,7 @@ class RecordedTrace(msgspec.Struct, frozen=True):
 
 
 def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: int) -> RecordedTrace:
-    """Return the newest events of a device and what lived before them.
-
-    Args:
-        most_events: How many allocations and frees to keep.
-    """
+    """Return the newest events of a device and what lived before them."""
     # A block that waits for another stream is free once that is done; older files do not record it.
     is_completed = TraceAction.FREE_COMPLETED in trace.action
     free = TraceAction.FREE_COMPLETED if is_completed else TraceAction.FREE_REQUESTED
@@ -210,12 +206,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
 def advise_settings(
     snapshot: MemorySnapshot, device: int, *, most_events: int = MOST_EVENTS
 ) -> SettingsAdvice:
-    """Replay the recorded trace of a device under other allocator settings.
-
-    Args:
-        device: Ordinal of the device.
-        most_events: How many of the newest allocations and frees to replay under each settings.
-    """
+    """Replay the newest events of a device's recorded trace under other allocator settings."""
     own = read_own_settings(snapshot)
     refusal = SettingsAdvice(device=device, own_settings=own, reason=None)
     trace = next((trace for trace in snapshot.traces if trace.device == device), None)

@@ -165,11 +165,7 @@ def _count(sizes: list[int]) -> AllocationPattern:
 
 
 def find_pattern(counts: Sequence[tuple[float, int]]) -> TemporalPattern | None:
-    """Return whether allocations come evenly over equal parts of the time; None where too few are known.
-
-    Args:
-        counts: Times, in any unit, and how many allocations came at each.
-    """
+    """Return whether allocations (times in any unit, counts) come evenly; None where too few are known."""
     total = sum(count for _, count in counts)
     if len(counts) < 2 * _PARTS or not total:
         return None

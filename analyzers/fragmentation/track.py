@@ -201,12 +201,7 @@ class TrendHistory:
         return len(self._points)
 
     def add(self, time_s: float, value: float) -> None:
-        """Add the value of one sample.
-
-        Args:
-            time_s: Later than that of the one before.
-            value: The measure, 0 to 1.
-        """
+        """Add the value of one sample, from 0 to 1, in order of time."""
         self._newest_s = time_s
         self._current = value
         points = self._points

@@ -86,10 +86,8 @@ class Window:
         return is_moved
 
     def measure(self, least_s: float = LEAST_S) -> Extremes | None:
-        """Return the extremes of the shortest stretch that counts; None while too little was seen.
-
-        Args:
-            least_s: Its least length in seconds.
+        """Return the extremes of the shortest stretch of at least `least_s`; None while too little
+        was seen.
         """
         if not self._blocks:
             return None
@@ -258,12 +256,7 @@ class Refusals:
         self._reserved = None
 
     def observe(self, tick: Tick, limit_bytes: int | None, peak_bytes: int | None) -> None:
-        """Count one sample.
-
-        Args:
-            limit_bytes: Most that the allocator can reserve at it.
-            peak_bytes: Most that was recently allocated.
-        """
+        """Count one sample; `peak_bytes` is the most that was recently allocated."""
         count = tick.retries
         before = self._count
         if count is not None:
@@ -312,12 +305,7 @@ class Refusals:
 
 
 def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_s: float) -> Cost | None:
-    """Return what fragmentation costs over a window; None where that cannot be known.
-
-    Args:
-        limit_bytes: Most that the allocator can reserve; None where that is unknown.
-        time_s: Time of the newest sample.
-    """
+    """Return what fragmentation costs over a window up to `time_s`; None where that cannot be known."""
     peak = extremes.peak_bytes
     flushes = refusals.count_flushes(time_s)
     stranded = extremes.stranded_bytes

@@ -262,10 +262,9 @@ def _is_bounded(amplitudes: Sequence[float]) -> bool:
 
 
 def fit_tail(excess: Sequence[float]) -> tuple[float, float]:
-    """Fit shape and scale of a generalised Pareto distribution; the shape is positive for heavy tails.
+    """Fit shape and scale of a generalised Pareto distribution to ascending excesses over the threshold.
 
-    Args:
-        excess: What is above the threshold, rising.
+    The shape is positive for heavy tails.
     """
     count = len(excess)
     first = sum(excess) / count

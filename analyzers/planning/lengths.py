@@ -58,12 +58,7 @@ BLOCK_BYTES = 512
 
 
 def fit_law(lengths: Sequence[int], values_bytes: Sequence[int]) -> LengthLaw | None:
-    """Fit a law to some points; None where they are too few for any.
-
-    Args:
-        lengths: Tokens, each different.
-        values_bytes: As many measured values.
-    """
+    """Fit a law to measured values at different lengths in tokens; None where they are too few for any."""
     count = len(lengths)
     if count < LEAST_POINTS:
         return None
@@ -381,11 +376,7 @@ _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
 
 
 def say_law(law: LengthLaw | None, points: int) -> str:
-    """Describe a law in words, or say that there is none.
-
-    Args:
-        points: How many points it was fitted to.
-    """
+    """Describe a law fitted to so many points, or say that there is none."""
     if law is None:
         return "1 point, no law" if points == 1 else f"{points} points, no law"
     terms = [

@@ -261,10 +261,8 @@ class SearchResult(NamedTuple):
 
 
 def search_order(workload: Workload, most: int) -> SearchResult:
-    """Return an order of kinds in which some split keeps every stage within a limit and within its room.
-
-    Args:
-        most: Limit on the cost of a stage.
+    """Return an order of kinds in which some split keeps every stage within a cost limit and within
+    its room.
     """
     each = count_most(workload, most)
     total = count_total(workload)
@@ -366,11 +364,7 @@ def find_least_bound(workload: Workload, found: int) -> int:
 
 
 def count_most(workload: Workload, most: int) -> tuple[int, ...]:
-    """Return the most cost that each kind works off in one run of layers, in a unit that all kinds share.
-
-    Args:
-        most: Limit on the cost of a stage.
-    """
+    """Return the most cost that each kind works off in one run of layers under a limit, in a common unit."""
     return tuple(_find_largest(workload, kind, most) * share for kind, share in enumerate(workload.shares))
 
 

@@ -385,11 +385,7 @@ _LARGE = 0.25
 
 
 def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> Iterator[str]:
-    """Yield advice that follows from the numbers, the most promising first.
-
-    Args:
-        kept: Memory kept from step to step.
-    """
+    """Yield advice that follows from the numbers, the most promising first."""
     yield from _advise_on_kept(kept)
     yield from _advise_on_fragmentation(record, shares)
     yield from _advise_on_unallocated(record, shares)

@@ -51,10 +51,8 @@ class StackGrouper:
             self._group_of.append(self._groups.setdefault(frames, len(self._groups)))
 
     def group(self, stack: IntArray, size_bytes: IntArray, most: int) -> tuple[tuple[StackGroup, ...], int]:
-        """Return the largest groups of some blocks, and how many groups there are.
-
-        Args:
-            stack: Stack of every block; below 0 where there is none.
+        """Return the largest groups of some blocks, and how many there are; a stack below 0 stands
+        for none.
         """
         import numpy as np
 
@@ -386,12 +384,7 @@ def describe_device(
     requests: Sequence[RequestFit],
     failures: Sequence[FailedRequest],
 ) -> tuple[str, ...]:
-    """Return the sentences of one device, the most important first.
-
-    Args:
-        stacks: Its largest groups of live blocks.
-        failures: Its out-of-memory events, the newest first.
-    """
+    """Return the sentences of one device, the most important first."""
     return (
         *(_describe_failure(failure) for failure in failures[:1]),
         _describe_levels(levels),

@@ -130,12 +130,9 @@ class SegmentRow(msgspec.Struct, frozen=True):
 def map_segments(
     snapshot: MemorySnapshot, device: int, *, order: SegmentOrder = "address", most: int | None = None
 ) -> tuple[SegmentRow, ...]:
-    """Return the segments of a device.
+    """Return the segments of a device: by address, or by size or stranded bytes, most first.
 
-    Args:
-        device: Ordinal of the device.
-        order: By address; or by size or stranded bytes, most first.
-        most: How many to return; None for all.
+    `most` None returns all.
     """
     import numpy as np
 

@@ -211,7 +211,8 @@ class AlertList(LinePage):
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         if not self._rows:
-            return [self._fit([Span(f" {line}", "muted")], width) for line in self._wrap_absence(width)]
+            wrapped = [wrap_words(text, width - 2) if text else [""] for text in self._absence]
+            return [self._fit([Span(f" {line}", "muted")], width) for lines in wrapped for line in lines]
         states = [self._describe_stage(row) for row in self._rows]
         cells = _Cells(
             state=max(len(state) for state in states),
@@ -222,9 +223,6 @@ class AlertList(LinePage):
             self._draw_row(row, states[index], width, cells, is_selected=index == self._index)
             for index, row in enumerate(self._rows)
         ]
-
-    def _wrap_absence(self, width: int) -> list[str]:
-        return [line for text in self._absence for line in (wrap_words(text, width - 2) if text else [""])]
 
     def _draw_row(self, row: AlertRow, state: str, width: int, cells: _Cells, *, is_selected: bool) -> Line:
         """Return one finding; what nobody needs to look at is dim, and a word says why."""

@@ -124,7 +124,7 @@ class _Sections:
 
     def compose(self, graph: DeviceHistory, segments: SegmentSection) -> list[Line]:
         """Return every line; graph and map get the rows that the others leave."""
-        rank = self._chosen_rank()
+        rank = next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)
         head = self._head()
         stacks = self._stacks()
         fixed = [
@@ -133,8 +133,8 @@ class _Sections:
             self._part(),
             self._comparison(),
             self._forecast(rank),
-            self._model(rank),
-            self._steps(),
+            [] if rank is None else draw_model(rank, self._width, self._glyphs),
+            draw_steps(self._content.steps, self._width, self._glyphs),
         ]
         blank = 1 if self._height >= ROOMY_FROM_ROWS else 0
         taken = len(head) + sum(len(lines) + blank for lines in fixed if lines)
@@ -156,9 +156,6 @@ class _Sections:
         # Where there is no room above the map, the phases are a scroll away.
         below = [] if has_room else phases
         return _stack([[*head, *history], *fixed, segment_lines, below, stacks], blank)
-
-    def _chosen_rank(self) -> RankSample | None:
-        return next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)
 
     def _head(self) -> list[Line]:
         """Return the device's name, its gauge, its facts, and its ranks where there are several."""
@@ -238,12 +235,6 @@ class _Sections:
         known = doubt_silent(snapshot.sample, snapshot.assessments)
         found = choose_assessment(self._view.device, rank, known)
         return draw_forecast(found, snapshot.sample.time_s, self._width, self._glyphs)
-
-    def _model(self, rank: RankSample | None) -> list[Line]:
-        return [] if rank is None else draw_model(rank, self._width, self._glyphs)
-
-    def _steps(self) -> list[Line]:
-        return draw_steps(self._content.steps, self._width, self._glyphs)
 
     def _map(self, segments: SegmentSection, rank: RankSample | None, rows: int) -> list[Line]:
         sample = self._content.snapshot.sample

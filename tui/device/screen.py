@@ -4,7 +4,7 @@ from textual import events, on
 from textual.app import ComposeResult
 
 from ...engine.clock import Clock
-from ...engine.model import DeviceSample, RankSample, SegmentMap
+from ...engine.model import DeviceSample, RankSample
 from ...engine.viewer.feed import Feed
 from ..frame import keys
 from ..live.device_picture import order_devices
@@ -128,14 +128,11 @@ class DeviceScreen(NodeScreen):
 
     def _question(self) -> SegmentQuestion:
         """Return the map of the shown process, or the state of its request."""
-        found = self._find_map()
+        found = next((it for it in self.snapshot.segment_maps if it.pid == self._pid), None)
         refused = next((r.reason for r in self.snapshot.segments_refused if r.pid == self._pid), None)
         asked = None if self._pid is None else self._asked.get(self._pid)
         waited_s = None if asked is None else self._clock.monotonic_s() - asked[0]
         return SegmentQuestion(found, refused, waited_s)
-
-    def _find_map(self) -> SegmentMap | None:
-        return next((found for found in self.snapshot.segment_maps if found.pid == self._pid), None)
 
     def _rearrange(self) -> None:
         """Show the parts that fit; nothing is touched when they are those shown."""

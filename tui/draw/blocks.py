@@ -79,7 +79,8 @@ def _draw_row(boxes: Sequence[HitBox], width: int, glyphs: Glyphs, chosen: tuple
 def _draw_block(box: HitBox, number: int, glyphs: Glyphs, *, is_chosen: bool) -> Line:
     """Return a block: its name where there is room, then its fill, which differs between neighbours."""
     cells = box.end - box.first
-    fill, role = _fill(number, glyphs)
+    looks: tuple[tuple[str, Role], ...] = ((glyphs.full, "fill"), (glyphs.cached, "band"))
+    fill, role = looks[number % 2]
     lead = glyphs.selected if is_chosen else fill
     if cells < NAME_FROM_CELLS:
         return [Span(lead, "cursor" if is_chosen else role), Span(fill * (cells - 1), role)][: cells or 1]
@@ -91,10 +92,6 @@ def _draw_block(box: HitBox, number: int, glyphs: Glyphs, *, is_chosen: bool) ->
         Span(name, "cursor" if is_chosen else "strong"),
         Span(f" {rest}", role),
     ]
-
-
-def _fill(number: int, glyphs: Glyphs) -> tuple[str, Role]:
-    return (glyphs.full, "fill") if number % 2 == 0 else (glyphs.cached, "band")
 
 
 def _end_exactly(line: Line, box: HitBox, width: int, glyphs: Glyphs) -> Line:

@@ -427,7 +427,10 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -narrow"):
             yield Label("Show", classes="dialog--title")
-            yield MarkedList((str(place), _describe(each)) for place, each in enumerate(self._devices))
+            yield MarkedList(
+                (str(place), f"{it.name}  {format_bytes(it.whole.value_bytes)} {it.whole.name}")
+                for place, it in enumerate(self._devices)
+            )
             yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
 
     def on_mount(self) -> None:
@@ -440,10 +443,6 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_index)
-
-
-def _describe(device: InspectedDevice) -> str:
-    return f"{device.name}  {format_bytes(device.whole.value_bytes)} {device.whole.name}"
 
 
 def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScreen, Inspected]:

@@ -159,7 +159,8 @@ def draw_line(
     line = _identity(view, widths, columns, glyphs, indent)
     cells = columns.gauge - indent
     line += fields.gauge(view, cells, glyphs)
-    line += [Span(" "), Span(_share(view, columns, glyphs), _share_role(view))]
+    role = fields.figure_role(view, view.risk_role if view.is_in_danger else "strong")
+    line += [Span(" "), Span(_share(view, columns, glyphs), role)]
     if columns.figures:
         line += _figures(view, widths, glyphs)
     note = fields.state_note(view)
@@ -179,10 +180,6 @@ def _identity(
         Span(" "),
     ]
     return [*line, *fields.name(view, columns.name - 1, glyphs), Span(" ")] if columns.name else line
-
-
-def _share_role(view: DeviceView) -> Role:
-    return fields.figure_role(view, view.risk_role if view.is_in_danger else "strong")
 
 
 def _share(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> str:

@@ -313,11 +313,7 @@ def _gib(value_bytes: int | None) -> str:
 
 def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:
     """Return the device that is nearest to its capacity; the first where unknown."""
-    return max(devices, key=_used_percent)
-
-
-def _used_percent(device: DeviceSample) -> float:
-    return share_percent(device.memory.used_bytes, device.memory.total_bytes) or 0.0
+    return max(devices, key=lambda it: share_percent(it.memory.used_bytes, it.memory.total_bytes) or 0.0)
 
 
 class LiveScreen(NodeScreen):

@@ -81,7 +81,9 @@ def present_plan(
         columns=COLUMNS,
         candidates=candidates,
         best=best,
-        findings=_describe_bottlenecks(analysis),
+        findings=" · ".join(
+            f"most {what}: {layer.name} ({layer.share:.1%})" for layer, what in _list_bottlenecks(analysis)
+        ),
         analysis=partial(_describe_analysis, plan.model, analysis),
         basis=(
             f"estimated, not measured: {given.micro_batches} micro-batches, 1F1B, "
@@ -280,12 +282,6 @@ def _list_bottlenecks(analysis: GraphAnalysis) -> tuple[tuple[Bottleneck, str], 
         (analysis.max_memory_layer, "memory"),
         (analysis.max_compute_layer, "compute"),
         (analysis.max_parameter_layer, "parameters"),
-    )
-
-
-def _describe_bottlenecks(analysis: GraphAnalysis) -> str:
-    return " · ".join(
-        f"most {what}: {layer.name} ({layer.share:.1%})" for layer, what in _list_bottlenecks(analysis)
     )
 
 

@@ -300,11 +300,7 @@ def parse_short_form(text: str) -> Cluster:
 
 
 def make_node(name: str, count: int, model: DeviceModel, link: Link | None = None) -> ClusterNode:
-    """Make a node of devices that are alike.
-
-    Args:
-        link: None for the one that their vendor builds.
-    """
+    """Make a node of devices that are alike; link None is the one that their vendor builds."""
     return ClusterNode(
         name=name,
         devices=tuple(make_device(name, index, model) for index in range(count)),

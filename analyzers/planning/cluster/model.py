@@ -119,13 +119,8 @@ MOST_DEVICES = 65_536
 
 
 def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
-    """Refuse a cluster without devices, or with too many.
-
-    Args:
-        where: Origin of the numbers, for the error.
-
-    Raises:
-        UsageError: With the limit.
+    """Refuse a cluster without devices, or with too many; `where` is the origin of the numbers, for the
+    error.
     """
     if nodes < 1 or devices_per_node < 1:
         raise UsageError(f"{where}: {nodes} x {devices_per_node} devices; expected at least 1 x 1")
@@ -411,11 +406,7 @@ def parse_bandwidth(text: str | float) -> float:
 
 
 def parse_latency(text: str | float) -> float:
-    """Return the seconds in `5 us` or `0.1 ms`; a number alone is in seconds.
-
-    Raises:
-        UsageError: It is no latency, or one of a second and more.
-    """
+    """Return the seconds in `5 us` or `0.1 ms`; a number alone is in seconds. Raises `UsageError`."""
     text = text if isinstance(text, str) else f"{text:.12f} s"
     match = _LATENCY.match(text)
     seconds = float(match.group(1)) / _PER_SECOND[match.group(2).lower()] if match else 1.0
@@ -428,12 +419,9 @@ Value = TypeVar("Value")
 
 
 def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str) -> Value:
-    """Look up a name, whatever its case; `_` and blanks count as `-`.
+    """Look up a name, whatever its case; `_` and blanks count as `-`. The table has lower-case names.
 
-    Args:
-        table: By name, in lower case.
-        what: What the table holds, for the error.
-        example: What else could be written, for the error.
+    `what` the table holds and an `example` are for the error.
 
     Raises:
         UsageError: No such name; the text has the nearest ones.

@@ -75,14 +75,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_architecture(model: Architecture, what: str) -> Architecture:
-    """Return the model if its sizes are possible.
-
-    Args:
-        what: Name of the model in the error.
-
-    Raises:
-        UsageError: A size is below 1 or beyond what any model has, or heads do not divide.
-    """
+    """Return the model if its sizes are possible, else raise `UsageError`; `what` names it in the error."""
     for name in ("layers", "decoder_layers"):
         if getattr(model, name) > MOST_LAYERS:
             raise UsageError(f"{what}: {name} is {getattr(model, name)}, expected at most {MOST_LAYERS:,}")
@@ -162,8 +155,7 @@ _LONGEST = {
 def take_shape(shape: ModelShape, positions: int) -> Architecture:
     """Return a decoder of the memory theory as a model to plan for, without further predicted tokens.
 
-    Args:
-        positions: Longest sequence it is made for.
+    `positions` is the longest sequence it is made for.
     """
     return Architecture(
         family="moe" if shape.experts else "llama" if shape.is_gated else "gpt",
@@ -276,12 +268,7 @@ class Batch(NamedTuple):
 def size_block(
     model: Architecture, batch: Batch, *, is_mixture: bool = False, has_cross_attention: bool = False
 ) -> Size:
-    """Return the size of one transformer block.
-
-    Args:
-        is_mixture: Whether its MLP is a mixture of experts.
-        has_cross_attention: Whether it attends to an encoder as well, whose sequence is as long.
-    """
+    """Return the size of one transformer block; with cross-attention, the encoder's sequence is as long."""
     attention = _size_attention(model, batch) if model.latent is None else _size_latent(model, batch)
     experts = model.experts if is_mixture else None
     mlp = _size_mlp(model, batch, model.width) if experts is None else _size_mixture(model, batch, experts)

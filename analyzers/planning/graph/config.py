@@ -187,11 +187,7 @@ class GraphDocument(msgspec.Struct, frozen=True):
 
 
 def decode_graph(data: bytes, what: str) -> GraphDocument:
-    """Decode the content of a graph's file.
-
-    Args:
-        data: JSON.
-        what: Name of the file in the error.
+    """Decode the JSON of a graph's file; `what` names the file in the error.
 
     Raises:
         InputFileError: It is no such JSON, or a number is negative or beyond all bounds.

@@ -120,12 +120,7 @@ class Pricing:
     def time_step(
         self, candidate: Candidate, layout: ParallelLayout, order: Order = ()
     ) -> tuple[StepTime, tuple[float, ...]]:
-        """Return the seconds of a step, and those of one micro-batch on each stage.
-
-        Args:
-            layout: The candidate's, with the layers of each stage.
-            order: Positions of its stages.
-        """
+        """Return the seconds of a step, and those of one micro-batch on each stage."""
         prices = self.list_prices(candidate, order)
         rings = self.find_rings(candidate, order)
         stages = [
@@ -179,11 +174,7 @@ class StageRooms:
         return first + (stages - 2) * middle + self._count(stages - 1, middle) >= self._layers
 
     def _count(self, stage: int, guess: int) -> int:
-        """Return the most layers of a stage; 0 where it has no room for one.
-
-        Args:
-            guess: Where the search begins; the nearer, the fewer peaks are estimated.
-        """
+        """Return the most layers of a stage, searched from a guess on; 0 where it has no room for one."""
         most = self._layers - self._layout.pipeline + 1
         count = min(max(1, guess), most)
         while count and self.find_peak(stage, count) > self._capacities[stage]:
@@ -229,8 +220,7 @@ def _get_seconds(found: Evaluation) -> float:
 class Evaluator:
     """Finds the best split of candidates, and the best order of devices where these differ.
 
-    Args:
-        memory_share: Share of each device's memory that a plan may fill.
+    Plans fill `memory_share` of each device's memory.
     """
 
     def __init__(self, shape: ModelShape, cluster: Cluster, pricing: Pricing, memory_share: float) -> None:
@@ -368,13 +358,8 @@ def balance_layers(prices: Sequence[LayerPrices], rooms: Sequence[int] | None) -
     """Return the layers of each stage, of at least one each: the least maximum of stage times.
 
     Where all layers are alike, each goes to the stage that is cheapest with it; that is exact, as the cost of
-    a
-    stage only grows, and makes the sum of squares least as well. Else by the exact split of unlike
-    layers.
-
-    Args:
-        prices: Of layers on each stage.
-        rooms: Most layers of each stage, enough together; None for no limit.
+    a stage only grows, and makes the sum of squares least as well. Else by the exact split of unlike layers.
+    `rooms` are the most layers of each stage, enough together; None for no limit.
     """
     layers = len(prices[0].layer_s)
     most = tuple(rooms) if rooms is not None else (layers,) * len(prices)

@@ -48,11 +48,9 @@ def plan_jointly(
     options: JointOptions,
     assumptions: TimeAssumptions | None = None,
 ) -> JointPlan:
-    """Return the fastest configurations that fit, one for each choice of degrees, the fastest first.
+    """Return the fastest configurations that fit and use all devices, one for each choice of degrees.
 
-    Args:
-        cluster: All of its devices are used.
-        options: The batch, and what is searched.
+    The fastest is first.
 
     Raises:
         UsageError: Sizes or options are impossible, or nothing fits; the text says what would.
@@ -270,10 +268,7 @@ def refuse_limits(
     evaluator: Evaluator,
     pruned: Counter[str],
 ) -> NoReturn:
-    """Raise an error that says what would fit where nothing does.
-
-    Args:
-        pruned: How many choices are no candidates, by reason.
+    """Raise an error that says what would fit where nothing does; `pruned` counts excluded choices by reason.
 
     Raises:
         UsageError: No degrees can use the devices.

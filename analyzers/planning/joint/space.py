@@ -125,11 +125,7 @@ class JointOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_options(options: JointOptions) -> None:
-    """Refuse options that cannot be planned with.
-
-    Raises:
-        UsageError: A number is out of its range.
-    """
+    """Refuse options that cannot be planned with, by `UsageError`."""
     for name in ("global_batch", "seq_length", "max_micro_batch", "context", "top"):
         if getattr(options, name) < 1:
             raise UsageError(f"{name.replace('_', ' ')} is {getattr(options, name)}; expected at least 1")

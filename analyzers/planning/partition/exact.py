@@ -207,10 +207,9 @@ def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> t
 
 
 def break_tie_of_alike(stage: Stage, windows: Sequence[range], most: int) -> tuple[int, ...]:
-    """Do the same for stages that are all alike: quickly, where many layers cost the same.
+    """As `break_tie`, for stages that are all alike: quickly, where many layers cost the same.
 
-    Args:
-        windows: As from `find_windows`: from each start some split exists.
+    From each start in the windows (of `find_windows`) some split exists.
     """
     return _choose([stage] * (len(windows) - 1), windows, most, find_stops(stage.costs, windows))
 

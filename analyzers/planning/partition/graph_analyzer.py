@@ -426,11 +426,7 @@ def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages:
 
 
 def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
-    """Return the places of the transformer blocks.
-
-    Raises:
-        UsageError: There are fewer than stages, or no stage is asked for.
-    """
+    """Return the places of the transformer blocks; `UsageError` where they are fewer than stages."""
     blocks = [place for place, layer in enumerate(layers) if layer.layer_type == "transformer_block"]
     if stages < 1:
         raise UsageError(f"{stages} stages: a pipeline has at least 1")

@@ -151,11 +151,7 @@ class GraphAnalysis(Mapped, frozen=True, kw_only=True):
 
 
 def list_metric(layers: Sequence[LayerNode], metric: Metric) -> list[int]:
-    """Return bytes of weights, FLOPs of both passes, or parameters of each layer.
-
-    Raises:
-        UsageError: No such metric.
-    """
+    """Return bytes of weights, FLOPs of both passes, or parameters of each layer, else raise `UsageError`."""
     if metric == "memory":
         return [layer.weight_bytes for layer in layers]
     if metric == "parameters":

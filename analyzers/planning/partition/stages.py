@@ -76,14 +76,7 @@ def make_room(costs: Sequence[int], most: int) -> Room:
 
 
 def check_stages(layers: int, stages: int, least: int = 0) -> None:
-    """Refuse an impossible split.
-
-    Args:
-        least: The smallest cost of a layer.
-
-    Raises:
-        UsageError: No stage, more stages than layers, or a cost below 0.
-    """
+    """Refuse no stage, more stages than layers, or a `least` cost of a layer below 0, by `UsageError`."""
     if stages < 1:
         raise UsageError(f"{stages} stages: a pipeline has at least 1")
     if stages > layers:

@@ -110,9 +110,7 @@ def name_parts(
 ) -> tuple[frozenset[PartName], frozenset[PartName]]:
     """Return the parts that are held when a phase begins, and when it ends.
 
-    Args:
-        has_state: Whether the optimizer's state exists already.
-        is_kept: Whether gradients outlive their step.
+    `has_state`: the optimizer's state exists already; `is_kept`: gradients outlive their step.
     """
     model: set[PartName] = {"parameters", "optimizer state"} if has_state else {"parameters"}
     kept: set[PartName] = model | ({"gradients"} if is_kept else set())

@@ -455,9 +455,8 @@ class ModuleLabels:
 def deepen_name(shallow: str, deep: str, added: int) -> str:
     """Return the name of a module in a model with `added` layers more than the deeper of two.
 
-    Args:
-        shallow: Its name in a model, as `blocks.3.mlp`.
-        deep: Its name in a deeper one, as `blocks.7.mlp`: a number that grew moves with the end of its list.
+    A number that grew from the shallow model's name (`blocks.3.mlp`) to the deep one's (`blocks.7.mlp`) moves
+    with the end of its list.
     """
     first = shallow.split(".")
     second = deep.split(".")

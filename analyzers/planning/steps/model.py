@@ -203,12 +203,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int | None = None) -> Rehearsal:
-    """Replay a trace through the model of the caching allocator.
-
-    Args:
-        trace: From the making of the model on.
-        capacity_bytes: What the card has for it; None for more than any trace needs.
-    """
+    """Replay a trace through the model of the caching allocator; without a capacity it always fits."""
     player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES)
     failed = player.play(0, trace.measured_from)
     before = player.allocator.memory_stats()["reserved_bytes.all.peak"]

@@ -47,12 +47,7 @@ class TwoParts(NamedTuple):
 
 
 def fit_two_parts(cells: Sequence[SweepCell], values: Sequence[float]) -> TwoParts | None:
-    """Fit the two parts to some values; None where the cells cannot tell the parts apart.
-
-    Args:
-        cells: Their TP and PP are used.
-        values: Bytes of each.
-    """
+    """Fit the two parts to bytes by TP and PP; None where the cells cannot tell the parts apart."""
     if len(cells) < LEAST_CELLS or len({cell.pp for cell in cells}) < 2:
         return None
     first = [1.0 / cell.gpus_per_replica for cell in cells]

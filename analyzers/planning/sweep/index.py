@@ -64,10 +64,8 @@ class SweepIndex(msgspec.Struct, frozen=True):
 def sort_sweeps(
     sweeps: Sequence[IndexedSweep], column: IndexColumn, *, is_inverted: bool = False
 ) -> list[IndexedSweep]:
-    """Sort sweeps by a column: numbers from the greatest, names from A; unknown ones last.
-
-    Args:
-        is_inverted: The other way round; unknown ones stay last.
+    """Sort sweeps by a column: numbers from the greatest, names from A; unknown ones last, also if
+    inverted.
     """
     known = [sweep for sweep in sweeps if _read(sweep, column) is not None]
     from_least = column in ("sweep", "model", "best", "error")
@@ -107,14 +105,7 @@ Check = Callable[[IndexedSweep], bool]
 
 
 def filter_sweeps(sweeps: Sequence[IndexedSweep], text: str) -> list[IndexedSweep]:
-    """Return the sweeps that pass a filter.
-
-    Args:
-        text: Conditions with blanks between them; all must hold.
-
-    Raises:
-        UsageError: A condition cannot be read.
-    """
+    """Return the sweeps that pass all blank-separated conditions; `UsageError` where one cannot be read."""
     checks = [_read_condition(token) for token in text.split()]
     return [sweep for sweep in sweeps if all(check(sweep) for check in checks)]
 

@@ -181,13 +181,9 @@ def judge_state(configuration: SweepConfiguration, sweep: Sweep) -> tuple[CellSt
 
 
 def explain_impossibility(tp: int, pp: int, limits: Limits, *, dp: int | None = None) -> str | None:
-    """Return why a layout is impossible; None where nothing known forbids it.
+    """Return why a layout is impossible; None where nothing known forbids it. DP None is whatever is left.
 
-    Args:
-        tp: Tensor parallel size, which must divide the attention heads.
-        pp: Pipeline parallel size, which must divide the layers.
-        limits: World size, layers and heads.
-        dp: Data parallel size; None for whatever is left.
+    TP must divide the attention heads, PP the layers.
     """
     world_size = limits.world_size
     layers = limits.layers

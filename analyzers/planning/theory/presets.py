@@ -220,11 +220,7 @@ PRESETS = {
 
 
 def find_preset(name: str) -> ModelShape:
-    """Return the shape of a model by its name.
-
-    Raises:
-        UsageError: No such name; the text has the nearest one.
-    """
+    """Return the shape of a model by its name; a `UsageError` has the nearest name."""
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]

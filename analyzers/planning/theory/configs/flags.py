@@ -50,11 +50,7 @@ class Flags:
         return str(self._values[name]).lower() if self.has(name) else default
 
     def find_number(self, name: str, default: float) -> float:
-        """Return a number.
-
-        Raises:
-            UsageError: The value is not a number.
-        """
+        """Return a number, else raise `UsageError`."""
         value = self._values.get(name)
         if not self.has(name):
             return default
@@ -67,11 +63,7 @@ class Flags:
         return number
 
     def find_count(self, name: str, default: int) -> int:
-        """Return a whole number.
-
-        Raises:
-            UsageError: The value is not a whole number.
-        """
+        """Return a whole number, else raise `UsageError`."""
         number = self.find_number(name, default)
         if number != int(number):
             raise UsageError(f"{name} is {number}; expected a whole number")

@@ -403,11 +403,7 @@ _LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d+))?")
 
 
 def read_shape(flags: Flags) -> ModelShape:
-    """Read the model.
-
-    Raises:
-        UsageError: A size is missing or no whole number.
-    """
+    """Read the model; `UsageError` where a size is missing or no whole number."""
     layers = flags.get_count("num-layers", "encoder-num-layers")
     hidden = flags.get_count("hidden-size")
     heads = flags.get_count("num-attention-heads")
