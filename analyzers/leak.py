@@ -183,7 +183,11 @@ def state_leak(finding: Finding, leak: Leak) -> Finding:
         severity=leak.severity,
         title=_word_title(leak),
         evidence=_list_evidence(leak),
-        method=_explain(leak),
+        method=(
+            f"Floors of equal blocks over {leak.episode.window_s:.0f} s rose steadily and without slowing "
+            "down, by a share of the headroom that bears a forecast of its end (horizon ratio); the rate is "
+            "the median of all slopes (Theil-Sen)"
+        ),
         advice=_advise(leak),
     )
 
@@ -241,14 +245,6 @@ def _list_evidence(leak: Leak) -> tuple[Evidence, ...]:
         CAPACITY(leak.limit_bytes),
         TIME_LEFT(None if left_s is None else round(left_s)),
         WINDOW(leak.episode.window_s),
-    )
-
-
-def _explain(leak: Leak) -> str:
-    return (
-        f"Floors of equal blocks over {leak.episode.window_s:.0f} s rose steadily and without slowing down, "
-        "by a share of the headroom that bears a forecast of its end (horizon ratio); the rate is the "
-        "median of all slopes (Theil-Sen)"
     )
 
 

@@ -53,10 +53,17 @@ def find_jobs(ranks: Iterable[ClusterRank]) -> tuple[JobMembers, ...]:
     incomplete = [part for part in parts if part.is_incomplete and part.age_s is not None]
     whole = [part for part in parts if part not in incomplete]
     for alike in _group_by_start(incomplete):
-        whole += _join(alike)
+        # Parts in which two processes claim one rank are of different jobs.
+        joined = _make_part([rank for part in alike for rank in part.ranks])
+        has_twice = len({*joined.numbers}) < len(joined.numbers)
+        whole += alike if has_twice else [joined]
     jobs = [part for part in whole if len(part.ranks) > 1]
     names = [part.name for part in jobs]
-    described = (_describe(part, is_shared=names.count(part.name) > 1) for part in jobs)
+    described = []
+    for part in jobs:
+        node = f" on {part.ranks[0].key.node}" if names.count(part.name) > 1 else ""
+        members = tuple(it.key for it in part.ranks)
+        described.append(JobMembers(f"{part.name}{node}", part.world_size, members))
     return tuple(sorted(described, key=lambda job: (job.key, job.members)))
 
 
@@ -102,21 +109,10 @@ def _began_together(one: _Part, later: _Part) -> bool:
     return is_alike and (later.age_s or 0.0) - (one.age_s or 0.0) <= START_TOGETHER_S
 
 
-def _join(parts: Sequence[_Part]) -> list[_Part]:
-    """Join parts into one, if no two have the same rank."""
-    one = _make_part([it for part in parts for it in part.ranks])
-    return [one] if len({*one.numbers}) == len(one.numbers) else list(parts)
-
-
 def _make_part(ranks: Sequence[ClusterRank]) -> _Part:
     ordered = tuple(sorted(ranks, key=lambda it: (it.rank or 0, it.key.node, it.key.pid)))
     first = ordered[0]
     return _Part(first.job or f"world of {first.world_size}", first.world_size, ordered)
-
-
-def _describe(part: _Part, *, is_shared: bool) -> JobMembers:
-    key = f"{part.name} on {part.ranks[0].key.node}" if is_shared else part.name
-    return JobMembers(key, part.world_size, tuple(it.key for it in part.ranks))
 
 
 # One sample of all nodes together, so that analyzers that compare the ranks of a node can compare those of a

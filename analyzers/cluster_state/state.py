@@ -148,7 +148,10 @@ class ClusterState:
             self._merger.take(snapshot.node, snapshot.sample)
 
     def _conclude(self, now_s: float) -> list[Finding]:
-        self._forget_lost(now_s)
+        for name, node in self._nodes.items():
+            if not node.is_live and not node.is_forgotten and now_s - node.arrived_s > FORGOTTEN_AFTER_S:
+                node.is_forgotten = True
+                self._merger.forget(name)
         known = {name: it for name, it in sorted(self._nodes.items()) if not it.is_forgotten}
         ranks = {key: rank for it in known.values() for key, rank in it.reading.ranks.items()}
         self._group(known, ranks)
@@ -158,12 +161,6 @@ class ClusterState:
             found += self._watch_jobs(ranks, now_s)
         self.picture = self._describe({name: it.reading for name, it in known.items()}, ranks, now_s)
         return found + self._book.observe(list(self._state()), now_s)
-
-    def _forget_lost(self, now_s: float) -> None:
-        for name, node in self._nodes.items():
-            if not node.is_live and not node.is_forgotten and now_s - node.arrived_s > FORGOTTEN_AFTER_S:
-                node.is_forgotten = True
-                self._merger.forget(name)
 
     def _group(self, nodes: Mapping[str, _Node], ranks: Mapping[RankKey, ClusterRank]) -> None:
         """Find jobs again where a process came, went or changed its place."""

@@ -53,7 +53,8 @@ def _conclude(
 ) -> Comparison:
     subjects = tuple(each.difference for each in compared)
     first = _find_first(subjects, alignment)
-    most = _find_most(subjects)
+    parted = [each for each in subjects if each.parting is not None]
+    most = max(parted, key=lambda subject: subject.capital_bytes, default=None)
     told = first or most
     verdict = word_verdict(subjects, told, most, *once, told.aligned_by if told is not None else alignment)
     difference = RunDifference(
@@ -85,11 +86,6 @@ def _find_first(subjects: Sequence[SubjectDifference], alignment: Alignment) -> 
         return start, -subject.capital_bytes
 
     return min(parted, key=order, default=None)
-
-
-def _find_most(subjects: Sequence[SubjectDifference]) -> SubjectDifference | None:
-    parted = [each for each in subjects if each.parting is not None]
-    return max(parted, key=lambda subject: subject.capital_bytes, default=None)
 
 
 def _explain_time(a: RunSummary, b: RunSummary, matching: Matching) -> str | None:

@@ -516,7 +516,10 @@ class DivergenceAnalyzer:
         if passage is Passage.LATE:
             return ()
         if passage is not Passage.NEXT:
-            self._start_anew(sample)
+            for key, group in self._groups.items():
+                if key[0] == sample.node:
+                    group.start_anew()
+                    group.seen_s = min(group.seen_s, sample.time_s)
         found: list[Finding] = []
         if has_peers(sample):
             for key, told in find_peers(sample).items():
@@ -558,9 +561,3 @@ class DivergenceAnalyzer:
             for subject in [subject for subject in self._adopted if subject[0] == sample.node]:
                 found.extend(self._adopted.pop(subject).end(now_s, GONE))
         return found
-
-    def _start_anew(self, sample: Sample) -> None:
-        for key, group in self._groups.items():
-            if key[0] == sample.node:
-                group.start_anew()
-                group.seen_s = min(group.seen_s, sample.time_s)

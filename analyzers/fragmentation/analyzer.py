@@ -137,10 +137,8 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
         measure=measure,
         method=word_method(measure),
     )
-    return reading if found is None else _add_map(reading, found)
-
-
-def _add_map(reading: FragmentationReading, found: MapFragmentation) -> FragmentationReading:
+    if found is None:
+        return reading
     return msgspec.structs.replace(
         reading,
         external=found.external,

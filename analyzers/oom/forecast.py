@@ -144,7 +144,11 @@ def make_forecast(now: Situation) -> Forecast:
     line = now.line
     room = now.limit_bytes - now.floor_bytes
     if line is None or line.slope_at(now.time_s) <= 0:
-        return _forecast_tail(now, room)
+        probability = probability_ahead(now.recent, room, HORIZON_S / now.round_s)
+        steps = None
+        if now.steps_per_round:
+            steps = probability_ahead(now.recent, room, STEPS_AHEAD / now.steps_per_round)
+        return Forecast(max(probability, _alarm(now)), steps)
     rate = line.slope_at(now.time_s)
     rise = rate * now.round_s
     error = math.hypot(line.whole_error / rate, LEAST_ERROR)
@@ -204,14 +208,6 @@ def _alarm(now: Situation) -> float:
     if now.is_pressed:
         return PRESSED
     return RETRIED if now.has_retried else 0.0
-
-
-def _forecast_tail(now: Situation, room: float) -> Forecast:
-    probability = probability_ahead(now.recent, room, HORIZON_S / now.round_s)
-    steps = None
-    if now.steps_per_round:
-        steps = probability_ahead(now.recent, room, STEPS_AHEAD / now.steps_per_round)
-    return Forecast(max(probability, _alarm(now)), steps)
 
 
 # Share of the amplitudes that count as the tail.

@@ -191,12 +191,8 @@ class AlertList(LinePage):
     def show(
         self, rows: Sequence[AlertRow], *, now_s: float, clock: str, absence: tuple[str, ...] = ()
     ) -> None:
-        """Show rows in the given order.
-
-        Args:
-            now_s: Time of the newest sample.
-            clock: Of the samples.
-            absence: Paragraphs to show without rows.
+        """Show rows in the given order, or the paragraphs of `absence`; `now_s` is the newest sample's
+        time.
         """
         self._rows = rows
         self._now_s = now_s

@@ -44,14 +44,7 @@ class AlertHeading(OneLine):
         self._told: tuple[list[Piece], ...] = ([], [], [])
 
     def show(self, every: Sequence[AlertRow], *, shown: int, order: AlertOrder, filter_text: str) -> None:
-        """Show the counts.
-
-        Args:
-            every: All alerts.
-            shown: How many of them pass the filter.
-            order: How they are sorted.
-            filter_text: Empty for none.
-        """
+        """Show the counts of all alerts (`every`); `shown` is how many pass the filter."""
         counts = count_stages(every)
         grave = [row.finding.severity for row in every if row.stage == "open"]
         marks = [

@@ -30,15 +30,9 @@ def draw_curve(
     glyphs: Glyphs,
     role: Role = "fill",
 ) -> list[Line]:
-    """Return a filled curve of the shape (cells, rows).
+    """Return a filled curve of the shape (cells, rows); `base` is the value at the bottom.
 
-    Args:
-        offsets_s: When each value began to hold, from 0 on; never decreasing.
-        values: As many values.
-        base: Value at the bottom.
-        top: Value at the top.
-        span_s: Seconds across.
-        role: Role of what is filled.
+    `offsets_s` are the moments, from 0 on and never decreasing, at which each value began to hold.
     """
     cells, rows = shape
     if cells <= 0 or rows <= 0:

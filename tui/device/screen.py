@@ -20,12 +20,8 @@ ASK_INTERVAL_S = 10.0
 
 
 class DeviceScreen(NodeScreen):
-    """One device in full; keys choose the device and the process.
-
-    Args:
-        feed: For history and requests for segment maps.
-        steps: The last steps of every training process.
-        history_window_s: Longest history to show.
+    """One device in full, with at most `history_window_s` of history; keys choose the device and the
+    process.
     """
 
     BINDINGS = [*keys.DEVICE]

@@ -166,12 +166,9 @@ class SegmentSection:
     def draw(
         self, rank: RankSample, question: SegmentQuestion, now_s: float, width: int, rows: int
     ) -> list[Line]:
-        """Return the heading and the map, or why there is none.
+        """Return the heading and the map, which should fill `rows`, or why there is none.
 
-        Args:
-            now_s: Time of the newest sample.
-            width: Cells across.
-            rows: Rows that the map should fill if it can.
+        `now_s` is the time of the newest sample.
         """
         segment_map = question.segment_map
         if segment_map is None:
@@ -282,7 +279,8 @@ def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list
     shown = steps[-count:]
     if not shown:
         return []
-    unit, name = (MIB, "MiB") if _most(shown) < SMALL_BYTES else (GIB, "GiB")
+    most = max(step.peak_bytes or step.floor_bytes or 0 for step in shown)
+    unit, name = (MIB, "MiB") if most < SMALL_BYTES else (GIB, "GiB")
     floors = [_figure(step.floor_bytes, unit, glyphs) for step in shown]
     return [
         _row("step", [f"{step.index:,}" for step in shown], cells, is_heading=True),
@@ -335,10 +333,6 @@ def _phase_figures(phase: PhaseReading, unit: int, highest: int, glyphs: Glyphs)
 def _row(heading: str, figures: Sequence[str], cells: int, *, is_heading: bool = False) -> Line:
     text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures)
     return [Span(f" {heading}".ljust(cells), "muted"), Span(text, "muted" if is_heading else "text")]
-
-
-def _most(steps: Sequence[StepReading]) -> int:
-    return max((step.peak_bytes or step.floor_bytes or 0 for step in steps), default=0)
 
 
 def _figure(value_bytes: int | None, unit: int, glyphs: Glyphs) -> str:

@@ -52,9 +52,7 @@ def dots_of(rows: int, glyphs: Glyphs) -> int:
 def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role = "fill") -> list[Line]:
     """Return `rows` lines, top first, of half as many cells as there are levels.
 
-    Args:
-        levels: An even number of buckets, oldest first, out of `dots_of(rows, glyphs)`.
-        role: Role of the solid part.
+    Levels are an even number of buckets, oldest first, out of `dots_of(rows, glyphs)`.
     """
     columns = [
         _cell_column(levels[index], levels[index + 1], rows, glyphs.history, glyphs.history_band)

@@ -24,14 +24,10 @@ def draw_level_graph(
     failed_at: Sequence[float] = (),
     steps: Sequence[tuple[float, int]] = (),
 ) -> list[Line]:
-    """Return the graph with its axis: as many lines as `size` (cells, rows) has rows.
+    """Return the graph with its axis below and its scale at the right, in `size` (cells, rows).
 
-    Args:
-        history: Levels.
-        scale_bytes: Bytes at the top.
-        size: Cells and rows, with the scale at the right and the axis below.
-        failed_at: Moments of out-of-memory errors.
-        steps: Moments at which steps began, and their numbers.
+    `failed_at` are moments of out-of-memory errors; `steps` are moments at which steps began, and their
+    numbers.
     """
     cells = max(1, size[0] - SCALE_CELLS - 2)
     marks = list(_place_steps(history, steps, cells))

@@ -83,10 +83,7 @@ def _place(positions: Sequence[float], columns: int) -> list[int]:
 def _fill(places: Sequence[int], values: Sequence[float | None], bucket: int) -> dict[int, float]:
     """Return the value of each column: the median of a bucket's bins in its middle, a straight line between.
 
-    Args:
-        places: Column of each bin.
-        values: Of each bin; None where unmeasured.
-        bucket: Columns of a bucket, where a bucket has several bins.
+    `places` are the columns of the bins; `bucket` is in columns.
     """
     usual = (places[-1] - places[0]) / max(1, len(places) - 1) if places else 1.0
     width = bucket if usual < bucket / 2 else 1

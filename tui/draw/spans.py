@@ -78,11 +78,8 @@ def clean_text(text: str, *, is_ascii: bool) -> str:
 
 
 def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellipsis: str = "") -> Line:
-    """Return a line of exactly `width` cells: cleaned, padded with blanks or cut.
-
-    Args:
-        is_ascii: Whether only seven bits may be written.
-        ellipsis: What stands at the end of a line that was cut.
+    """Return a line of exactly `width` cells: cleaned (`is_ascii`: to seven bits), padded with blanks
+    or cut.
     """
     fitted: Line = []
     left = width

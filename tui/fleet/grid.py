@@ -134,10 +134,7 @@ def draw_row(
 ) -> Line:
     """Return a row of the grid.
 
-    Args:
-        lost: Words in place of the cells of lost nodes, by node.
-        cursor: Group and place of the device under the cursor.
-        cells: Draws the cells, and caches what it drew before.
+    `lost` has words in place of the cells of lost nodes; `cursor` is the group and place under the cursor.
     """
     line: Line = []
     x = 0
@@ -180,10 +177,8 @@ class DrawnCells:
         self._drawn: dict[tuple[str, int, int], tuple[tuple[FleetDevice, ...], CellFigure, Line]] = {}
 
     def draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
-        """Return the cells of a block, neighbours of one look as one span.
-
-        Args:
-            at: Place of the device under the cursor in the group; None where it is elsewhere.
+        """Return the cells of a block, neighbours of one look as one span; `at` is the cursor's place, if
+        any.
         """
         if at is not None:
             return self._draw(group, block, at, figure)

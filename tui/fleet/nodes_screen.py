@@ -72,12 +72,8 @@ def draw_node_heading(label_cells: int, width: int) -> Line:
 def draw_node(
     summary: NodeSummary, now_s: float, label_cells: int, width: int, glyphs: Glyphs, *, is_chosen: bool
 ) -> Line:
-    """Return a node in one line, with the reason where it is not live.
-
-    Args:
-        now_s: Wall time for which ages are shown.
-        label_cells: Cells of the longest name.
-        is_chosen: Whether the cursor is on it.
+    """Return a node in one line, with the reason where it is not live; `now_s` is the wall time for
+    its age.
     """
     label = min(label_cells, MOST_LABEL_CELLS)
     state, role = _format_age(summary, now_s)

@@ -39,12 +39,9 @@ def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
 def export_and_tell(
     app: "App[Any]", contents: Mapping[str, bytes], folder: Path | None, now_s: float
 ) -> None:
-    """Write files of one name, and notify the user where they are or why they could not be written.
+    """Write files of one name (contents by suffix), and notify the user where they are or why they are not.
 
-    Args:
-        contents: By suffix.
-        folder: None for the current one.
-        now_s: Wall time; names the files.
+    The folder None is the current one; the wall time `now_s` names the files.
     """
     folder = folder or Path.cwd()
     try:

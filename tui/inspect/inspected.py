@@ -138,6 +138,7 @@ def _view_device(record: FlightRecord, summary: FlightSummary) -> InspectedDevic
     peak_bytes = 0 if history is None else history.peak_bytes
     rank = record.process.coordinates
     who = "" if rank is None else f"rank {rank.rank}: "
+    frames = render_frames(summary.request.frames, REPORT_WIDTH, summary.request.headline)
     return InspectedDevice(
         name=f"device {0 if record.device.index is None else record.device.index}",
         sentences=(f"{who}{summary.sentences[0]}", *summary.sentences[1:], *summary.advice),
@@ -147,7 +148,7 @@ def _view_device(record: FlightRecord, summary: FlightSummary) -> InspectedDevic
         stacks=summary.stacks,
         stack_groups=len(summary.stacks),
         failures=(_describe_request(summary),),
-        failure_report=_report_failure(summary),
+        failure_report="\n".join([*(frames or ["no stack was recorded"]), "", summary.message]),
         segment_map=SegmentMap(
             "", 0, record.device.uuid, record.written_s or 0.0, record.segments, record.truncated.segments
         ),
@@ -185,11 +186,6 @@ def _describe_request(summary: FlightSummary) -> str:
     where = summary.request.headline
     at = "" if where is None else f" at {where.name} ({where.filename}:{where.line})"
     return f"{format_bytes(summary.size_bytes)} asked for{at}"
-
-
-def _report_failure(summary: FlightSummary) -> str:
-    frames = render_frames(summary.request.frames, REPORT_WIDTH, summary.request.headline)
-    return "\n".join([*(frames or ["no stack was recorded"]), "", summary.message])
 
 
 def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None) -> Inspected:

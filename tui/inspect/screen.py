@@ -107,8 +107,10 @@ class InspectPicture(LinePage, can_focus=False):
         device = self._device
         if device is None or width < 4:
             return []
-        lines = self._draw_bar(device, width)
-        lines = [*self._continue_verdict(device, width), *lines]
+        indent = "   " if device.failures else " "
+        verdict = wrap_verdict(device, width, self.screen.size.height)[1:]
+        lines: list[Line] = [[Span(f"{indent}{line}", "strong")] for line in verdict]
+        lines += self._draw_bar(device, width)
         told = [[Span(f" {sentence}")] for sentence in device.sentences[1:]]
         lines += told[: max(0, min(MOST_SENTENCES, height - len(lines) - LEAST_ROWS_FOR_SENTENCES))]
         lines += self._draw_advice(width, height - len(lines))
@@ -121,10 +123,6 @@ class InspectPicture(LinePage, can_focus=False):
         is_ascii = self.glyphs.name == "ascii"
         ellipsis = self.glyphs.ellipsis
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
-
-    def _continue_verdict(self, device: InspectedDevice, width: int) -> list[Line]:
-        rest = wrap_verdict(device, width, self.screen.size.height)[1:]
-        return [[Span(f"   {line}" if device.failures else f" {line}", "strong")] for line in rest]
 
     def _draw_advice(self, width: int, rows: int) -> list[Line]:
         """Return as many sentences as history and map leave rows for."""

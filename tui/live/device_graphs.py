@@ -97,11 +97,7 @@ class DeviceGraphs:
         self._graphs: dict[str, _Graph] = {}
 
     def draw(self, history: History, view: DeviceView, shape: tuple[int, int], span: TimeSpan) -> list[Line]:
-        """Return the graph of one device, as many rows as `shape` says, each exactly as wide.
-
-        Args:
-            shape: Cells and rows.
-        """
+        """Return the graph of one device in exactly its shape (cells, rows)."""
         cells, rows = shape
         if cells <= 0 or rows <= 0:
             return []
@@ -174,12 +170,7 @@ class DeviceHistory:
         span: TimeSpan,
         size: tuple[int, int],
     ) -> list[Line]:
-        """Return the graph with its axes: as many lines as `size` has rows.
-
-        Args:
-            widths: Widths of its values.
-            size: Cells and rows, with the scale at the right and the axes below.
-        """
+        """Return the graph with the scale at its right and the axes below, in `size` (cells, rows)."""
         cells = max(0, size[0] - 3 - scale_width(widths))
         rows = max(0, size[1] - AXIS_ROWS)
         bucket_s = _bucket_length(span, cells)
@@ -229,8 +220,7 @@ def _read_layers(
 def place_marks(steps: Sequence[float | None], glyphs: Glyphs) -> list[tuple[int, str]]:
     """Return the cells at which round numbers of steps were reached, and those numbers.
 
-    Args:
-        steps: Newest step of every cell, oldest first; None where there was none.
+    `steps` has the newest step of every cell, oldest first; None where there was none.
     """
     known = [(cell, int(step)) for cell, step in enumerate(steps) if step is not None]
     if len(known) < 2 or known[-1][1] <= known[0][1]:

@@ -271,11 +271,7 @@ def draw_compact(
     *,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return the lines of one device.
-
-    Args:
-        graph: History in the shape of `compact_shape`.
-    """
+    """Return the lines of one device, with a history in the shape of `compact_shape`."""
     room = facts_width(width, rows, widths)
     second = _memory_and_facts if rows == 2 else _memory
     left = [_compact_identity(view, widths, room, rows, glyphs), second(view, widths, room, glyphs)]
@@ -358,11 +354,8 @@ def draw_large(
     axis: Line,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return the lines of one device.
-
-    Args:
-        graph: History in the shape of `large_shape`.
-        axis: Time below the graph, from `time_axis`.
+    """Return the lines of one device, with a history in the shape of `large_shape` and a `time_axis`
+    below.
     """
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
@@ -411,13 +404,7 @@ def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str
 
 
 def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = None) -> Line:
-    """Return a rule that says how long ago its left end was.
-
-    Args:
-        cells: Its width.
-        window_s: Seconds from its left end to its right one.
-        moment: The moment at its right end; None for now.
-    """
+    """Return a rule that says how long ago its left end was; `moment` is at its right end, None for now."""
     left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "
     right = f" {moment or 'now'}"
     rule = glyphs.rule * max(0, cells - len(left) - len(right))

@@ -272,12 +272,9 @@ class DevicePicture:
         return None
 
     def neighbor(self, uuid: str | None, across: int, down: int) -> str | None:
-        """Return the device next to another in a direction; the same one at the edge, the first for None.
+        """Return the device next to another; the same one at the edge, the first for None.
 
-        Args:
-            uuid: Where to start.
-            across: Devices to the right; negative to the left.
-            down: Devices down; negative up.
+        `across` counts to the right and `down` downwards; negative ones go the other way.
         """
         here = self.place_of(uuid)
         if here is None:
@@ -435,11 +432,7 @@ class DevicePanels(LinePage):
 
     @staticmethod
     def minimum_height(device_count: int, width: int) -> int:
-        """Return the fewest rows in which every device is legible.
-
-        Args:
-            device_count: Devices to draw, MIG instances included.
-        """
+        """Return the fewest rows in which every device is legible, MIG instances included."""
         if device_count <= MANY_DEVICES:
             return device_count
         return DETAIL_ROWS + -(-device_count // max(1, width // 12))

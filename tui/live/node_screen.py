@@ -112,9 +112,7 @@ LEAST_PAGE_ROWS = 8
 def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
     """Return the parts around the page of one device; verdict and page are always there.
 
-    Args:
-        processes: Processes to list; None where there is no list to show.
-        is_table_focused: The focused part gets the larger share.
+    `processes` is None where there is no list; the focused part gets the larger share.
     """
     chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
     spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS

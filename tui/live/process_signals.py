@@ -37,11 +37,7 @@ class SignalPolicy(msgspec.Struct, frozen=True):
 
 
 def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
-    """Return why a process may not be signalled from here, or None.
-
-    Args:
-        is_trace: Whether it comes from a recording.
-    """
+    """Return why a process may not be signalled from here, or None; `is_trace` is for recordings."""
     if policy.is_read_only:
         return "this view was started with --read-only: nothing is signalled from here"
     if is_trace or policy.is_replay:

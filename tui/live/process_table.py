@@ -162,11 +162,7 @@ def column_named(name: SortColumn) -> Column:
 
 
 def collect_rows(devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = ()) -> list[ProcessRow]:
-    """Return the rows of all processes on all devices, in device order.
-
-    Args:
-        ranks: Training processes that report; matching rows get their rank.
-    """
+    """Return the rows of all processes on all devices, in device order, with the ranks that report."""
     reporting = {rank.pid: rank for rank in ranks if rank.state != "ended"}
     return [
         ProcessRow(device, process, reporting.get(process.pid) if process.location != "gone" else None)
@@ -273,11 +269,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         return self.rows[self._selected_index] if self.rows else None
 
     def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
-        """List the processes of these devices, and name those whose driver does not report any.
-
-        Args:
-            ranks: Training processes that report through the probe.
-        """
+        """List the processes of these devices, and name those whose driver does not report any."""
         counted = self.process_count
         untold = self._untold
         self._all_rows = collect_rows(devices, ranks)

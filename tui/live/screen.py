@@ -55,12 +55,7 @@ class NoteLine(OneLine):
 
 
 def fit_notes(notes: Sequence[str], room: int) -> tuple[list[Piece], list[Piece]]:
-    """Return the notes that fit, and which key shows the others; nothing where there are none.
-
-    Args:
-        notes: The most important first.
-        room: Cells for both.
-    """
+    """Return the notes that fit, the most important first, and which key shows the others."""
     every = join_pieces([[Piece(note)] for note in notes], SEPARATOR)
     if measure_pieces(every) <= room:
         return every, []
@@ -91,13 +86,9 @@ class AlertLine(OneLine):
         notes: Sequence[str] = (),
         state: AlertState = AlertState(),  # noqa: B008 - frozen
     ) -> None:
-        """Show findings in the order given, as many as fit; muted ones only as a count.
+        """Show findings in the given order, as many as fit; muted ones only as a count.
 
-        Args:
-            findings: Open findings first, newest first.
-            clock: Clock of the samples they are about.
-            notes: Notes that have no line of their own.
-            state: Decisions on the findings.
+        `notes` are those without a line of their own.
         """
         told = [finding for finding in findings if state.mute_of(finding) is None]
         groups = [
@@ -151,14 +142,15 @@ class HostLine(OneLine):
     def show(self, host: HostSample | None, *, is_recorded: bool = False, has_memory: bool = True) -> None:
         """Show the host; unmeasured values are `—`, and a recording without a host shows nothing.
 
-        Args:
-            has_memory: Whether memory is shown here; not where something else shows it.
+        `has_memory` is False where something else shows its memory.
         """
         if host is None:
             self._groups = () if is_recorded else ([Piece("host —", "muted")],)
         else:
             memory = (_describe_memory(host),) if has_memory else ()
-            self._groups = (*memory, _describe_swap(host), _describe_processor(host))
+            share = "—" if host.cpu_percent is None else f"{host.cpu_percent:3.0f} %"
+            processor = [Piece("cpu ", "muted"), Piece(share)]
+            self._groups = (*memory, _describe_swap(host), processor)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -187,11 +179,6 @@ def _describe_swap(host: HostSample) -> list[Piece]:
     if host.swap_total_bytes == 0:
         return [Piece("no swap", "muted")]
     return [Piece("swap ", "muted"), Piece(_ratio(host.swap_used_bytes, host.swap_total_bytes))]
-
-
-def _describe_processor(host: HostSample) -> list[Piece]:
-    share = "—" if host.cpu_percent is None else f"{host.cpu_percent:3.0f} %"
-    return [Piece("cpu ", "muted"), Piece(share)]
 
 
 def _ratio(used_bytes: int | None, total_bytes: int | None) -> str:
@@ -235,11 +222,7 @@ class HostPanel(Widget):
         self._draw()
 
     def show(self, sample: Sample, history: History, *, is_replayed: bool = False) -> None:
-        """Draw a sample without devices.
-
-        Args:
-            is_replayed: Whether it comes from a file: this machine's driver has nothing to do with it.
-        """
+        """Draw a sample without devices; for a replayed one, nothing is said of this machine's driver."""
         self._sample = sample
         self._history = history
         self._is_replayed = is_replayed

@@ -23,12 +23,7 @@ NOTHING = ModuleMemory(format="module memory", moments=())
 
 
 class LiveProfiles:
-    """Asks the shown process repeatedly for its modules, which keeps its profile running.
-
-    Args:
-        feed: Sends the questions.
-        ranks: The processes, in the order in which they are shown.
-    """
+    """Asks the shown process repeatedly for its modules, which keeps its profile running."""
 
     def __init__(self, feed: Feed, clock: Clock, ranks: Sequence[RankSample]) -> None:
         self._feed = feed
@@ -98,12 +93,7 @@ class LiveProfiles:
 
 
 class LiveBreakdownScreen(BreakdownScreen):
-    """One point of the growing profile of one process.
-
-    Args:
-        live: The processes, and their answers.
-        leave: What `Esc` does at the whole tree; None for nothing.
-    """
+    """One point of the growing profile of one process; `Esc` at the whole tree calls `leave`, if any."""
 
     BINDINGS = [*keys.LIVE_BREAKDOWN]
 

@@ -124,10 +124,7 @@ def draw_planned_bar(
 ) -> Line:
     """Return the memory of a stage, kind by kind, on a scale from 0 to `scale_bytes`.
 
-    Args:
-        kinds: Left to right; those of no bytes take no cell.
-        scale_bytes: Bytes at the right end.
-        marks: What stands on the bar; of two on one cell the last is seen.
+    Of two marks on one cell the last is seen.
     """
     parts = [Part(kind, size, *show_kind(kind, glyphs)) for kind, size in kinds]
     line = draw_stacked_bar(parts, scale_bytes, width, glyphs)
@@ -334,13 +331,8 @@ class PlanFacts(LinePage, can_focus=False):
     def show(
         self, candidate: Candidate | None, best: Candidate | None, other: Candidate | None, job: MatchedJob
     ) -> None:
-        """Describe a candidate.
-
-        Args:
-            candidate: The one under the cursor; None where no line is listed.
-            best: The recommended one; None where none fits.
-            other: The one it is compared with.
-            job: How the running job compares with it.
+        """Describe the candidate under the cursor, compared with the marked one (`other`) or the recommended
+        one.
         """
         self._candidate = candidate
         self._best = best

@@ -54,9 +54,7 @@ class PlanTable(RowTable[int]):
     def show(self, places: Sequence[int], marked: int | None) -> None:
         """List candidates by their places in the plan; the cursor stays with its candidate.
 
-        Args:
-            places: In the order in which they are listed.
-            marked: The candidate that others are compared with.
+        Others are compared with `marked`.
         """
         kept = self.current
         self.rows = list(places)

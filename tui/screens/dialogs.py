@@ -39,12 +39,7 @@ class MarkedList(OptionList):
 
 
 class ChoiceScreen(ModalScreen[str | None]):
-    """Asks for one of a few things; Escape chooses none.
-
-    Args:
-        choices: Id and text of each.
-        chosen: Id that the cursor begins at; None for the first.
-    """
+    """Asks for one of a few things (text by id), the cursor on `chosen` or the first; Escape chooses none."""
 
     BINDINGS = [*keys.CHOICE]
 

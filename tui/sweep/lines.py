@@ -133,12 +133,9 @@ class Tile(NamedTuple):
 def make_tile(
     cell: SweepCell, mode: SweepMode, capacity_bytes: int, glyphs: Glyphs, first: SweepCell | None = None
 ) -> Tile:
-    """Return the content of a cell.
+    """Return the content of a cell; `capacity_bytes` is that of a device.
 
-    Args:
-        cell: Of the grid that is drawn.
-        capacity_bytes: Of a device.
-        first: The same layout in the sweep that `difference` is taken from; None where it has none.
+    `first` is the same layout in the sweep that `difference` is taken from; None where it has none.
     """
     if mode == "difference":
         return _make_difference(cell, first, capacity_bytes, glyphs)

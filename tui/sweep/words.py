@@ -188,12 +188,7 @@ class SweepFacts(LinePage, can_focus=False):
         self._cells: Sequence[SweepCell | None] = ()
 
     def show(self, sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None]) -> None:
-        """Describe a layout.
-
-        Args:
-            sweeps: One, whose findings follow; or two that stand side by side.
-            cells: The layout under the mark in each.
-        """
+        """Describe the layout under the mark: of one sweep, with its findings, or of two side by side."""
         self._sweeps = tuple(sweeps)
         self._cells = tuple(cells)
         self._draw()

@@ -39,11 +39,7 @@ SHORT_NAMES: dict[PartKind, str] = {
 
 
 def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True) -> list[Line]:
-    """Return the facts from the probes of a device's training processes.
-
-    Args:
-        has_gap: Whether to include what fills the device.
-    """
+    """Return the facts from the probes of a device's training processes; `has_gap`: with what fills it."""
     found = [[Span(text, "medium")] for text in map(explain_state, view.ranks) if text]
     gap = gap_facts(view.gap, widths, glyphs) if view.gap is not None and has_gap else []
     return [*found, *trouble_facts(view), *gap[:1], *step_facts(view, glyphs), *gap[1:]]
@@ -269,9 +265,7 @@ def facts(
 ) -> list[Line]:
     """Return further facts, the most important first; a line shows as many as fit.
 
-    Args:
-        has_gap: Whether to include what fills the device.
-        is_brief: Whether there is room for no more than the rate of a leak.
+    `has_gap`: with what fills the device; `is_brief`: only the rate of a leak.
     """
     found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
     found += [] if view.comparison is None else [comparison_fact(view.comparison)]

@@ -51,12 +51,7 @@ def order_of(rank: RankSample) -> tuple[bool, int, int]:
 
 
 def name_coordinates(place: RankCoordinates, *, is_long: bool = True, has_rank: bool = True) -> str:
-    """Name a rank with its coordinates (`rank 5 tp1 pp2`), or only its number.
-
-    Args:
-        is_long: Whether to include its place in each kind of parallelism.
-        has_rank: Whether to include its number.
-    """
+    """Name a rank with its coordinates (`rank 5 tp1 pp2`, if `is_long`), or only its number."""
     parts = [f"rank {place.rank}"] if has_rank else []
     if is_long:
         parts += [f"{name}{value}" for name in DEGREES if (value := getattr(place, name)) is not None]
@@ -165,11 +160,7 @@ def read_levels(
 
 
 def find_most(history: History, uuid: str, end_s: float) -> int:
-    """Return the most that was seen on a device by any measure, 0 without any.
-
-    Args:
-        end_s: Time of the newest sample.
-    """
+    """Return the most that was seen on a device by any measure until `end_s`, 0 without any."""
     fields: tuple[Field, ...] = ("used", *_ALLOCATOR)
     most = [history.columns(uuid, field, end_s, _WHOLE_S, 1).maximum[0] for field in fields]
     return max((int(size) for size in most if size is not None), default=0)
@@ -282,13 +273,10 @@ class SharedWidths:
 def build_views(
     snapshot: Snapshot, devices: Sequence[DeviceSample], history: History, selected: str | None
 ) -> list[DeviceView]:
-    """Build the view of each device.
+    """Build the view of each device; `selected` is a UUID.
 
-    Devices whose capacity was not recorded share one scale, the most that was seen on any of them, so
-    that they can be compared.
-
-    Args:
-        selected: UUID of the selected device.
+    Devices whose capacity was not recorded share one scale, the most that was seen on any of them, so that
+    they can be compared.
     """
     sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
     ranks = collect_ranks(sample.ranks) if sample.ranks else {}

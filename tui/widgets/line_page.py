@@ -153,11 +153,7 @@ class RowTable(LinePage, Generic[RowT]):
         return self.rows[self.chosen] if self.chosen < len(self.rows) else None
 
     def list_rows(self, rows: Sequence[RowT], key: Callable[[RowT], object] | None = None) -> None:
-        """Show rows.
-
-        Args:
-            key: Identifies a row: the cursor stays with its row. None moves it to the first one.
-        """
+        """Show rows; the cursor stays with the row of the same key, and goes to the first without `key`."""
         before = self.current
         self.rows = rows
         if key is None:

@@ -20,11 +20,7 @@ ERROR_CELLS = 12
 
 
 def judge_comparison(verdict: Verdict, comparison: "TraceComparison | None") -> Verdict:
-    """Add how far off the simulation is to a verdict; after what is dangerous.
-
-    Args:
-        comparison: None without a simulation.
-    """
+    """Add how far off the simulation is, if there is one, to a verdict; after what is dangerous."""
     if comparison is None:
         return verdict
     clause = _describe_worst(comparison)
@@ -54,11 +50,7 @@ def _describe_worst(comparison: "TraceComparison") -> tuple[str, ...]:
 
 
 def comparison_fact(compared: "RankComparison", room: int | None = None) -> Line:
-    """Describe the simulation of a rank in a panel.
-
-    Args:
-        room: Cells; None for the complete form.
-    """
+    """Describe the simulation of a rank in a panel; `room` None returns the complete form."""
     from ...engine.replay.trace_comparison import describe_error, describe_mebibytes
 
     if compared.simulated is None:
@@ -91,11 +83,7 @@ def name_part(part: ReplayPart) -> Iterator[tuple[str, str]]:
 
 
 def judge_part(verdict: Verdict, part: ReplayPart | None) -> Verdict:
-    """Add peak and theory of a run to a verdict; after what is dangerous.
-
-    Args:
-        part: None where there is only one run.
-    """
+    """Add peak and theory of a run to a verdict, after what is dangerous; `part` is None for a single run."""
     if part is None or part.peak_bytes is None:
         return verdict
     clause = _describe_peak(part, part.peak_bytes)
@@ -121,11 +109,7 @@ def _describe_peak(part: ReplayPart, peak_bytes: int) -> tuple[str, ...]:
 
 
 def draw_part(part: ReplayPart | None) -> list[Line]:
-    """Return peak, theory, error and static memory of a run in a line; nothing where no theory was logged.
-
-    Args:
-        part: None where there is only one run.
-    """
+    """Return peak, theory, error and static memory of a run in a line; empty where no theory was logged."""
     if part is None or (part.theoretical_bytes is None and part.static_bytes is None):
         return []
     line: Line = [Span(" peak ", "muted"), Span(_format_gib(part.peak_bytes))]

@@ -70,8 +70,7 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
 def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], int]:
     """Return the texts left and right of the bar, with a blank between, and the cells of the bar.
 
-    Args:
-        width: Cells of all together; where they are not enough there is no bar.
+    Without enough width there is no bar.
     """
     for left, right in _list_forms(replay):
         room = width - measure_pieces([*left, *right]) - 2
@@ -194,10 +193,9 @@ class OverviewLine(SpanLine):
 def draw_overview(
     overview: ReplayOverview, replay: ReplayState, width: int, glyphs: Glyphs
 ) -> Iterator[Piece]:
-    """Yield the most of each cell's time as a level; blank where nothing was measured.
+    """Yield the most of each cell's time as a level; blank where unmeasured.
 
-    Args:
-        replay: The span of the bar; the node may cover only a part.
+    The replay spans the bar; the node may cover only a part.
     """
     cells = [
         _draw_cell(_most_within(overview, replay, cell, width), overview, glyphs) for cell in range(width)

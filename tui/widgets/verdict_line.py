@@ -22,12 +22,9 @@ _LAST_PART = re.compile(r"^(.+)(?:; |: |, ).+$")
 
 
 def shorten_reason(reason: str, place: str = "") -> tuple[str, ...]:
-    """Return a reason from its complete form to its first words: the remedy is dropped first, then the
-    details.
+    """Return a reason from its complete form to its first words: the remedy goes first, then the details.
 
-    Args:
-        reason: One sentence.
-        place: Name next to it, which need not be repeated.
+    `place` is the name next to it, which need not be repeated.
     """
     text = reason.rstrip(".")
     if place:
@@ -133,11 +130,8 @@ class VerdictLine(OneLine):
         self._trouble: tuple[str, ...] = ()
 
     def show(self, verdict: Verdict, trouble: tuple[str, ...] = ()) -> None:
-        """Show a verdict.
-
-        Args:
-            trouble: Why its values are not live, from the complete form to the shortest; empty when
-                they are.
+        """Show a verdict, with why its values are not live (from complete to shortest; empty when they
+        are).
         """
         self._verdict = verdict
         self._trouble = trouble
