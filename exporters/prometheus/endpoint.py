@@ -14,10 +14,11 @@ import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ...engine.cluster.addresses import LOOPBACK, TcpAddress
 from ...engine.errors import InputFileError, UsageError
 from ...engine.files.base.input_file import decode_text, read_input_file, show_path
 from ...engine.files.base.yaml_text import YamlError, parse_yaml
@@ -31,34 +32,18 @@ if TYPE_CHECKING:
 # Where figures are served: a port on loopback, or an address that was typed and is protected.
 
 DEFAULT_PORT = 9464
-LOOPBACK = "127.0.0.1"
 _FORM = re.compile(r"^(?:(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*)):)?(?P<port>\d+)$")
 _EXPECTED = "expected a port or address:port, for example :9464, 192.0.2.7:9464 or [::]:9464"
 
 
-class ListenAddress(NamedTuple):
-    """A numeric address and a port; port 0 is any that is free."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return ipaddress.ip_address(self.host).is_loopback
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_listen_address(text: str) -> ListenAddress:
-    """Return the address that a text names; without one, or without a host, it is of loopback.
+def parse_listen_address(text: str) -> TcpAddress:
+    """Return the numeric address that a text names; without a host it is of loopback, and port 0 is any free.
 
     Raises:
         UsageError: It is no address and port.
     """
     if not text:
-        return ListenAddress(LOOPBACK, DEFAULT_PORT)
+        return TcpAddress(LOOPBACK, DEFAULT_PORT)
     found = _FORM.match(text)
     if found is None or int(found["port"]) > 65535:
         raise UsageError(f"--prometheus {text}: {_EXPECTED}")
@@ -67,10 +52,10 @@ def parse_listen_address(text: str) -> ListenAddress:
         numeric = ipaddress.ip_address(LOOPBACK if host == "localhost" else host)
     except ValueError:
         raise UsageError(f"--prometheus {text}: {host!r} is no numeric address; {_EXPECTED}") from None
-    return ListenAddress(str(numeric), int(found["port"]))
+    return TcpAddress(str(numeric), int(found["port"]))
 
 
-def check_protected(address: ListenAddress, *, has_tls: bool, is_insecure: bool) -> None:
+def check_protected(address: TcpAddress, *, has_tls: bool, is_insecure: bool) -> None:
     """Refuse an address beyond loopback that nothing protects and nobody insisted on.
 
     Raises:
@@ -78,7 +63,7 @@ def check_protected(address: ListenAddress, *, has_tls: bool, is_insecure: bool)
     """
     if not (address.is_loopback or has_tls or is_insecure):
         raise UsageError(
-            f"--prometheus {address}: everybody who reaches it could read the figures: give a TLS "
+            f"--prometheus {address.text}: everybody who reaches it could read the figures: give a TLS "
             "configuration with --web-config FILE (docs/prometheus.md), or type --insecure as well"
         )
 
@@ -178,7 +163,7 @@ def _refuse_password() -> str:
 class EndpointOptions(msgspec.Struct, frozen=True):
     """Where figures are served, and how they are protected."""
 
-    address: ListenAddress
+    address: TcpAddress
     protection: WebConfig = WebConfig()
 
 

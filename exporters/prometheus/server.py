@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Literal
 
 from ...engine.clock import Clock, SystemClock
-from ...engine.cluster.addresses import describe_holder
+from ...engine.cluster.addresses import TcpAddress, describe_holder
 from ...engine.errors import UsageError
 from ...engine.model import Sample
 from ...engine.viewer.client import Client
 from ...engine.viewer.snapshot import Snapshot
-from .endpoint import MOST_CHECKS, ListenAddress, Passwords
+from .endpoint import MOST_CHECKS, Passwords
 from .exposition import Picture
 
 METRICS_PATH = "/metrics"
@@ -83,7 +83,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        address: ListenAddress,
+        address: TcpAddress,
         render: Render,
         tls: ssl.SSLContext | None = None,
         passwords: Passwords | None = None,
@@ -121,7 +121,7 @@ class MetricsServer:
     @property
     def url(self) -> str:
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{ListenAddress(*self._listener.getsockname()[:2])}{METRICS_PATH}"
+        return f"{scheme}://{TcpAddress(*self._listener.getsockname()[:2]).text}{METRICS_PATH}"
 
     def serve_forever(self) -> None:
         """Serve until `shutdown` is called; sleeps until somebody asks."""
@@ -359,9 +359,9 @@ class MetricsServer:
         self._close(peer)
 
 
-def _explain(address: ListenAddress, error: OSError) -> str:
+def _explain(address: TcpAddress, error: OSError) -> str:
     """Say why nothing can be served, and who holds the port."""
-    where = f"--prometheus {address}"
+    where = f"--prometheus {address.text}"
     if error.errno == errno.EADDRINUSE:
         holder = describe_holder(address.host, address.port)
         return f"{where}: port {address.port} is taken by {holder}; choose another"

@@ -14,6 +14,7 @@ from ...engine.wire.messages import NodeReport
 from ..status.guard import JobOverNodes
 from ..text import show_number
 from .frame import ReportEvidence, ReportFinding
+from .log import add_known
 
 if TYPE_CHECKING:
     from ...engine.cluster.gathering import NodeRoll  # which loads ZeroMQ
@@ -277,8 +278,8 @@ def _find_ratio(device: DeviceSample) -> float | None:
 
 
 def _sum_gib(values: Iterable[int | None]) -> float | None:
-    known = [it for it in values if it is not None]
-    return sum(known) / GIB if known else None
+    total = add_known(values)
+    return None if total is None else total / GIB
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

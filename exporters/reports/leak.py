@@ -20,7 +20,7 @@ from .frame import (
     stamp,
     stamp_now,
 )
-from .log import DeviceLog, MemorySource, RunLog, Snapshot, fit_slope
+from .log import DeviceLog, MemorySource, RunLog, Snapshot, add_known, fit_slope
 
 # How much the memory of a device, or of the processes on it, has grown.
 
@@ -97,12 +97,6 @@ def read_figures(finding: Finding) -> LeakFigures:
     return LeakFigures(
         None if grown is None else grown / MIB, None if rate is None else rate * 60.0 / MIB, sources
     )
-
-
-def add_known(figures: Sequence[float | None]) -> float | None:
-    """Return the sum of the figures that are known; None where none is."""
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None
 
 
 LEAK_SCHEMA: Final = "vramscope.leak/1"

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from ...analyzers.fragmentation.segment_maps import TemporalPattern, find_pattern
 from ...engine.model import (
@@ -240,7 +240,7 @@ class DeviceLog:
             allocator.allocated_bytes,
             allocator.reserved_bytes,
             measure_fragmentation(allocator),
-            _sum_resident(ranks) if ranks else None,
+            add_known(rank.resident_bytes for rank in ranks),
         )
         self._keep(snapshot, used_max)
 
@@ -265,11 +265,6 @@ def _find_free(device: DeviceSample) -> int | None:
     if memory.free_bytes is not None or memory.total_bytes is None or memory.used_bytes is None:
         return memory.free_bytes
     return max(0, memory.total_bytes - memory.used_bytes)
-
-
-def _sum_resident(ranks: Sequence[RankSample]) -> int | None:
-    known = [rank.resident_bytes for rank in ranks if rank.resident_bytes is not None]
-    return sum(known) if known else None
 
 
 # What the samples of a period said: one log a device, the findings, and what they rest on.
@@ -425,6 +420,15 @@ def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:
     if spread <= 0.0:
         return None
     return sum((time_s - middle_s) * (value - middle) for time_s, value in points) / spread
+
+
+Number = TypeVar("Number", int, float)
+
+
+def add_known(values: Iterable[Number | None]) -> Number | None:
+    """Return the sum of the values that are known; None without one."""
+    known = [it for it in values if it is not None]
+    return sum(known) if known else None
 
 
 def known_points(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:

@@ -15,7 +15,7 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
-from .log import DeviceLog, MemorySource, RunLog, Snapshot, UtilizationOf
+from .log import DeviceLog, MemorySource, RunLog, Snapshot, UtilizationOf, add_known
 
 PROFILE_SCHEMA: Final = "vramscope.profile/1"
 METHOD = (
@@ -134,8 +134,8 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
         devices=devices,
         summary=ProfileSummary(
             total_devices=len(devices),
-            total_current_memory=_sum([it.current_memory.allocated for it in devices.values()]),
-            total_peak_memory=_sum([it.peak_memory for it in devices.values()]),
+            total_current_memory=add_known(it.current_memory.allocated for it in devices.values()),
+            total_peak_memory=add_known(it.peak_memory for it in devices.values()),
             monitoring_duration=log.span_s,
         ),
         headroom=describe_headroom(log),
@@ -225,11 +225,6 @@ def _describe(device: DeviceLog, provenance: Provenance) -> ProfileDevice:
             num_snapshots=device.count,
         ),
     )
-
-
-def _sum(figures: list[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None
 
 
 # The time series of a period, as `export_snapshots` writes it and readers of series read it back.

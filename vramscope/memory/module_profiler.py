@@ -1,11 +1,9 @@
 """`SimpleMemoryProfiler`: parameters, gradients, optimizer and activations by module, over a few steps."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from vramscope.engine.errors import OutputFileError, UsageError
-from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.errors import UsageError
+from vramscope.engine.files.base.output_file import explaining_writes
 from vramscope.engine.probe.base.foreign import Module, Optimizer
 from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME, ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
@@ -49,7 +47,7 @@ class SimpleMemoryProfiler:
             raise UsageError(f"total_steps={total_steps}: expected a number of steps above zero")
         place = RankPlace(model.parameters())
         self.log_folder = Path(place.memory_folder() if log_folder is None else log_folder)
-        with _telling(self.log_folder):
+        with explaining_writes(self.log_folder):
             files = ProfileFiles(str(self.log_folder))
             self._profiler = ModuleMemoryProfiler(model, optimizer, files, total_steps, header=place.header)
 
@@ -76,7 +74,7 @@ class SimpleMemoryProfiler:
             if option != "all" and option not in _OPTIONS:
                 raise UsageError(f"with_options: unknown {option!r}; expected {', '.join(_OPTIONS)} or all")
         chosen = tuple(option.removesuffix("_base") for option in given)
-        with _telling(self.log_folder):
+        with explaining_writes(self.log_folder):
             self._profiler.write_moment(tag, LAYOUTS if "all" in given else chosen, is_first=create)
 
     def step(self) -> None:
@@ -87,7 +85,7 @@ class SimpleMemoryProfiler:
         """
         if not self._profiler.is_running and self._profiler.error is None:
             return
-        with _telling(self.log_folder):
+        with explaining_writes(self.log_folder):
             error = self._profiler.error
             self._profiler.error = None
             if error is not None:
@@ -107,12 +105,3 @@ class SimpleMemoryProfiler:
 
         memory = read_module_memory(self.log_folder / EXACT_NAME)
         write_sunbursts(memory, make_breakdown(memory), self.log_folder)
-
-
-@contextmanager
-def _telling(folder: Path) -> Iterator[None]:
-    """Make what the operating system refuses an error that says what and where."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputFileError(f"{show_path(folder)}: cannot be written: {error.strerror or error}") from error

@@ -35,7 +35,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
     A pipe, terminal or device is written to as it is.
     """
-    with _explaining(path):
+    with explaining_writes(path):
         place = _refuse_link(path)
         if _is_special(place):
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
@@ -48,7 +48,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def place_output(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file that becomes the output at the end, unless something is raised."""
-    with _explaining(path), _drafted(_refuse_link(path)) as (draft, descriptor):
+    with explaining_writes(path), _drafted(_refuse_link(path)) as (draft, descriptor):
         os.close(descriptor)
         yield draft
 
@@ -94,7 +94,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 def check_writable(path: Path) -> None:
     """Fail before a long watch, not after it, if a file cannot be written."""
-    with _explaining(path):
+    with explaining_writes(path):
         place = _refuse_link(path)
         folder = place.parent
         if place.is_dir():
@@ -108,7 +108,8 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def explaining_writes(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into an OutputFileError that says what and where."""
     try:
         yield
     except OSError as error:

@@ -18,11 +18,10 @@ import pytest
 
 from tests.engine.alerts.test_deliverer import make_certificate
 from tests.waiting import wait_until
-from vramscope.engine.cluster.addresses import describe_holder
+from vramscope.engine.cluster.addresses import TcpAddress, describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.endpoint import (
-    ListenAddress,
     Passwords,
     make_tls_context,
     parse_listen_address,
@@ -31,7 +30,7 @@ from vramscope.exporters.prometheus.endpoint import (
 )
 from vramscope.exporters.prometheus.server import MOST_CONNECTIONS, MetricsServer
 
-ANYWHERE = ListenAddress("127.0.0.1", 0)
+ANYWHERE = TcpAddress("127.0.0.1", 0)
 
 
 @contextmanager
@@ -83,7 +82,7 @@ def _read_tls(config: Path) -> ssl.SSLContext:
     ],
 )
 def test_a_port_alone_is_of_loopback(text: str, address: str) -> None:
-    assert str(parse_listen_address(text)) == address
+    assert parse_listen_address(text).text == address
 
 
 @pytest.mark.parametrize("text", ["gpu7:9464", "::1:9464", ":70000", "127.0.0.1", "http://127.0.0.1:1"])
@@ -132,7 +131,7 @@ def test_a_port_that_is_taken_is_named_with_its_holder() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port} is taken by process \d+ \(.*\); choose another"):
-            MetricsServer(ListenAddress("127.0.0.1", port), lambda _: (b"", ""))
+            MetricsServer(TcpAddress("127.0.0.1", port), lambda _: (b"", ""))
 
 
 def test_the_same_port_of_another_address_is_somebody_elses() -> None:
