@@ -7,10 +7,11 @@ import pytest
 from tests.tui.assessed_cases import CASES
 from tests.tui.canned import FakeFeed, make_app
 from tests.tui.canned_ranks import past_of
-from tests.tui.test_ranks_snapshots import SIZES, pressing
+from tests.tui.test_ranks_snapshots import pressing
 from vramscope.tui.app import VramscopeApp
 
 SnapCompare = Callable[..., bool]
+CompareScreen = Callable[..., None]
 
 DEVICE = {"leaking": ["home", *5 * ["down"], "enter"], "calm": ["2"], "doubtful": ["2"]}
 """Situations, and the keys that lead to the screen of one device."""
@@ -24,16 +25,14 @@ def _app_for(case: str) -> VramscopeApp:
     return make_app(feed, abilities=abilities)
 
 
-@SIZES
 @pytest.mark.parametrize("case", CASES)
-def test_live(case: str, size: tuple[int, int], snap_compare: SnapCompare) -> None:
-    assert snap_compare(_app_for(case), terminal_size=size)
+def test_live(case: str, compare_screen: CompareScreen) -> None:
+    compare_screen(_app_for(case))
 
 
-@SIZES
 @pytest.mark.parametrize("case", DEVICE)
-def test_device(case: str, size: tuple[int, int], snap_compare: SnapCompare) -> None:
-    assert snap_compare(_app_for(case), terminal_size=size, run_before=pressing(*DEVICE[case]))
+def test_device(case: str, compare_screen: CompareScreen) -> None:
+    compare_screen(_app_for(case), pressing(*DEVICE[case]))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 5)], ids=["40x10", "20x5"])

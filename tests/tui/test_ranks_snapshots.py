@@ -9,12 +9,12 @@ from tests.tui.ranks_cases import app_for
 from vramscope.engine.settings import Settings
 
 SnapCompare = Callable[..., bool]
+CompareScreen = Callable[..., None]
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 32), (200, 50)], ids=["80x24", "120x32", "200x50"])
 LIVE = ("one-rank", "eight-ranks", "two-on-one", "simulated", "processors", "troubled", "mono", "ascii")
 DEVICE = {
     "mapped": ["2"],
-    "phases": ["2", "pagedown"],
+    "phases": ["2"],
     "two-on-one": ["2", "tab"],
     "simulated": ["2"],
     "processors": ["2"],
@@ -36,16 +36,15 @@ def pressing(*keys: str) -> Callable[[Pilot[None]], object]:
     return press
 
 
-@SIZES
 @pytest.mark.parametrize("case", LIVE)
-def test_live(case: str, size: tuple[int, int], snap_compare: SnapCompare) -> None:
-    assert snap_compare(app_for(case), terminal_size=size)
+def test_live(case: str, compare_screen: CompareScreen) -> None:
+    compare_screen(app_for(case))
 
 
-@SIZES
 @pytest.mark.parametrize("case", DEVICE)
-def test_device(case: str, size: tuple[int, int], snap_compare: SnapCompare) -> None:
-    assert snap_compare(app_for(case), terminal_size=size, run_before=pressing(*DEVICE[case]))
+def test_device(case: str, compare_screen: CompareScreen) -> None:
+    scrolling = ("home", "pagedown") if case == "phases" else ()
+    compare_screen(app_for(case), pressing(*DEVICE[case]), keys_at_each_size=scrolling)
 
 
 @pytest.mark.parametrize("theme", ["light", "high-contrast"])

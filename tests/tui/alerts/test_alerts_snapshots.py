@@ -1,4 +1,4 @@
-"""Pictures of the alerts screen at three sizes; look at them when they change."""
+"""Pictures of the alerts screen, and its text at other sizes; look at them when they change."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,13 @@ import pytest
 
 from tests.tui.canned import FakeFeed, make_app, make_hub, make_snapshot
 from tests.tui.canned_alerts import make_alerts
+from tests.tui.test_ranks_snapshots import pressing
 from vramscope.engine.settings import Settings, ThemeName
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SnapCompare = Callable[..., bool]
+CompareScreen = Callable[..., None]
 
 CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
     "color": (make_alerts, TerminalAbilities()),
@@ -24,12 +26,11 @@ CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
 }
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 32), (200, 50)], ids=["80x24", "120x32", "200x50"])
 @pytest.mark.parametrize("case", CASES)
-def test_alerts(case: str, size: tuple[int, int], snap_compare: SnapCompare) -> None:
+def test_alerts(case: str, compare_screen: CompareScreen) -> None:
     snapshot, abilities = CASES[case]
     app = make_app(FakeFeed(snapshot()), abilities=abilities)
-    assert snap_compare(app, terminal_size=size, press=["3", "down", "down"])
+    compare_screen(app, pressing("3", "down", "down"))
 
 
 @pytest.mark.parametrize("theme", ["light", "high-contrast"])

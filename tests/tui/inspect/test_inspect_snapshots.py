@@ -1,4 +1,4 @@
-"""Pictures of the inspect screen at three sizes; look at them when they change."""
+"""Pictures of the inspect screen, and its text at other sizes; look at them when they change."""
 
 import threading
 from collections.abc import Callable
@@ -16,9 +16,10 @@ from vramscope.tui.terminal.abilities import TerminalAbilities
 from ...engine.files import flight_records
 from ..file_apps import first_screen
 from ..inspect_files import advised_snapshot, rich_snapshot, save
-from .test_inspect import SIZES, make_inspect_app
+from .test_inspect import make_inspect_app
 
 SnapCompare = Callable[..., bool]
+CompareScreen = Callable[..., None]
 
 LOOKS = {
     "color": TerminalAbilities(),
@@ -45,14 +46,10 @@ def press_when_read(*keys: str) -> Callable[[Pilot[None]], object]:
     return press
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x32", "200x50"])
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("kind", ["snapshot", "flight"])
-def test_inspect(
-    kind: str, look: str, size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare
-) -> None:
-    app = make_inspect_app(write(kind, tmp_path), abilities=LOOKS[look])
-    assert snap_compare(app, terminal_size=size, run_before=press_when_read())
+def test_inspect(kind: str, look: str, tmp_path: Path, compare_screen: CompareScreen) -> None:
+    compare_screen(make_inspect_app(write(kind, tmp_path), abilities=LOOKS[look]), press_when_read())
 
 
 @pytest.mark.parametrize(
@@ -65,19 +62,11 @@ def test_over_the_inspect_screen(
     assert snap_compare(app, terminal_size=(100, 32), run_before=press_when_read(*keys)), name
 
 
-ADVISED_SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
+def test_other_allocator_settings(tmp_path: Path, compare_screen: CompareScreen) -> None:
+    compare_screen(make_inspect_app(save(tmp_path, advised_snapshot())), press_when_read())
 
 
-@ADVISED_SIZES
-def test_other_allocator_settings(size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare) -> None:
-    app = make_inspect_app(save(tmp_path, advised_snapshot()))
-    assert snap_compare(app, terminal_size=size, run_before=press_when_read())
-
-
-@ADVISED_SIZES
-def test_while_other_settings_are_computed(
-    size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare
-) -> None:
+def test_while_other_settings_are_computed(tmp_path: Path, compare_screen: CompareScreen) -> None:
     held = threading.Event()
     path = save(tmp_path, rich_snapshot())
 
@@ -100,6 +89,6 @@ def test_while_other_settings_are_computed(
         await pilot.pause()
 
     try:
-        assert snap_compare(make_inspect_app(path, read=read), terminal_size=size, run_before=press)
+        compare_screen(make_inspect_app(path, read=read), press)
     finally:
         held.set()
