@@ -84,7 +84,7 @@ def _sum(sizes: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-# A profile as trees: of its last moment and largest figures, or of one moment among them.
+# A profile as trees: of its last moment and largest values, or of one moment among them.
 
 KIND_WORDS: dict[MemoryKind, str] = {
     "params": "parameters",
@@ -192,12 +192,8 @@ class IcicleCell(msgspec.Struct, frozen=True):
 def lay_out_icicle(root: BreakdownNode, basis: Basis, most_depth: int = 64) -> tuple[IcicleCell, ...]:
     """Return the cells of a tree, each before its children and these in their order.
 
-    Children begin where their parent does and never reach beyond it; a node's own bytes are left free
-    at its end. Nodes of no bytes have no cell.
-
-    Args:
-        basis: The size that lengths show.
-        most_depth: Levels below the root.
+    Children begin where their parent does and never reach beyond it; a node's own bytes are left free at its
+    end. Nodes of no bytes have no cell. Lengths show bytes of the basis.
     """
     total_bytes = size_of(root, basis)
     if not total_bytes:
@@ -249,11 +245,8 @@ def make_point_tree(
     A profile writes totals at every moment and modules at a few. Each kind has its total of the moment, and
     below it the modules of the nearest moment that wrote them with that total, to a hundredth or to what the
     file rounds off (a tenth at most); without such a moment the kind has nothing below it, because it is
-    unknown whose the bytes were.
-
-    Args:
-        moment: Index of the moment; None for the whole profile.
-        name: Of the root, where there are several kinds.
+    unknown whose the bytes were. A moment is its index; None is the whole profile. `name` is that of the
+    root, where there are several kinds.
     """
     whole = make_breakdown(memory) if moment is None else None
     totals = [_find_total(memory, kind, moment, whole) for kind in kinds]
@@ -434,9 +427,6 @@ def compare_trees(first: BreakdownNode | None, second: BreakdownNode | None, bas
 
     The names of wrappers are left out of the paths: `module.layers.0`, `_orig_mod.layers.0` and
     `_module.layers.0` are all `layers.0`.
-
-    Args:
-        first: The tree compared with; None for nothing.
     """
     plain = [
         None
@@ -452,9 +442,6 @@ def compare_trees(first: BreakdownNode | None, second: BreakdownNode | None, bas
 def list_rows(tree: ComparedNode, depth: int) -> list[ComparedRow]:
     """Return the differences, largest first: nodes so many levels below their kinds, or fewer where a
     branch ends or only one profile has it.
-
-    Args:
-        depth: Levels below a kind.
     """
     rows = [
         ComparedRow(kind.name, path, node)

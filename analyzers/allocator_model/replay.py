@@ -120,10 +120,6 @@ def find_least_capacity(events: Iterable[tuple[int, int]], settings: AllocatorSe
     is a card on which it runs, while it does not on one a step smaller. A step is 2 MiB, of which segments
     are
     multiples.
-
-    Args:
-        events: As for `replay`.
-        settings: The allocator's settings; None for the defaults.
     """
     trace = list(events)
     step = 2 * MIB

@@ -212,13 +212,9 @@ class SampleMerger:
     ) -> list[Sample]:
         """Return a sample for each job, in their order.
 
-        A rank without a message since the last merging has no step. One of a lost node stands
-        still: its last floor is repeated, so that its peers go on being compared.
-
-        Args:
-            lost: Nodes that are not heard.
-            time_s: Now, by our own clock.
-            interval_s: From one merging to the next.
+        A rank without a message since the last merging has no step. One of a lost node stands still: its last
+        floor is repeated, so that its peers go on being compared. `lost` are nodes that are not heard; times
+        are of our own clock.
         """
         self._seq += 1
         known = {key: it for node in self._nodes.values() for key, it in node.find()}

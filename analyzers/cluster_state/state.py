@@ -75,8 +75,7 @@ class _Node:
 class ClusterState:
     """Collects snapshots of nodes, one after another; pure: the caller supplies the time.
 
-    Args:
-        planned: Planned bytes for a rank of each pipeline stage; empty without a plan.
+    A plan is bytes for a rank of each pipeline stage; empty without one.
     """
 
     def __init__(self, planned: Sequence[int] = ()) -> None:

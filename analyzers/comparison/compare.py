@@ -28,10 +28,7 @@ def compare_runs(
     Ranks are compared with the same rank, devices with the same UUID or place. Steps are aligned by their
     number, so that runs of different speed, length and sampling rate can be compared; where no rank has steps
     that both runs have, seconds since the first sample are. `parting.py` explains the test for noise.
-
-    Args:
-        b: The run that is compared; differences are B less A.
-        files: Names of both.
+    Differences are B less A.
     """
     matching = match_tracks(a.tracks, b.tracks)
     steps = {id(pair): has_common_steps(pair) for pair in matching.pairs}

@@ -103,11 +103,8 @@ def explain_cache(differences: Sequence[float], start: int | None) -> float:
     """Return how far two caches may differ through odd steps that only one run had.
 
     A cache keeps what its largest step needed, and somewhat more. So that is how far one step is at most from
-    the level of the steps before a parting, or after it.
-
-    Args:
-        differences: Differences of the steps' needs, B less A.
-        start: Where these part; None where they do not.
+    the level of the steps before a parting, or after it. `start` is where the differences, B less A, part;
+    None where they do not.
     """
     parts = (differences[: start or 0], differences[start or 0 :])
     return CACHE_SHARE * max(_find_oddest(part) for part in parts if part)

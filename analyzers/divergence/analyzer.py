@@ -348,10 +348,8 @@ GONE = "the rank is gone"
 
 
 class Group:
-    """The ranks of one job and stage.
-
-    Args:
-        adopted: Ranks with findings of a predecessor; each is moved from here to its group.
+    """The ranks of one job and stage; those in `adopted` continue findings of a predecessor and are moved
+    here.
     """
 
     def __init__(self, key: GroupKey, adopted: dict[SubjectKey, Member]) -> None:

@@ -80,9 +80,7 @@ class Scales:
     def find_rise(self, key: SubjectKey, scale: int, room_bytes: int | None) -> Rise | None:
         """Return how a rank grew apart at a scale; None where it did not, or too little was seen.
 
-        Args:
-            scale: One at which a span is complete.
-            room_bytes: What is left above its peaks; None where that is unknown.
+        `room_bytes` is what is left above its peaks; None where that is unknown.
         """
         rows = self._rows[scale]
         if len(rows) < SPANS:

@@ -98,12 +98,9 @@ class Crossing:
         return self._asked_count >= DWELL_SAMPLES and self._asked_last_s - self.asked_since_s >= DWELL_S
 
     def observe(self, time_s: float, *, is_beyond: bool, is_back: bool) -> None:
-        """Count one sample.
+        """Count one sample: the value is past the threshold that begins the crossing, or past the other.
 
-        Args:
-            time_s: Time of the sample; later than that of the one before.
-            is_beyond: The value is past the threshold that begins the crossing.
-            is_back: The value is past the threshold that ends it; between the two neither is true.
+        The other one ends the crossing; between the two neither is true.
         """
         if not (is_back if self.is_active else is_beyond):
             self.restart()
@@ -234,11 +231,7 @@ def find_absence_s(interval_s: float, ticks: float = ABSENT_TICKS) -> float:
 
 
 class Tracks(Generic[Key, Track]):
-    """One track for each subject, from the sample that first lists it until it is gone.
-
-    Args:
-        make: Makes the track of a subject.
-    """
+    """One track for each subject, from the sample that first lists it until it is gone."""
 
     def __init__(self, make: Callable[[Key], Track]) -> None:
         self._make = make
@@ -268,11 +261,9 @@ class Tracks(Generic[Key, Track]):
     def pop_absent(
         self, sample: Sample, list_keys: Callable[[Sample], Iterable[Key]], ticks: float = ABSENT_TICKS
     ) -> Iterator[tuple[Key, Track]]:
-        """Remove and yield the subjects of a sample's node that were last seen too long ago.
+        """Remove and yield the subjects of a sample's node that were last seen more than so many ticks ago.
 
-        Args:
-            list_keys: Returns the subjects that are still listed, though nothing new is known about them.
-            ticks: Ticks of the sample for which a subject may be missing.
+        `list_keys` returns the subjects that are still listed, though nothing new is known about them.
         """
         absent_s = find_absence_s(sample.interval_s, ticks)
         late = [key for key, it in self.items(sample.node) if abs(sample.time_s - it.seen_s) >= absent_s]

@@ -217,8 +217,7 @@ class Episode(NamedTuple):
 class GrowthTrack:
     """Floors of one subject, and the growth that they show while it lasts.
 
-    Args:
-        has_peaks: Whether growth of peaks counts too, where floors do not grow and the end is near.
+    With `has_peaks`, growth of peaks counts too, where floors do not grow and the end is near.
     """
 
     def __init__(self, *, has_peaks: bool = False) -> None:
@@ -236,11 +235,9 @@ class GrowthTrack:
         self._level = 0
 
     def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
-        """Add one beat.
+        """Add one beat; `limit_bytes` is the most that floors and the amplitude above them can reach.
 
-        Args:
-            limit_bytes: Most that floors and the amplitude above them can reach.
-            is_pressed: Whether the device refuses the allocator memory again and again.
+        `is_pressed`: the device refuses the allocator memory again and again.
         """
         self.ended_because = None
         self.completed = self.floors.observe(beat, limit_bytes)

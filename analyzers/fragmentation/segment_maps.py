@@ -210,10 +210,8 @@ def judge_usability(
 ) -> tuple[UsableSize, ...]:
     """Return the sizes that matter most by bytes times count, and whether one more of each can be served.
 
-    Args:
-        device_free_bytes: Free on the device, None where unknown.
-        requests: Size in bytes, stream and count of the job's requests; None for the sizes of the live
-            blocks.
+    `requests` are size in bytes, stream and count of the job's requests; None uses the sizes of the live
+    blocks.
     """
     wanted = requests if requests is not None else _list_live(segment_map)
     free: dict[PoolKey, list[int]] = defaultdict(list)

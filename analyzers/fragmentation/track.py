@@ -254,10 +254,8 @@ def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None
     """Return the robust slope a second of a measure, and the word for how it went.
 
     The change is that of the robust slope over the time, or the shift from the median of the first third to
-    that of the last, which sees a jump too; compared with the range of the values.
-
-    Args:
-        points: Time in seconds and value, oldest first; not empty.
+    that of the last, which sees a jump too; compared with the range of the values. Points are seconds and
+    values, oldest first; not empty.
     """
     spans = _merge_spans(points, _MOST_SPANS)
     values = [value for _, value in spans]

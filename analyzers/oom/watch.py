@@ -153,9 +153,7 @@ class UsableLimit:
     def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:
         """Return what is lost, and its error, where only what is reserved is known.
 
-        Args:
-            excess: What was held above the peak where it was not enough, and at last what is held so now.
-            uniformity: How far steps are alike.
+        `excess` is what was held above the peak each time it was not enough, and at last what is held so now.
         """
         present = excess[-1]
         least = min(excess)
@@ -246,9 +244,6 @@ class Watch:
 
         What an allocator cannot fill is pinned by the live blocks of floors that grow; what is between
         floors and peaks is free at the end of a step, so that all of it can be given back.
-
-        Args:
-            above: How far recent rounds reached above their floor, falling.
         """
         limit = self.growth.floors.limit_bytes
         episode = self.growth.episode
@@ -475,9 +470,7 @@ class Amplitudes:
 
         A step that rises and falls about evenly is as likely to be met at any height. So of samples of steps
         that are alike a fifth is found in the uppermost fifth of their height; of steps of all lengths, few.
-
-        Args:
-            usual_bytes: How far the larger steps reach above the line.
+        `usual_bytes` is how far the larger steps reach above the line.
         """
         usual = max(1.0, usual_bytes)
         reached = sorted([above / usual for above in line.measure_above(self._levels)])
@@ -498,10 +491,8 @@ class Amplitudes:
 
         The most of some samples falls short of the peak by about as much as the next one falls short of it
         (spacings of the extremes of a uniform sample, David and Nagaraja, section 2.5), and scatters by as
-        much. So the shortfall is added, and the scatter that it explains removed.
-
-        Args:
-            recent: How many of them, from the first on, determine the scatter.
+        much. So the shortfall is added, and the scatter that it explains removed. The first `recent` of them
+        determine the scatter.
         """
         if not self._is_sampled or recent < 2:
             return list(reached)

@@ -256,8 +256,7 @@ def make_series(
 ) -> tuple[LengthSeries, ...]:
     """Return the difference of allocated memory over phases, by length.
 
-    Args:
-        sums: Names, and the phases whose differences are added up for each: `PANELS` or `PHASES`.
+    `sums` names the phases whose differences are added up: `PANELS` or `PHASES`.
     """
     runs = _list_runs(study, privacy)
     return tuple(

@@ -345,9 +345,7 @@ def find_least_bound(workload: Workload, found: int) -> int:
 
     It is the least limit under which all devices together could cover the layers' cost, each with the run of
     layers that it works off most of, some device each layer, and each device a layer: runs may overlap.
-
-    Args:
-        found: Cost of the dearest stage of some matching.
+    `found` is the cost of the dearest stage of some matching.
     """
     together = sum(count * share for count, share in zip(workload.counts, workload.shares, strict=True))
     low = min(-(-count_total(workload) // together), found)

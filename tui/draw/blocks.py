@@ -193,7 +193,7 @@ def _wrap(segments: Sequence[Segment], cell_bytes: int, width: int, glyphs: Glyp
     row: list[tuple[str, Role]] = []
     was_long = False
     for segment in segments:
-        looks = _look_at(segment, count_cells(segment, cell_bytes), glyphs)
+        looks = _style_segment(segment, count_cells(segment, cell_bytes), glyphs)
         is_long = len(looks) > 1
         if row and (is_long or was_long):
             row.append((" ", "text"))
@@ -219,14 +219,14 @@ def _join(cells: Sequence[tuple[str, Role]]) -> Line:
     return line
 
 
-def _look_at(segment: Segment, count: int, glyphs: Glyphs) -> list[tuple[str, Role]]:
+def _style_segment(segment: Segment, count: int, glyphs: Glyphs) -> list[tuple[str, Role]]:
     shares = _measure_cells(segment, count)
     # What is free in an expandable segment is given back page by page, whatever its neighbours do.
     is_stranded = not segment.is_expandable and any(share > 0 for share in shares)
-    return [_look_of(share, glyphs, is_stranded=is_stranded) for share in shares]
+    return [_style_cell(share, glyphs, is_stranded=is_stranded) for share in shares]
 
 
-def _look_of(share: float, glyphs: Glyphs, *, is_stranded: bool) -> tuple[str, Role]:
+def _style_cell(share: float, glyphs: Glyphs, *, is_stranded: bool) -> tuple[str, Role]:
     full, mostly, partly, stranded, free = tuple(glyphs.segment)
     if share >= FULL_SHARE:
         return full, "fill"

@@ -144,7 +144,7 @@ def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> lis
 
 def _describe_risk(device: FleetDevice) -> str:
     if device.oom_in_s is not None:
-        within = device.probability or 0.0  # the next ten minutes: small where the error is foreseen later
+        within = device.probability or 0.0  # the next ten minutes: small where the error is expected later
         chance = f" ({within:.0%})" if within >= _EVEN_CHANCE else ""
         return f"out of memory in {format_age(device.oom_in_s)}{chance}"
     return f"{device.level}: {device.reason}" if device.reason else device.level

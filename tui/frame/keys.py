@@ -484,7 +484,7 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
             continue
         for name, binding in owner._bindings:
             if offers(binding) and name not in (own if owner is app else taken):
-                _note(found, binding, screen)
+                _add_key(found, binding, screen)
     groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
     for help_entry in found.values():
         groups.setdefault(help_entry.group, []).append(help_entry)
@@ -498,7 +498,7 @@ def name_key(display: str) -> str:
     return KEY_NAMES.get(display, display)
 
 
-def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -> None:
+def _add_key(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -> None:
     """Add a binding, or another key of a known one."""
     if not binding.id or "-" not in binding.id or not binding.description:
         return

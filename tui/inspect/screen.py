@@ -398,9 +398,9 @@ class InspectScreen(FileScreen[Inspected]):
         if len(self.inspected.devices) < 2:
             self.notify("The file tells of one device.", timeout=3)
             return
-        self.app.push_screen(DeviceChoiceScreen(self.inspected.devices, self._shown), self._take_choice)
+        self.app.push_screen(DeviceChoiceScreen(self.inspected.devices, self._shown), self._show_chosen)
 
-    def _take_choice(self, place: int | None) -> None:
+    def _show_chosen(self, place: int | None) -> None:
         if place is not None:
             self._show_device(place)
 

@@ -135,12 +135,12 @@ class RecentSteps:
     def add(self, sample: Sample) -> None:
         """Store the newest steps of a sample, and forget processes that are gone."""
         for rank in sample.ranks:
-            self._note(rank)
+            self._add_step(rank)
         if len(self._steps) > len(sample.ranks):
             pids = {rank.pid for rank in sample.ranks}
             self._steps = {pid: steps for pid, steps in self._steps.items() if pid in pids}
 
-    def _note(self, rank: RankSample) -> None:
+    def _add_step(self, rank: RankSample) -> None:
         if rank.step is None:
             return
         steps = self._steps.setdefault(rank.pid, deque(maxlen=MOST_STEPS))

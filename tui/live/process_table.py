@@ -292,7 +292,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
         terms = self._terms
         self._terms = find_terms(self._all_rows, self.filter_text)
-        self._drawn = [_look_of(row) for row in self.rows]
+        self._drawn = [_list_shown(row) for row in self.rows]
         self._follow_selection()
         self.virtual_size = Size(0, 1 + len(self.rows))
         if is_heading_changed or len(before) != len(self.rows) or terms != self._terms:
@@ -453,7 +453,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         return f" no process holds memory on these devices{self._whose_word}"
 
 
-def _look_of(row: ProcessRow) -> tuple[str, ...]:
+def _list_shown(row: ProcessRow) -> tuple[str, ...]:
     """Return everything that a row shows, to detect changes."""
     return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
 

@@ -163,14 +163,14 @@ class LiveBreakdownScreen(BreakdownScreen):
         named = super()._name_point(memory)
         return f"newest, {named}" if self.is_following else named
 
-    def _say_verdict(self, memory: ModuleMemory) -> str:
+    def _word_verdict(self, memory: ModuleMemory) -> str:
         trouble = self._live.say_trouble(self._at)
-        return f"{trouble}. {self._say_figures(memory)}" if trouble else self._say_figures(memory)
+        return f"{trouble}. {self._word_most(memory)}" if trouble else self._word_most(memory)
 
-    def _say_figures(self, memory: ModuleMemory) -> str:
+    def _word_most(self, memory: ModuleMemory) -> str:
         """Return what takes most; at the newest point also the activations before it."""
         if not self.is_following:
-            return super()._say_verdict(memory)
+            return super()._word_verdict(memory)
         verdict = say_most(self._tree, self.basis, memory, self.place, is_short=True)
         most = make_breakdown(memory).find("activation")
         size = most.measured_bytes if most.measured_bytes is not None else most.computed_bytes

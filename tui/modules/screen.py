@@ -270,7 +270,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             ],
             [Piece(self._name_point(memory), "muted")],
         )
-        self._verdict.set_pieces([Piece(self._say_verdict(memory), "strong")])
+        self._verdict.set_pieces([Piece(self._word_verdict(memory), "strong")])
         is_narrow = self.size.width < NAMES_FROM_CELLS
         self._kinds.set_pieces(
             list_kinds(self._every, self.basis, place.kind, self.glyphs, self.size.width),
@@ -287,7 +287,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
     def _name_point(self, memory: ModuleMemory) -> str:
         return name_point(memory, self.place)
 
-    def _say_verdict(self, memory: ModuleMemory) -> str:
+    def _word_verdict(self, memory: ModuleMemory) -> str:
         return say_most(self._tree, self.basis, memory, self.place)
 
     def _find_in_other(self, other: ModuleMemory) -> Place | None:

@@ -129,7 +129,7 @@ def draw_planned_bar(
     parts = [Part(kind, size, *show_kind(kind, glyphs)) for kind, size in kinds]
     line = draw_stacked_bar(parts, scale_bytes, width, glyphs)
     for mark in marks:
-        line = _put(line, _find_cell(mark.size_bytes, scale_bytes, width), mark)
+        line = _replace_cell(line, _find_cell(mark.size_bytes, scale_bytes, width), mark)
     return line
 
 
@@ -140,7 +140,7 @@ def _find_cell(size_bytes: int, scale_bytes: int, width: int) -> int:
     return max(0, min(width - 1, round(size_bytes / scale_bytes * width) - 1))
 
 
-def _put(line: Line, cell: int, mark: Mark) -> Line:
+def _replace_cell(line: Line, cell: int, mark: Mark) -> Line:
     """Return a line with one of its cells, each a character wide, replaced."""
     put: Line = []
     at = 0

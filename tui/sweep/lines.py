@@ -145,7 +145,7 @@ def make_tile(
     if mode == "error" or value_bytes is None:
         return say_state(cell, glyphs)
     mark = "!" if cell.is_mispredicted else " "
-    return Tile(f"{_show(value_bytes)}{mark}", look_of_share(value_bytes / capacity_bytes))
+    return Tile(f"{_format_gib(value_bytes)}{mark}", look_of_share(value_bytes / capacity_bytes))
 
 
 def say_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
@@ -186,7 +186,7 @@ def _shorten(state: CellState, glyphs: Glyphs) -> str:
     return glyphs.risk(_STATE_RISKS.get(state, "low")) if state != "running" else STATE_WORDS[state].cell
 
 
-def _show(value_bytes: int) -> str:
+def _format_gib(value_bytes: int) -> str:
     value = value_bytes / GIB
     return f"{value:.1f}" if value < 999.95 else f"{value:,.0f}"[:5]
 

@@ -404,12 +404,12 @@ class ThriftyCompositor(Compositor):
         Only widgets that changed are asked for lines; Textual asks all between the topmost change and the
         lowest.
         """
-        spans = self._take_dirty_spans()
+        spans = self._collect_dirty_spans()
         if not spans:
             return None
         return ThriftyPartialUpdate(spans, self._collect_layers(spans), self._shown, self.size)
 
-    def _take_dirty_spans(self) -> dict[int, tuple[int, int]]:
+    def _collect_dirty_spans(self) -> dict[int, tuple[int, int]]:
         """Return, for each row with a dirty region, the columns from the leftmost to the rightmost."""
         screen = self.size.region
         spans: dict[int, tuple[int, int]] = {}

@@ -41,9 +41,6 @@ LONGEST_NAME = 100
 def build_cluster(entry: ClusterEntry, source: KeyLines) -> Cluster:
     """Build the cluster that a file describes.
 
-    Args:
-        source: The file, as errors name it, and the lines of its keys.
-
     Raises:
         InputFileError: A name is not known, a number is impossible, two devices have no link, or there are
             too

@@ -46,9 +46,6 @@ POSITIONS = 2048
 def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
     """Read the sizes of a model from a configuration.
 
-    Args:
-        what: Name of the configuration in errors.
-
     Raises:
         InputFileError: Its kind is unknown, or a size is missing or of the wrong type.
         UsageError: A size is impossible.

@@ -135,10 +135,8 @@ class StageRooms:
     """Peaks of the stages of one candidate, by how many layers they hold.
 
     A stage of layers that are alike holds the same wherever in the model they are. Where layers are of
-    several kinds, those with experts count, which hold more.
-
-    Args:
-        capacities: Bytes of each stage's smallest device, as far as a plan fills them.
+    several kinds, those with experts count, which hold more. `capacities` are bytes of each stage's smallest
+    device, as far as a plan fills them.
     """
 
     def __init__(self, shape: ModelShape, candidate: Candidate, capacities: tuple[int, ...]) -> None:

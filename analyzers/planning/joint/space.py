@@ -180,12 +180,9 @@ class Candidate(NamedTuple):
 
 
 class SearchSpace:
-    """The configurations of a model on so many devices.
+    """The configurations of a model on so many devices; all of them are used.
 
-    Args:
-        devices: All of them are used.
-        node_devices: Devices of the smallest node.
-        gpu: For the workspaces that libraries use on it.
+    `node_devices` are those of the smallest node; `gpu` decides the workspaces of libraries.
     """
 
     def __init__(

@@ -318,12 +318,9 @@ class _Queue:
         self._lost: list[int] = []
 
     def add(self, end: int, value: int, lost: int, head: int) -> None:
-        """Add an end before all others.
+        """Add an end before all others, with the least sum of squares behind it (`value`).
 
-        Args:
-            value: Least sum of squares behind it.
-            lost: Largest start from which it is too far.
-            head: Place of the best end; those ahead of it are not looked at again.
+        `lost` is the largest start from which it is too far; ends ahead of `head` are not looked at again.
         """
         before = self._before
         ends = self.ends
@@ -359,9 +356,6 @@ def find_stops(costs: Sequence[int], windows: Sequence[range]) -> list[int]:
     """Return the stages whose starts have to be chosen one by one, from 0 to the number of stages.
 
     Between two of them that are further apart than one, every window is among layers of one cost.
-
-    Args:
-        windows: Where each stage may start; the last entry is the end of all layers.
     """
     stops = [0]
     while stops[-1] < len(windows) - 1:

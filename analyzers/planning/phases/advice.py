@@ -398,9 +398,6 @@ def advise_phases(runs: Sequence[PhaseRun]) -> PhaseAdvice | None:
     """Advise on the rank whose peak is highest; None where nothing was measured, or on the CPU.
 
     On the CPU freed tensors stay resident, so that levels say nothing about parts.
-
-    Args:
-        runs: One a rank.
     """
     measured = [run for run in runs if run.device.kind != "cpu"]
     advised = [advice for run in measured if (advice := _advise(run)) is not None]

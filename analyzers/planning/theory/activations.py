@@ -28,11 +28,9 @@ def count_tokens(layout: ParallelLayout, setup: TrainingSetup) -> int:
 def list_layer_activations(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
 ) -> dict[str, int]:
-    """Return the bytes that one layer saves of one micro-batch, by operation.
+    """Return the bytes that one layer (from 0) saves of one micro-batch, by operation.
 
-    Args:
-        setup: Its `recompute` decides what is dropped, except `full`, which the caller handles.
-        layer: Which layer, from 0.
+    `recompute` of the setup decides what is dropped, except `full`, which the caller handles.
     """
     if setup.recompute == "operations":
         own, beyond = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))
@@ -243,9 +241,7 @@ def list_expert_activations(
 
     R rows of h elements enter the experts of a rank (`count_expert_rows`), and leave through inner sizes
     divided by the ranks that share an expert. A router that balances badly makes more of it on some ranks.
-
-    Args:
-        tokens: s b / CP.
+    `tokens` are s b / CP.
     """
     size = setup.numbers.compute_bytes
     own = tokens // layout.norm_shards
@@ -350,14 +346,9 @@ def count_backward(
 
     First the MLP: gradient of its output, T h, gathered where norms are split; gradient of the second
     projection's input, and of the first one's output once that input is freed; one weight gradient unless it
-    is added in place. Experts add the gradient of their rows, R h. Then unfused attention: two
-    gradients of the scores, with the MLP's share freed. What is recomputed selectively is back when its part
-    runs.
-
-    Args:
-        layer: Which layer, from 0.
-        saved: Bytes that it saves, by operation.
-        weights: Its parameters on one rank.
+    is added in place. Experts add the gradient of their rows, R h. Then unfused attention: two gradients of
+    the scores, with the MLP's share freed. What is recomputed selectively is back when its part runs. `saved`
+    are bytes by operation.
     """
     tokens = count_tokens(layout, setup)
     size = setup.numbers.compute_bytes

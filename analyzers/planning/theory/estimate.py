@@ -281,12 +281,7 @@ def count_gathered(
     """Return bytes of whole weights under ZeRO-3: the larger of embedding or head, and two layers.
 
     torchtitan gathers a pipeline stage once for all its micro-batches (models/llama3/parallelize.py,
-    reshard_after_forward).
-
-    Args:
-        outside: Tensors that belong to no layer.
-        largest_layer: Parameters of the largest layer.
-        parameters: All parameters of the rank.
+    reshard_after_forward). `outside` are tensors that belong to no layer; `parameters` are all of the rank.
     """
     if setup.zero_stage < 3:
         return 0
@@ -311,10 +306,8 @@ def count_reduction(parameters: int, setup: TrainingSetup) -> int:
     """Return bytes of gradients on their way to their shards: the input of a reduce-scatter.
 
     It is in the format of gradients, and there until the next unit's begins (PyTorch,
-    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
-
-    Args:
-        parameters: Of one unit.
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce). `parameters` are those of one
+    unit.
     """
     return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0
 

@@ -420,12 +420,8 @@ def count_in_flight(layout: ParallelLayout, setup: TrainingSetup, stage: int) ->
 
     GPipe: all m micro-batches. 1F1B: min(p - i, m) (Narayanan et al., arXiv 2006.09503, section 3.2).
     Interleaved: 2(p - i - 1) + (v - 1)g + 1 pieces, g being the micro-batches that a piece runs in a row
-    (arXiv 2104.04473, section 2.2); v x m at most. One piece is one v-th of the rank's layers.
-
-    Args:
-        layout: Degrees; `virtual_stages` is v.
-        setup: Its `micro_batches` is m.
-        stage: Pipeline rank i, from 0.
+    (arXiv 2104.04473, section 2.2); v x m at most. One piece is one v-th of the rank's layers. p, v and m are
+    of the layout and the setup; i is the stage, from 0.
     """
     pieces = layout.virtual_stages
     if setup.is_gpipe or layout.pipeline == 1:

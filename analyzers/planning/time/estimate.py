@@ -61,15 +61,11 @@ def add_up_step(
     """Return the seconds of a step of a pipeline.
 
     The slowest stage works on m micro-batches without a pause; before the first and after the last it waits
-    for the others: under 1F1B and GPipe as long as these need for one micro-batch together, and v times
-    less where each rank has v pieces (arXiv 2104.04473, section 2.2; (p - 1) t / v with stages alike). A
-    micro-batch is sent on in both directions, v times, and nothing hides that. Gradients and optimizer
-    are those of the stage that takes longest.
-
-    Args:
-        layout: Its virtual stages are v.
-        setup: Its micro-batches are m.
-        factor: All seconds are multiplied by it.
+    for the others: under 1F1B and GPipe as long as these need for one micro-batch together, and v times less
+    where each rank has v pieces (arXiv 2104.04473, section 2.2; (p - 1) t / v with stages alike). A
+    micro-batch is sent on in both directions, v times, and nothing hides that. Gradients and optimizer are those
+    of the stage that takes longest. v and m are of the layout and the setup; all seconds are multiplied by
+    the factor.
     """
     pieces = layout.virtual_stages
     often = setup.micro_batches
@@ -172,12 +168,9 @@ def time_gradients(
 ) -> float:
     """Return the seconds of collectives between data ranks that computing does not hide.
 
-    ZeRO (arXiv 1910.02054, section 7): stage 0 all-reduces gradients; 1 reduce-scatters gradients and
-    gathers weights; 2 the same, the gradients of every micro-batch; 3 in addition gathers weights in both
-    passes of every micro-batch.
-
-    Args:
-        window_s: Seconds of computing that can hide a micro-batch's share of them.
+    ZeRO (arXiv 1910.02054, section 7): stage 0 all-reduces gradients; 1 reduce-scatters gradients and gathers
+    weights; 2 the same, the gradients of every micro-batch; 3 in addition gathers weights in both passes of
+    every micro-batch. `window_s` is the computing that can hide a micro-batch's share of them.
     """
     experts = groups.expert_data if groups.expert.ranks > 1 else groups.data
     parts = max(1, layers) if setup.zero_stage >= 2 else 1

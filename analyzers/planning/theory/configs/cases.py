@@ -191,10 +191,7 @@ def find_fitting_changes(
 
     Fewest ranks first, then fewest changes: ZeRO stage, sequence parallelism, recompute, sequences of a
     micro-batch, TP, PP. The global batch stays. Changes that contain one already found are left out.
-
-    Args:
-        limit_bytes: Most bytes of a rank.
-        measure: Returns the peak that counts, from the memory of all stages.
+    `measure` returns the peak that counts, from the memory of all stages.
     """
     found: list[tuple[set[str], FittingChange]] = []
     for choice, changed in _order_choices(run):
