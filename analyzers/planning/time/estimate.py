@@ -64,8 +64,8 @@ def add_up_step(
     for the others: under 1F1B and GPipe as long as these need for one micro-batch together, and v times less
     where each rank has v pieces (arXiv 2104.04473, section 2.2; (p - 1) t / v with stages alike). A
     micro-batch is sent on in both directions, v times, and nothing hides that. Gradients and optimizer are
-    those of the stage that takes longest. v and m are of the layout and the setup; all seconds are multiplied by
-    the factor.
+    those of the stage that takes longest. v and m are of the layout and the setup; all seconds are multiplied
+    by the factor.
     """
     pieces = layout.virtual_stages
     often = setup.micro_batches
