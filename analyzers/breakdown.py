@@ -523,7 +523,6 @@ def _key_children(node: BreakdownNode | None) -> dict[str, BreakdownNode]:
 
 
 def _unwrap(node: BreakdownNode, *, is_top: bool = False) -> BreakdownNode:
-    """Return a node in which the content of wrappers replaces them."""
     modules = [child for child in node.children if not child.name.startswith("(")]
     is_lone = len(modules) == 1
     children: list[BreakdownNode] = []

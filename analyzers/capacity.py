@@ -32,7 +32,6 @@ class CapacityAnalyzer:
         self._open: dict[tuple[str, str], Finding] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         if sample.clock != "trace":
             return []
         judged = (self._judge(sample, device) for device in sample.devices if device.state == "ok")

@@ -150,7 +150,6 @@ class _Part(NamedTuple):
 
 
 def _split(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
-    """Yield the parts in order; the last gets what is left."""
     if device.kind == "cpu":
         yield from _split_host(ranks)
         return

@@ -30,7 +30,6 @@ class HeadroomAnalyzer:
         self._tracks: dict[SubjectKey, HeadroomTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe the steps of a sample; there is never a finding."""
         if self._tracks or any(rank.sized_steps for rank in sample.ranks):
             self._observe_ranks(sample)
         return ()
@@ -103,7 +102,6 @@ class HeadroomTrack:
         self._assessment: Assessment | None = None
 
     def observe(self, subject: Subject, steps: Sequence[StepReading]) -> None:
-        """Observe the steps of one tick whose size was reported."""
         self.seen_s = subject.sample.time_s
         limit_bytes = subject.limit_bytes
         if limit_bytes is not None:
@@ -274,7 +272,6 @@ class HeadroomAdvisor:
         return bool(self._steps)
 
     def add(self, step: StepSize) -> None:
-        """Add a step that ended; the oldest is forgotten when there are too many."""
         self._steps.append(step)
 
     def add_older(self, step: StepSize) -> None:
@@ -355,7 +352,6 @@ class _Prediction:
         self._t = find_t(confidence, self._count - 2)
 
     def upper(self, size: float) -> float:
-        """Return what a step of a size needs at most, with the confidence."""
         return self.line.predict(size) + self._error(size)
 
     def lower(self, size: float) -> float:

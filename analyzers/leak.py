@@ -276,7 +276,6 @@ class LeakTrack(OpenFinding):
         self._growth = GrowthTrack()
 
     def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Sequence[Finding]:
-        """Observe one beat; return what opened, changed or closed."""
         growth = self._growth
         growth.observe(beat, limit_bytes)
         if self.is_settled(beat.time_s):
@@ -327,7 +326,6 @@ class LeakAnalyzer:
         self._tracks = Tracks(make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for owner, beat, limit_bytes in chain(owners_of(sample), hosts_of(sample)):
             track = self._tracks.see(owner.key, sample.time_s)

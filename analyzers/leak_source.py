@@ -61,12 +61,10 @@ class SourceSearch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be asked."""
         return self._stage == "over"
 
     @property
     def awaits_map(self) -> bool:
-        """Whether a map was asked for that has not come."""
         return self._stage == "map"
 
     @property
@@ -400,7 +398,6 @@ class LeakSourceInquirer:
         return [*stops, *self._ask(sample.node, living)]
 
     def awaits_map(self, node: str, pid: int) -> bool:
-        """Return whether a map of this process would be an answer."""
         search = self._searches.get((node, pid))
         return search is not None and search.awaits_map
 

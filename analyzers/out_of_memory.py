@@ -83,7 +83,6 @@ class CountTrack:
         return tuple(self._open.values())
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         self._open[finding.kind] = finding
         self._counts[finding.kind] = COUNT.read_count(finding) or 0
 
@@ -238,13 +237,11 @@ class OutOfMemoryAnalyzer:
         self._last_words: dict[str, Finding] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         found = [*self._observe_present(sample), *self._observe_absent(sample)]
         self._last_words.update((finding.id, finding) for finding in found if is_last_word(finding))
         return [*found, *self._observe_followers(sample)]
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt open findings of these kinds."""
         for finding in findings:
             pid, started_s = read_process(finding)
             if finding.kind in KINDS and finding.is_open and pid is not None:

@@ -81,7 +81,6 @@ class PressureTrack(OpenFinding):
         self._last_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._full = Crossing(is_active=True)
         self._scarce = Crossing(is_active=finding.severity != "low")
@@ -93,7 +92,6 @@ class PressureTrack(OpenFinding):
         self._restart()
 
     def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Sequence[Finding]:
-        """Count one sample in which the device is listed; return its finding if that changed."""
         self.absence.restart()
         level = _read_level(device)
         if level is None:
@@ -107,7 +105,6 @@ class PressureTrack(OpenFinding):
         return () if self.is_settled(time_s) else self._conclude(sample, device, level)
 
     def observe_absence(self, time_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
-        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
         self._full.restart()
         self._scarce.restart()
         return super().observe_absence(time_s, is_lost=is_lost)
@@ -173,7 +170,6 @@ class PressureTrack(OpenFinding):
         return self.state(self._restate(finding, sample, device)) if is_changed else ()
 
     def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
-        """Close the finding and return it, to be published; the next crossing begins afresh."""
         self._full = Crossing()
         self._scarce = Crossing()
         self.absence = Crossing()
@@ -275,7 +271,6 @@ class PressureAnalyzer:
         self._tracks: dict[tuple[str, str], PressureTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         node = sample.node
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:

@@ -106,7 +106,6 @@ def _assess_by_words(
     assessments: Sequence[Assessment],
     ranks: Sequence[RankSample],
 ) -> Risk:
-    """Return the risk by forecasts and by what was met."""
     fact = _gravest_finding(device, findings)
     word = _gravest_assessment(device, assessments)
     oom_s = None if word is None or word.oom_in_s is None else word.time_s + word.oom_in_s
@@ -198,7 +197,6 @@ def _gravest_finding(device: DeviceSample, findings: Sequence[Finding]) -> Findi
 
 
 def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | None:
-    """Return the risk of the most severe open finding on growth on a device; None without one."""
     found = [
         Risk(_grade_growth(finding), finding.title)
         for finding in findings

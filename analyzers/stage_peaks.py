@@ -96,7 +96,6 @@ class StagePeaks:
         self._clock: Literal["wall", "trace"] = "wall"
 
     def observe(self, sample: Sample) -> None:
-        """Add a sample; ranks without a pipeline coordinate are ignored."""
         self._since_s = sample.time_s if self._since_s is None else min(self._since_s, sample.time_s)
         self._clock = sample.clock
         for rank in list_ranks(sample):
@@ -216,6 +215,5 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum; None where a value is unmeasured."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

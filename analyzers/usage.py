@@ -50,7 +50,6 @@ class IdleTrack(OpenFinding):
         self._known_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         since_s = _SINCE.read(finding)
         self._since_s = since_s if isinstance(since_s, float) else finding.opened_s
@@ -65,7 +64,6 @@ class IdleTrack(OpenFinding):
         self.absence.restart()
 
     def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Sequence[Finding]:
-        """Count one sample in which the device is listed; return its finding if that changed."""
         self.absence.restart()
         used = device.memory.used_bytes
         total = device.memory.total_bytes
@@ -140,7 +138,6 @@ class IdleTrack(OpenFinding):
         )
 
     def close(self, time_s: float, because: str) -> tuple[Finding, ...]:
-        """Close the finding and return it, to be published; the next idle time begins afresh."""
         self._since_s = None
         self._relief = Crossing()
         self.absence = Crossing()
@@ -303,7 +300,6 @@ class UsageAnalyzer:
         self._idle: dict[_Key, IdleTrack] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         node = sample.node
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:

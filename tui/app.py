@@ -326,7 +326,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             cast(SeveralNodesFeed, self.feed).look_at(self.known.shown)
 
     def switch_node(self, node: str) -> None:
-        """Show another node on the same screen."""
         if node == self.known.shown or node not in self.known.names:
             return
         self.known.shown = node
@@ -339,7 +338,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._draw()
 
     def _follow_shown(self) -> None:
-        """Have the screens draw the history of the shown node."""
         for screen in self.snapshot_screens:
             screen.follow(self.history_of(self.known.shown))
 
@@ -418,7 +416,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.pop_screen()
 
     def action_leave_alerts(self) -> None:
-        """Go back to the screen below the alerts."""
         if self._alerts is None:
             return
         while self.screen is not self.node_screen:
@@ -500,7 +497,6 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.recording.switch()
 
     def action_replay(self, verb: str, count: float = 0, text: str = "") -> None:
-        """Send a command to the replay."""
         if self.replay is not None:
             self.replay.command(verb, count, text)
 

@@ -129,7 +129,6 @@ class CachingAllocator:
         self._run(self._heap.process_events)
 
     def empty_cache(self) -> None:
-        """Give everything cached back to the card."""
         self._run(self._heap.supply.release_cached)
 
     def set_memory_fraction(self, fraction: float) -> None:
@@ -202,15 +201,12 @@ class CachingAllocator:
         return self._read(self._statistics.as_flat_dict)
 
     def memory_stats_as_nested_dict(self) -> dict[str, Any]:
-        """Return what `torch.cuda.memory_stats_as_nested_dict()` would."""
         return self._read(self._statistics.as_nested_dict)
 
     def reset_peak_memory_stats(self) -> None:
-        """Reset the peaks to the present values."""
         self._run(self._statistics.reset_peaks)
 
     def reset_accumulated_memory_stats(self) -> None:
-        """Reset the sums of what was allocated, freed and retried."""
         self._run(self._statistics.reset_accumulated)
 
     def memory_snapshot(self, include_traces: bool = False) -> list[dict[str, Any]]:
@@ -408,7 +404,6 @@ class Statistics:
         self._small_base = self._large_base = ((0, 0),) * len(COUNTED)
 
     def as_nested_dict(self) -> dict[str, Any]:
-        """Return the statistics as `torch.cuda.memory_stats_as_nested_dict()` does."""
         counters = self._counters
         nested: dict[str, Any] = self._describe_counted()
         nested["segment"] = counters.segment.as_dict()

@@ -338,7 +338,6 @@ class Pool:
         return arena
 
     def free_blocks(self) -> Iterator[Block]:
-        """Yield the free blocks in order of stream, size and address, as they are when asked for."""
         for stream in sorted(self.arenas):
             yield from list(self.arenas[stream].blocks)
 

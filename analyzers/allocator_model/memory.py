@@ -31,7 +31,6 @@ class PrivateDeviceMemory:
         self._used_bytes = 0
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve memory of the card; return False when it has no room."""
         used = self._used_bytes + size_bytes
         if used > self.total_bytes:
             return False
@@ -39,11 +38,9 @@ class PrivateDeviceMemory:
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Give back what was reserved."""
         self._used_bytes -= size_bytes
 
     def free_bytes(self) -> int:
-        """Return the bytes that are not reserved."""
         return self.total_bytes - self._used_bytes
 
 
@@ -123,7 +120,6 @@ class History:
             self._ring.append((action, address, size, stream, self._clock_us(), pool_id, frames))
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Return the entries, oldest first, in PyTorch's schema."""
         return [_as_dict(entry) for entry in list(self._ring)]
 
 

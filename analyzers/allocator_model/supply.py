@@ -130,7 +130,6 @@ class StreamEvents:
                 self._done[queued] = len(self._queues[queued])
 
     def process(self) -> None:
-        """Complete the blocks whose events are done."""
         self._insert_deferred()
         for stream, count in self._done.items():
             queue = self._queues[stream]
@@ -200,7 +199,6 @@ class Supply:
         self.set_fraction(settings.memory_fraction)
 
     def set_fraction(self, fraction: float) -> None:
-        """Limit this process to a share of the card; 1 lifts the limit."""
         self.limit_bytes = int(fraction * self.memory.total_bytes) if fraction < 1.0 else None
 
     @property
@@ -272,7 +270,6 @@ class Supply:
         self.counters.count_reserved(size, is_small=pool.is_small, pool_id=pool_id)
 
     def record(self, action: str, address: int, size: int, arena: Arena) -> None:
-        """Record what passed between allocator and device."""
         private = arena.pool.private
         pool_id = (0, 0) if private is None else private.pool_id
         self.history.add(action, address, size, arena.stream, pool_id, self.history.frames_at_hand)
@@ -412,7 +409,6 @@ class ExpandableRegions:
         return block
 
     def _find(self, arena: Arena, size: int) -> Block:
-        """Return the first of the lowest run of free and unmapped blocks that has room; else a new region."""
         for unmapped in arena.unmapped:
             before = unmapped.prev
             first = before if before is not None and before.is_free else unmapped

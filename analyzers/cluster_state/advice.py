@@ -100,7 +100,6 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
 
 
 def _find_neighbours(rank: ClusterRank, picture: ClusterPicture) -> Iterable[ClusterRank]:
-    """Return the other live processes on the device of a rank, of whatever job."""
     for _, it in _list_ranks(picture) if rank.device_uuid is not None else ():
         is_beside = it.key.node == rank.key.node and it.device_uuid == rank.device_uuid
         if is_beside and it.key != rank.key and not it.is_old:

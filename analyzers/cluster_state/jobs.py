@@ -162,7 +162,6 @@ class _RankExtremes:
             self.allocated_max_bytes = most
 
     def forget(self) -> None:
-        """Reset the extremes after a merging."""
         self.floor_min_bytes = self.peak_max_bytes = self.allocated_max_bytes = None
 
     def to_known(self, rank: RankSample, device: DeviceSample | None) -> _Known:
@@ -192,7 +191,6 @@ class SampleMerger:
         self._seq = 0
 
     def take(self, node: str, sample: Sample) -> None:
-        """Add a new sample of a node."""
         ranks = _choose_ranks(sample)
         before = self._nodes.get(node)
         processes = [] if before is None else before.processes

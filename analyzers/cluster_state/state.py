@@ -52,7 +52,6 @@ class _Node:
 
     @property
     def is_live(self) -> bool:
-        """Whether its values are current."""
         return self.snapshot.connection == "live" and self.snapshot.sample is not None
 
     @property
@@ -243,7 +242,6 @@ class FindingBook:
 
     @property
     def open(self) -> tuple[Finding, ...]:
-        """Open findings, the oldest first."""
         found = [it.finding for it in self._entries.values() if it.finding is not None]
         return tuple(sorted(found, key=lambda it: (it.opened_s, it.id)))
 
@@ -329,7 +327,6 @@ class JobWatch:
 
     @property
     def open(self) -> list[Finding]:
-        """The published ones of those findings."""
         return [told for told, _ in self.grown.values() if told.id in self.told]
 
     def observe(self, sample: Sample, ranks: Mapping[RankKey, ClusterRank]) -> Iterator[Finding]:

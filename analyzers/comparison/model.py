@@ -71,7 +71,6 @@ class SubjectDifference(msgspec.Struct, frozen=True, kw_only=True):
     b_step_s: float | None
 
     def of(self, figure: Figure | None) -> FigureDifference | None:
-        """Return one value; None where it was not compared."""
         return next((each for each in self.figures if each.figure == figure), None)
 
     @property

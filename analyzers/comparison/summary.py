@@ -29,7 +29,6 @@ class Cell:
     duration_count: int = 0
 
     def join(self, other: "Cell") -> None:
-        """Join the values of a neighbour, or of another reading of the same bin."""
         self.start_s = min(self.start_s, other.start_s)
         self.readings += other.readings
         self.peak_bytes = _most(self.peak_bytes, other.peak_bytes)
@@ -84,7 +83,6 @@ class Bins:
                 known.join(cells[number])
 
     def fill_gaps(self, other: "Bins") -> None:
-        """Copy those cells of another that are missing here."""
         width = max(self.width, other.width)
         self.widen(width)
         other.widen(width)
@@ -226,7 +224,6 @@ class RunSummarizer:
         self._most_bins = MOST_BINS
 
     def observe(self, sample: Sample) -> None:
-        """Observe one sample; one with an impossible time is left out."""
         if not abs(sample.time_s) < MOST_TIME_S:
             return
         self.samples_read += 1

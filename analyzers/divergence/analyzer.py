@@ -158,12 +158,10 @@ class Member:
         return self._growth.finding is not None
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         (self._straggling if WHAT.read(finding) == _STRAGGLER else self._growth).adopt(finding)
         self._settled_until_s = max(self._settled_until_s, finding.updated_s)
 
     def start_anew(self) -> None:
-        """Forget everything but open findings."""
         self._back.restart()
         self._since_s = None
 
@@ -210,7 +208,6 @@ class Member:
         return self._straggling.close(now.time_s, "its peaks are among those of its peers")
 
     def end(self, time_s: float, because: str) -> Sequence[Finding]:
-        """Close open findings: the rank or its group is gone."""
         return *self._growth.close(time_s, because), *self._straggling.close(time_s, because)
 
 
@@ -367,14 +364,12 @@ class Group:
         self._standings: tuple[Standing, ...] = ()
 
     def start_anew(self) -> None:
-        """Forget everything but open findings."""
         self._scales.clear()
         self._number = None
         for member in self.members.values():
             member.start_anew()
 
     def observe(self, told: Sequence[Told], time_s: float) -> Iterator[Finding]:
-        """Count one sample; yield findings that opened, changed or closed."""
         self.seen_s = time_s
         yield from self._compare_members({one.subject.key for one in told}, time_s)
         number = int(time_s // BLOCK_S)
@@ -392,7 +387,6 @@ class Group:
             self._note(one)
 
     def end(self, time_s: float) -> Iterator[Finding]:
-        """Close open findings: the whole group is gone."""
         for member in self.members.values():
             yield from member.end(time_s, "its job has ended")
 
@@ -449,7 +443,6 @@ class Group:
             self._peaks[key] = peak
 
     def _conclude(self, number: int, time_s: float) -> Iterator[Finding]:
-        """Compare the ranks of a block that is over."""
         standings = self._stand(time_s)
         self._standings = tuple(standings.values())
         middle = next(iter(standings.values())).middle_floor_bytes
@@ -509,7 +502,6 @@ class DivergenceAnalyzer:
         self._adopted_s: float | None = None
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         passage = self._clocks.note(sample)
         if passage is Passage.LATE:
             return ()

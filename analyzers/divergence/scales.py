@@ -57,7 +57,6 @@ class Scales:
         self._running: list[tuple[int, Row] | None] = [None] * SCALES
 
     def clear(self) -> None:
-        """Forget everything: the group changed, or there was a gap."""
         for rows in self._rows:
             rows.clear()
         self._running = [None] * SCALES

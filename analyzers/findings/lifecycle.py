@@ -59,7 +59,6 @@ class NodeClocks:
         self._clocks: dict[str, SampleClock] = {}
 
     def note(self, sample: Sample) -> Passage:
-        """Record the time of one sample and return how it relates to earlier ones of its node."""
         clock = self._clocks.get(sample.node)
         if clock is None:
             clock = self._clocks[sample.node] = SampleClock()
@@ -252,7 +251,6 @@ class Tracks(Generic[Key, Track]):
         return track
 
     def adopt(self, key: Key, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         track = self._tracks.get(key)
         if track is None:
             track = self._tracks[key] = self._make(key)

@@ -40,7 +40,6 @@ class Subject:
 
     @property
     def key(self) -> SubjectKey:
-        """Identifies it for as long as it lives."""
         if self._key is None:
             process = (None, None) if self.rank is None else (self.rank.pid, self.rank.started_s)
             self._key = (self.sample.node, self.device_uuid or "", *process)

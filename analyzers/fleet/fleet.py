@@ -198,7 +198,6 @@ class FleetPicture(NamedTuple):
         return [device for its in self.nodes.values() for device in its]
 
     def find(self, key: tuple[str, str]) -> FleetDevice | None:
-        """Return a device by node and UUID; None where it does not exist."""
         node, uuid = key
         return next((device for device in self.nodes.get(node, ()) if device.uuid == uuid), None)
 
@@ -253,7 +252,6 @@ class Fleet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the nodes, in natural order."""
         if self._names is None:
             self._names = tuple(sorted(self._snapshots, key=order_naturally))
             self._devices = {name: self._devices.get(name, ()) for name in self._names}
@@ -262,7 +260,6 @@ class Fleet:
 
     @property
     def picture(self) -> FleetPicture:
-        """All nodes as they are now."""
         for name in self.names:  # which puts what is known of them in order
             if name in self._unread:
                 self._read_node(name)
@@ -279,7 +276,6 @@ class Fleet:
         return Coverage(live, len(self._snapshots), self.nodes_left_out, left_out)
 
     def devices_of(self, name: str) -> tuple[FleetDevice, ...]:
-        """Return the devices of a node, read again only after a new snapshot."""
         if name in self._unread:
             self._read_node(name)
         return self._devices[name]
@@ -427,7 +423,6 @@ def _read_device(
     ranks: Sequence[RankSample],
     known: Sequence[Assessment],
 ) -> FleetDevice:
-    """Build one device from its sample, its ranks and their assessments."""
     risk = assess_risk(device, snapshot.findings, known, sample.ranks)
     is_lost = snapshot.connection == "lost"
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE

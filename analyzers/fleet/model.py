@@ -55,7 +55,6 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Node and UUID, which identify one device."""
         return self.node, self.uuid
 
     @property

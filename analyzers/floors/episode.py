@@ -336,7 +336,6 @@ class GrowthTrack:
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
-    """Return whether growth of peaks is near its end, or the device refuses memory already."""
     if growth.share < (PRESSED_SHARE if is_pressed else PEAK_SHARE):
         return False
     is_near = growth.headroom_bytes < PEAK_S * growth.bytes_per_s and growth.window_s >= PEAK_LEAST_S

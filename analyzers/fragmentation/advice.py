@@ -164,7 +164,6 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
 
     @property
     def is_replayed(self) -> bool:
-        """Whether the trace was replayed at all, even if nothing can be advised."""
         return self.peak_reserved_bytes is not None
 
     @property

@@ -201,7 +201,6 @@ class TrendHistory:
         return len(self._points)
 
     def add(self, time_s: float, value: float) -> None:
-        """Add the value of one sample, from 0 to 1, in order of time."""
         self._newest_s = time_s
         self._current = value
         points = self._points
@@ -215,7 +214,6 @@ class TrendHistory:
         self._filled += 1
 
     def describe(self) -> FragmentationTrend | None:
-        """Return the trend so far; None before the first value."""
         if not self._points:
             return None
         times, values = zip(*self._points, strict=True)
@@ -233,7 +231,6 @@ class TrendHistory:
         )
 
     def _double(self) -> None:
-        """Join the spans two by two."""
         old = self._points
         self._points = [
             (old[at][0], min(old[at][1], old[at + 1][1])) if at + 1 < len(old) else old[at]
@@ -304,7 +301,6 @@ class FragmentationTrack(OpenFinding):
         self._crossing = Crossing()
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._crossing = Crossing(is_active=True)
 
@@ -317,7 +313,6 @@ class FragmentationTrack(OpenFinding):
         return next(iter(several or found), None)
 
     def start_anew(self) -> None:
-        """Forget everything but the open finding and the trend."""
         self.window.clear()
         self._refusals.clear()
         self._crossing.restart()
@@ -329,7 +324,6 @@ class FragmentationTrack(OpenFinding):
             self._note_trend("external", found.time_s, found.external)
 
     def observe(self, subject: Subject) -> Sequence[Finding]:
-        """Count one sample; return the finding if that changed."""
         self.subject = subject
         tick = read_tick(subject)
         self._note_levels(tick)

@@ -67,7 +67,6 @@ class Window:
         self._step: int | None = None
 
     def clear(self) -> None:
-        """Forget everything: what happened since is unknown."""
         self._blocks.clear()
         self._number = None
         self._running = NOTHING
@@ -104,12 +103,10 @@ class Window:
 
     @property
     def newest(self) -> Extremes:
-        """The extremes of the window's last two blocks, as far as seen."""
         return _join([self._blocks[-1][0], self._running]) if self._blocks else self._running
 
     @property
     def newest_peak_bytes(self) -> int | None:
-        """Most that was allocated in the window's last two blocks, so far."""
         peak = self._running.peak_bytes
         return _most(self._blocks[-1][0].peak_bytes, peak) if self._blocks else peak
 
@@ -215,7 +212,6 @@ class Cost(NamedTuple):
 
     @property
     def has_cost(self) -> bool:
-        """Whether it has cost something already."""
         return self.retries > 0 or self.flushes >= FLUSHES
 
     @property
@@ -225,13 +221,11 @@ class Cost(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        """Whether the conditions of an open finding are gone."""
         is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
         return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
 
     @property
     def severity(self) -> Severity:
-        """Severity by what it has cost or how little is left."""
         if self.retries:
             return "critical"
         if self.flushes >= FLUSHES:
@@ -271,13 +265,11 @@ class Refusals:
         self._limit = limit_bytes
 
     def is_quiet(self, time_s: float) -> bool:
-        """Return whether nothing was refused for long."""
         return not any(
             time_s - at_s <= QUIET_S for at_s in (*self._retries, *(at for at, _ in self._flushes))
         )
 
     def has_any(self, time_s: float) -> bool:
-        """Return whether anything was refused in the last minutes."""
         return self.count_retries(time_s) > 0 or self.count_flushes(time_s) > 0
 
     def count_retries(self, time_s: float) -> int:

@@ -188,12 +188,10 @@ class OomTrack(OpenFinding):
         self._foreseen_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         super().adopt(finding)
         self._foreseen_s = finding.updated_s
 
     def observe(self, subject: Subject) -> Sequence[Finding]:
-        """Observe one sample; return what opened, changed or closed."""
         watch = self._watch
         watch.observe(subject)
         if not watch.has_allocator:
@@ -387,7 +385,6 @@ class OomAnalyzer:
         self._tracks = Tracks(_make_track)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Observe one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
         for subject in subjects_of(sample):
             found += self._tracks.see(subject.key, sample.time_s).observe(subject)

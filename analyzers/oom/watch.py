@@ -230,13 +230,11 @@ class Watch:
 
     @property
     def peak_bytes(self) -> int | None:
-        """Most live bytes of recent steps."""
         floors = self.growth.floors
         return None if floors.floor_bytes is None else floors.floor_bytes + floors.amplitude_bytes
 
     @property
     def limit_bytes(self) -> int | None:
-        """Most that live bytes can really use."""
         return None if self.reach is None else self.reach.limit_bytes
 
     def _find_usable(self, time_s: float, above: list[Amplitude]) -> Usable | None:
@@ -357,7 +355,6 @@ class Pressed:
         self._reserved = 0
 
     def observe(self, time_s: float, allocator: AllocatorReading, limit_bytes: int | None) -> None:
-        """Observe the allocator at a moment."""
         if allocator.retries is not None:
             if self._retries is not None and allocator.retries > self._retries:
                 self._times.append(time_s)
@@ -372,11 +369,9 @@ class Pressed:
         self._reserved = reserved
 
     def is_met(self, time_s: float, within_s: float) -> bool:
-        """Return whether it was refused memory in the last so many seconds."""
         return bool(self._times) and time_s - self._times[-1] <= within_s
 
     def is_often(self, time_s: float) -> bool:
-        """Return whether that happens again and again."""
         return len(self._times) == OFTEN and time_s - self._times[0] <= WITHIN_S
 
 

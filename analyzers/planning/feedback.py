@@ -52,7 +52,6 @@ class JobMeasurement:
         self._jobs: dict[str | None, _Job] = {}
 
     def observe(self, sample: Sample) -> None:
-        """Add a sample. Recorded ranks of a trace, which are devices in it, count as ranks."""
         by_job: dict[str | None, list[RankSample]] = {}
         for rank in list_ranks(sample):
             if rank.coordinates is not None and rank.coordinates.pp is not None:

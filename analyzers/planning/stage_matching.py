@@ -187,7 +187,6 @@ def _find_first(workload: Workload, groups: Sequence[StageDevice]) -> _Candidate
 
 
 def _find_any(workload: Workload) -> _Candidate | None:
-    """Return a matching within the capacities, however slow."""
     order = search_order(workload, _sum_slowest(workload.order_stages(range(len(workload.kinds))))).kinds
     return None if order is None else _Candidate(order, split_over(workload.order_stages(order)))
 

@@ -372,7 +372,6 @@ def _has_expandable(record: FlightRecord) -> bool:
 
 
 def _read_settings(record: FlightRecord) -> AllocatorSettings:
-    """Return the allocator's settings, the defaults where the record lacks them."""
     try:
         return AllocatorSettings.parse(record.allocator_settings or "")
     except AllocatorSettingsError:

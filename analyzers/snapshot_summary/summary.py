@@ -188,7 +188,6 @@ def find_segment_size(size_bytes: int) -> int:
 
 
 def _list_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[IntArray, IntArray]:
-    """Return size and stream of every request that is known."""
     import numpy as np
 
     if trace is not None:

@@ -107,13 +107,11 @@ class FleetControl:
         app.show_over(self.screen)
 
     def show_nodes(self) -> None:
-        """List the nodes, over the fleet."""
         from ..fleet.nodes_screen import NodesScreen
 
         self._show_over_fleet(NodesScreen(self._fleet, self._app.clock))
 
     def show_cluster(self) -> None:
-        """Show what is known across nodes, over the fleet."""
         from ..fleet.cluster import ClusterScreen
 
         self._show_over_fleet(ClusterScreen(self._fleet, self.cluster))

@@ -46,7 +46,6 @@ class AlertNotices:
         self._taken: tuple[Finding, ...] | None = None
 
     def take(self, snapshot: Snapshot, size: Size) -> Notices:
-        """Return the notices for the news of a snapshot."""
         if snapshot.sample is None or snapshot.findings is self._taken:
             return Notices()
         self._taken = snapshot.findings

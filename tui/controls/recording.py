@@ -27,7 +27,6 @@ class RecordingControl:
         self._look_timer: Timer | None = None
 
     def switch(self) -> None:
-        """Begin to record this node, or end the recording."""
         app = self._app
         if app.signal_policy.is_read_only:
             app.notify(READ_ONLY, severity="warning")

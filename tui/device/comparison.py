@@ -163,7 +163,6 @@ def _draw_curves(
 def _draw_side(
     name: str, curve: Curve, frame: _Frame, across: tuple[int, float], role: Role, glyphs: Glyphs
 ) -> list[Line]:
-    """Return the name of a curve, the curve, and its axis of time."""
     cells, span_s = across
     rows = draw_curve(
         curve.offsets_s,

@@ -158,7 +158,6 @@ class _Sections:
         return _stack([[*head, *history], *fixed, segment_lines, below, stacks], blank)
 
     def _head(self) -> list[Line]:
-        """Return the device's name, its gauge, its facts, and its ranks where there are several."""
         lines = [identity_line(self._view, self._widths, self._width, self._glyphs)]
         lines += draw_gap(self._view, self._widths, self._width, self._glyphs)
         has_gap_parts = bool(gap_parts(self._view, self._glyphs))
@@ -170,7 +169,6 @@ class _Sections:
         return lines
 
     def _rank_choice(self) -> Line:
-        """Return the processes on the device, the chosen one marked."""
         line: Line = [Span("  ")]
         for rank in self._view.ranks:
             is_chosen = rank.pid == self._content.pid
@@ -444,7 +442,6 @@ def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: b
 
 
 def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
-    """Yield facts that the parts do not show."""
     if gap.capacity_bytes is not None:
         yield f"capacity for tensors {format_bytes(gap.capacity_bytes)}"
     if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:

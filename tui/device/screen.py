@@ -73,7 +73,6 @@ class DeviceScreen(NodeScreen):
 
     @property
     def ranks(self) -> tuple[RankSample, ...]:
-        """The training processes on this device."""
         sample = self.snapshot.sample
         return collect_ranks(sample.ranks).get(self.uuid, ()) if sample else ()
 

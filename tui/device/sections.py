@@ -56,7 +56,6 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
 
 
 def _draw_headroom(found: Assessment, width: int) -> list[Line]:
-    """Return the estimates of the largest size that would fit, from steps of different sizes."""
     lines: list[Line] = []
     for estimate in found.headroom:
         head, *rest = wrap_words(estimate.sentence, width - 4) or [""]
@@ -76,7 +75,6 @@ def _describe_trust(found: Assessment) -> str:
 
 
 def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs) -> Iterator[Line]:
-    """Yield the values, each with its name before it."""
     capacity = found.capacity_bytes
     peak = found.peak_bytes
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)

@@ -209,7 +209,6 @@ def _wrap(segments: Sequence[Segment], cell_bytes: int, width: int, glyphs: Glyp
 
 
 def _join(cells: Sequence[tuple[str, Role]]) -> Line:
-    """Return cells as a line, with neighbours of one role in one span."""
     line: Line = []
     for glyph, role in cells:
         if line and line[-1].role == role:

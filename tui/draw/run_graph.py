@@ -116,7 +116,6 @@ def _level(values: dict[int, float], scale: Scale, dots: int) -> dict[int, int]:
 
 
 def _join(dots: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the dots of a solid line: each column reaches half way to its neighbours."""
     for x, y in dots.items():
         ends = [y, *((y + dots[near]) // 2 for near in (x - 1, x + 1) if near in dots)]
         yield from ((x, at) for at in range(min(ends), max(ends) + 1))

@@ -103,7 +103,6 @@ def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
 
 
 def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
-    """Return as much of a piece as fits, as a line."""
     if width <= 0:
         return []
     return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]

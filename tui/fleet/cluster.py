@@ -25,8 +25,8 @@ from ..widgets.line_page import LinePage
 from ..widgets.one_line import KeyLine
 from ..widgets.verdict_line import VerdictLine
 
-# Snapshots of this long are processed together, but never more than so many: each of a node of eight devices
-# takes 20 KiB while it waits.
+# Snapshots that arrive within this time are processed together, but never more than so many: each of a node
+# of eight devices takes 20 KiB while it waits.
 GATHER_S = 2.0
 MOST_GATHERED = 128
 

@@ -266,7 +266,6 @@ class FleetScreen(ThriftyScreen[None]):
         return self.grid.current
 
     def describe(self) -> FleetExport:
-        """Return the fleet as it is shown, for export."""
         view = self._view
         fleet = self._fleet
         return FleetExport(

@@ -452,9 +452,7 @@ KEY_NAMES = {
 class OffersKeys(Protocol):
     """An application that knows which of its keys ever do anything."""
 
-    def offers(self, binding: Binding) -> bool:
-        """Return whether help and palette list a key."""
-        ...
+    def offers(self, binding: Binding) -> bool: ...
 
 
 class KeyHelp(NamedTuple):

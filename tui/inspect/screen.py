@@ -272,7 +272,6 @@ class InspectScreen(FileScreen[Inspected]):
         return "\n".join([*told, *(f"{section}\n" for section in sections if section)])
 
     def take_advice(self, place: int, advice: InspectedAdvice) -> None:
-        """Show the effect of other settings on the device at a place."""
         self._advice[place] = advice
         if place == self._shown:
             self.picture.advise(self._describe_advice())

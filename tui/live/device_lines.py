@@ -204,7 +204,6 @@ def _word(view: DeviceView) -> str:
 
 
 def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
-    """Return risk, metrics and rank, each in its column."""
     device = view.device
     if device.details_age_s is not None:  # a line has no room to say how old they are
         device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)

@@ -432,7 +432,6 @@ class DevicePanels(LinePage):
 
     @staticmethod
     def minimum_height(device_count: int, width: int) -> int:
-        """Return the fewest rows in which every device is legible, MIG instances included."""
         if device_count <= MANY_DEVICES:
             return device_count
         return DETAIL_ROWS + -(-device_count // max(1, width // 12))
@@ -475,7 +474,6 @@ class DevicePanels(LinePage):
             self.selected = self._picture.devices[place].uuid
 
     def action_open(self) -> None:
-        """Ask for the selected device in full."""
         if self._picture.place_of(self.selected) is None:
             self.action_end(0)
         if self.selected is not None:

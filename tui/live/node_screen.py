@@ -150,7 +150,6 @@ class RecentSteps:
             steps.append(rank.step)
 
     def of(self, pid: int) -> tuple[StepReading, ...]:
-        """Return the steps of a process, oldest first."""
         return tuple(self._steps.get(pid, ()))
 
 
@@ -197,7 +196,6 @@ class NodeScreen(SnapshotScreen):
         return self._filter.display
 
     def _is_list_used(self) -> bool:
-        """Return whether the process list, or its filter, is focused."""
         return self.focused is self.processes or self._is_filter_open
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

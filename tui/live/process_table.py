@@ -44,7 +44,6 @@ class ProcessRow(NamedTuple):
 
     @property
     def key(self) -> ProcessKey:
-        """Identifies the row from tick to tick."""
         return (self.device.uuid, self.process.pid)
 
     @property
@@ -358,7 +357,6 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._select(self._selected_index + pages * max(1, self.size.height - 2))
 
     def action_shift(self, steps: int) -> None:
-        """Scroll the commands sideways."""
         self._command_offset = max(0, self._command_offset + steps * SIDE_SCROLL_CELLS)
         self.refresh()
 
@@ -502,6 +500,5 @@ def _column_at(x: int) -> Column | None:
 
 
 def _tint(strip: Strip, style: Style) -> Strip:
-    """Return a strip on another background."""
     tint = Style(bgcolor=style.bgcolor, reverse=style.reverse, bold=style.bold)
     return Strip([Segment(text, (own or Style()) + tint) for text, own, _ in strip], strip.cell_length)

@@ -268,7 +268,6 @@ class HostPanel(Widget):
         return [heading, draw_gauge(memory, host.total_bytes, width, self._glyphs)]
 
     def _graph(self, sample: Sample, width: int, rows: int) -> list[Line]:
-        """Return the history on a scale from 0 to the total."""
         total_bytes = (sample.host.total_bytes if sample.host else None) or 0
         bucket_s = HISTORY_WINDOW_S / (2 * width)
         if self._history is None:

@@ -85,7 +85,6 @@ class BreakdownIcicle(LinePage):
 
     @property
     def narrow(self) -> int:
-        """Blocks that are too narrow to be drawn."""
         return self._drawn.narrow
 
     @property

@@ -44,7 +44,6 @@ class LiveProfiles:
         )
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Update the answers from a snapshot."""
         for rank in () if snapshot.sample is None else snapshot.sample.ranks:
             if rank.pid in self._ranks:
                 self._ranks[rank.pid] = rank
@@ -188,7 +187,6 @@ class LiveBreakdownScreen(BreakdownScreen):
         return self.place._replace(point=alike[-1]) if alike else None
 
     def action_follow_newest(self) -> None:
-        """Stay at the newest point."""
         self.is_following = True
         self._show_newest()
         self._show_place()

@@ -196,11 +196,9 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
 
     @property
     def report(self) -> str:
-        """The whole profile as text."""
         return "" if self.profile is None else describe_module_memory(self.profile.memory, width=REPORT_WIDTH)
 
     def show(self, found: Sequence[Profiled]) -> None:
-        """Show profiles, the first of them first."""
         self._profiles = tuple(found)
         self._at = 0
         self.place = Place()
@@ -320,7 +318,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         self._go_to(self.place._replace(point=None if moved == count else moved))
 
     def action_step_kind(self, places: int) -> None:
-        """Show another kind of memory, or all."""
         names = list(KIND_CHOICES)
         self._go_to(self.place._replace(kind=names[(names.index(self.place.kind) + places) % len(names)]))
 
@@ -332,7 +329,6 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self._show_place()
 
     def action_switch_basis(self) -> None:
-        """Draw by computed instead of measured bytes, or back."""
         self._wanted = "computed" if self.basis == "measured" else "measured"
         self._show_place()
 

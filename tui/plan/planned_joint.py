@@ -152,7 +152,6 @@ def _find_kind(part: MemoryPart) -> MemoryKind:
 
 
 def _describe_memory(stage: JointStageReport) -> PlannedTable:
-    """Return the memory of one rank of a stage at its peak, part by part."""
     devices = stage.devices
     where = f"device {devices[0]}" if len(devices) == 1 else f"devices {devices[0]}-{devices[-1]}"
     rows = tuple(
@@ -173,7 +172,6 @@ def _describe_memory(stage: JointStageReport) -> PlannedTable:
 
 
 def _describe_search(report: JointPlanReport) -> PlannedTable:
-    """Return why configurations were left out, and how many."""
     rows = tuple((f"{each.count:,}", each.reason) for each in report.pruned if each.count)
     listed = (str(len(report.configurations)), "are listed")
     return PlannedTable(

@@ -225,7 +225,6 @@ def _fill_columns(
 
 
 def _split_step(count: StageCount) -> tuple[StepPart, ...]:
-    """Return the parts of the estimated time of a step; none where it is unknown."""
     step_s = count.step_s
     bubble = count.bubble_share
     sent = count.communication_share
@@ -317,7 +316,6 @@ def _describe_layer(layer: LayerNode, sent_mib: float | None, outstanding: str) 
 
 
 def _describe_analysis(model: str, analysis: GraphAnalysis) -> PlannedTable:
-    """Return how parameters, memory and compute are spread over the layers."""
     figures = (
         ("parameters", analysis.parameters, analysis.max_parameter_layer, ",.0f"),
         ("weights MiB", analysis.memory_mb, analysis.max_memory_layer, ",.2f"),

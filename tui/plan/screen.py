@@ -64,7 +64,6 @@ class PlanListing(FileScreen[Planned]):
         raise NotImplementedError
 
     def _rearrange(self) -> None:
-        """Share the rows among the parts."""
         raise NotImplementedError
 
     @property
@@ -80,7 +79,6 @@ class PlanListing(FileScreen[Planned]):
         return self.plan.candidates[self._marked]
 
     def _show_candidates(self) -> None:
-        """List those that match, in order."""
         if self.plan is None:
             return
         words = self._filter_text.casefold().split()
@@ -136,7 +134,6 @@ class PlanListing(FileScreen[Planned]):
 
     @on(FilterBar.TextChanged)
     def filter_candidates(self, message: FilterBar.TextChanged) -> None:
-        """Filter while typing."""
         message.stop()
         self._filter_text = message.text
         self._show_candidates()

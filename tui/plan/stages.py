@@ -389,7 +389,6 @@ class PlanFacts(LinePage, can_focus=False):
         return [*lead, *bar, *names]
 
     def _draw_legend(self, candidate: Candidate) -> Line:
-        """Return the legend of the bars."""
         stages = candidate.stages
         glyphs = self.glyphs
         found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
@@ -432,7 +431,6 @@ def show_duration(duration_s: float) -> str:
 
 
 def _name_parts(looks: Sequence[tuple[StepPart, str, Role]]) -> Line:
-    """Return the names and times of parts, each after its character."""
     names: Line = []
     for part, glyph, role in looks:
         names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]

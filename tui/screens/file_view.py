@@ -52,12 +52,10 @@ class FileScreen(ThriftyScreen[None], Generic[FoundT]):
         return ""
 
     def wait(self, sentence: str) -> None:
-        """Show the progress of reading."""
         self._title.set_pieces([Piece(self.NAME, "accent")])
         self._verdict.set_pieces([Piece(sentence)])
 
     def show(self, found: FoundT) -> None:
-        """Show what was read."""
         raise NotImplementedError
 
 
@@ -127,7 +125,6 @@ class FileView(Generic[ScreenT, FoundT]):
             self._event_loop.call_soon_threadsafe(self._do, take, context=self._loop_context)
 
     def export(self) -> None:
-        """Write the picture and the report into files."""
         from ..frame.export import export_and_tell
 
         app = self.app

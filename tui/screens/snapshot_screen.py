@@ -91,7 +91,6 @@ class SnapshotScreen(ThriftyScreen[None]):
         self._history = history
 
     def _show(self) -> None:
-        """Push the snapshot down to every part."""
         raise NotImplementedError
 
     @property

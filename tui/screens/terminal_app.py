@@ -159,7 +159,6 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.show_further(screen)
 
     def show_further(self, screen: Screen[None]) -> None:
-        """Show a screen over the others; `step_back` returns to them."""
         self._overlays += (screen,)
         self.push_screen(screen)
 
@@ -220,7 +219,6 @@ class TerminalApp(App[None], inherit_bindings=False):
         return super().pop_screen()
 
     def collect(self) -> None:
-        """Free the memory of closed screens."""
         self.is_collection_due = False
         clear_library_caches()
         gc.collect()

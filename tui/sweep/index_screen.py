@@ -230,7 +230,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self.app.push_screen(ChoiceScreen("Sort sweeps by", choices, chosen=self._column), sort)
 
     def action_shift_sort(self, places: int) -> None:
-        """Sort by the previous column, or the next one."""
         at = INDEX_COLUMNS.index(self._column) + places
         self._column = INDEX_COLUMNS[at % len(INDEX_COLUMNS)]
         self._list()

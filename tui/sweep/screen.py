@@ -366,7 +366,6 @@ class SweepScreen(ThriftyScreen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Draw the sweep and focus the grid."""
         self._keys.hide(KEYS_OF_THE_VIEW)
         self.second.can_focus = False
         self.grid.focus()

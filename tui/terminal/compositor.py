@@ -67,13 +67,11 @@ def change_pen(old: Pen, new: Pen) -> str:
 
 
 def _from_scratch(new: Pen) -> str:
-    """Return the codes that reset everything and set the pen."""
     parts = ["", *(_ON[index] for index in new.attributes), new.foreground, new.background]
     return ";".join(part for number, part in enumerate(parts) if part or number == 0)
 
 
 def _difference(old: Pen, new: Pen) -> str:
-    """Return the codes that change only what differs."""
     gone = {_OFF[index] for index in old.attributes if index not in new.attributes}
     kept = [index for index in new.attributes if index in old.attributes and _OFF[index] not in gone]
     parts = sorted(gone) + [_ON[index] for index in new.attributes if index not in kept]
@@ -207,7 +205,6 @@ class CellWriter:
             x = self._collect(x, y, x2, old, new)
 
     def finish(self) -> str:
-        """Return everything that was collected; at its end the pen is plain."""
         pen = PLAIN
         for wanted, runs in self._runs.items():
             self._parts.append(change_pen(pen, wanted))
@@ -313,7 +310,6 @@ class ThriftyLayoutUpdate(LayoutUpdate):
         self._shown = shown
 
     def render_segments(self, console: Console) -> str:
-        """Return the escape sequences that draw the whole screen."""
         self._shown.forget(self.region.size)
         width = self.region.width
         writer = CellWriter(width)
@@ -351,7 +347,6 @@ class ThriftyPartialUpdate(CompositorUpdate):
         self._size = size
 
     def render_segments(self, console: Console) -> str:
-        """Return the escape sequences that change what differs."""
         if self._shown.size != self._size:
             self._shown.forget(self._size)
         writer = CellWriter(self._size.width)
@@ -513,6 +508,5 @@ class ThriftyScreen(Screen[ResultT]):
         self._thrifty_compositor.forget()
 
     def _repaint(self, _: "App[object]") -> None:
-        """Send everything again."""
         self._thrifty_compositor.forget()
         self.refresh()

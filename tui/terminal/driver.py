@@ -139,7 +139,6 @@ class TerminalDriver(LinuxDriver):
         return self._output is not None and self._output.is_blocked
 
     def start_application_mode(self) -> None:
-        """Start to use the terminal."""
         stream = sys.__stdout__
         encoding = (stream.encoding if stream else None) or "ascii"
         self._output = TerminalOutput(
@@ -160,7 +159,6 @@ class TerminalDriver(LinuxDriver):
             read_input(self.fileno, self.exit_event, self.process_message, is_debug=self._debug)
 
     def close(self) -> None:
-        """Restore the terminal."""
         super().close()
         if self._output is not None:
             self._output.close()

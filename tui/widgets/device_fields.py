@@ -72,7 +72,6 @@ def _space(parts: Sequence[Line]) -> Iterator[Line]:
 
 
 def _cached(gap: MemoryGap) -> int:
-    """Return what the allocators hold beyond live tensors."""
     return sum(part.size_bytes for part in gap.parts if CACHED.issuperset(part.kinds))
 
 

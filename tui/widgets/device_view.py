@@ -344,7 +344,6 @@ def _without_age(device: DeviceSample) -> DeviceSample:
 
 
 def _most(device: DeviceSample) -> int:
-    """Return the most device-used bytes of the tick, 0 where nothing was measured."""
     memory = device.memory
     return memory.used_max_bytes or memory.used_bytes or 0
 

@@ -82,7 +82,6 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
-        """Draw everything, and repaint the lines that changed."""
         if not self.is_mounted:
             return
         width, height = self.scrollable_content_region.size
@@ -215,7 +214,6 @@ class RowTable(LinePage, Generic[RowT]):
             self.post_message(self.Opened(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row; a second click opens it."""
         place = event.y + self.scroll_offset.y
         if place < len(self.rows):
             self.choose(place)

@@ -77,7 +77,6 @@ def _group(lost: Sequence[FleetNode]) -> list[list[FleetNode]]:
 
 
 def _list_forms(nodes: Sequence[FleetNode], waited_s: float) -> tuple[str, ...]:
-    """Return some nodes with their reason, from the complete form to their names."""
     named = [_name(node, waited_s) for node in nodes[:MOST_NAMED]]
     whole = brief = ", ".join(named)
     if len(nodes) > NAMED:

@@ -74,7 +74,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def devices(self) -> tuple[ClusterDevice, ...]:
-        """All devices, in the order of ranks."""
         return tuple(device for node in self.nodes for device in node.devices)
 
     @cached_property

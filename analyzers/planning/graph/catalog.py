@@ -54,7 +54,6 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def groups(self) -> int:
-        """Heads of keys and values."""
         return self.kv_heads or self.heads
 
     @property

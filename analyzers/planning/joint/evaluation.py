@@ -120,7 +120,6 @@ class Pricing:
     def time_step(
         self, candidate: Candidate, layout: ParallelLayout, order: Order = ()
     ) -> tuple[StepTime, tuple[float, ...]]:
-        """Return the seconds of a step, and those of one micro-batch on each stage."""
         prices = self.list_prices(candidate, order)
         rings = self.find_rings(candidate, order)
         stages = [
@@ -182,7 +181,6 @@ class StageRooms:
         return count
 
     def find_peak(self, stage: int, count: int) -> int:
-        """Return the peak in bytes of a stage of so many layers."""
         in_flight = count_in_flight(self._layout, self._setup, stage)
         key = (stage == 0, stage == self._layout.pipeline - 1, in_flight, count)
         if key not in self._peaks:

@@ -112,7 +112,6 @@ class _Search:
         return count_model_flops(self._shape, setup, options.global_batch)
 
     def list_pruned(self) -> tuple[PrunedCount, ...]:
-        """Return how many configurations were left out, by reason, the most frequent first."""
         pruned = self.space.pruned + self.pruned
         return tuple(PrunedCount(reason, count) for reason, count in pruned.most_common())
 

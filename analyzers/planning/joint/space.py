@@ -44,7 +44,6 @@ class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def peak_bytes(self) -> int:
-        """Peak of the fullest rank."""
         return max(stage.memory.peak_bytes for stage in self.stages)
 
     @property

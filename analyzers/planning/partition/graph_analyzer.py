@@ -439,5 +439,4 @@ def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
 
 
 def _place_bounds(block_bounds: Sequence[int], blocks: Sequence[int], layers: int) -> tuple[int, ...]:
-    """Return where stages begin among all layers, from where they begin among blocks."""
     return (0, *(blocks[bound] for bound in block_bounds[1:-1]), layers)

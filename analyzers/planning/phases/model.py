@@ -169,5 +169,4 @@ def _find_optimizer_state(run: PhaseRun, parameter_bytes: int) -> tuple[int, Par
 
 
 def _has_ended(run: PhaseRun, name: str) -> bool:
-    """Return whether such a phase ended at least once."""
     return any(each.phase == name and each.after.allocated_bytes is not None for each in run.phases)

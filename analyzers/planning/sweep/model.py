@@ -158,9 +158,7 @@ class Limits(Protocol):
     def layers(self) -> int | None: ...
 
     @property
-    def heads(self) -> int | None:
-        """Attention heads of a layer."""
-        ...
+    def heads(self) -> int | None: ...
 
 
 def judge_state(configuration: SweepConfiguration, sweep: Sweep) -> tuple[CellState, str | None]:

@@ -172,7 +172,6 @@ class ParallelLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """Number of ranks."""
         return self.tensor * self.pipeline * self.context * self.data
 
     @property

@@ -271,7 +271,6 @@ class LayerPrices:
         return self._clock.time_handover(following)
 
     def _count(self, layers: Sequence[range]) -> list[tuple[bool, int]]:
-        """Return how many layers there are of each kind: without experts, and with."""
         experts = sum(self._experts_before[run.stop] - self._experts_before[run.start] for run in layers)
         dense = sum(len(run) for run in layers) - experts
         return [(kind, count) for kind, count in ((False, dense), (True, experts)) if count]

@@ -29,11 +29,9 @@ class Flags:
         self._values = {name.lstrip("-").replace("_", "-").lower(): value for name, value in values.items()}
 
     def has(self, name: str) -> bool:
-        """Return whether a flag is given with a value."""
         return self._values.get(name) not in (None, "", "None")
 
     def is_on(self, name: str) -> bool:
-        """Return whether a switch is given and not turned off."""
         value = self._values.get(name)
         return value not in (None, False, 0, "", "None") and str(value).lower() not in ("false", "0")
 
@@ -90,7 +88,6 @@ class Flags:
         return tuple(re.sub(r"[\[\]'\",]", " ", str(value)).split())
 
     def find_text(self, name: str) -> str | None:
-        """Return a value as text, None where it is not given."""
         return str(self._values[name]) if self.has(name) else None
 
 
