@@ -1,1 +1,1 @@
-"""Pure drawing: figures in, styled text of an exact width out; nothing here knows an application."""
+"""Pure drawing: data in, styled text of an exact width out; nothing here knows an application."""
