@@ -311,10 +311,12 @@ class ModelGraph:
 
     @property
     def total_memory_mib(self) -> float:
+        """MiB of weights of all layers."""
         return math.fsum(layer.memory_usage for layer in self.layers)
 
     @property
     def total_compute_gflops(self) -> float:
+        """Sum of the layers' `compute_flops`."""
         return math.fsum(layer.compute_flops for layer in self.layers)
 
 
