@@ -1,4 +1,4 @@
-"""Plans as the files that training frameworks read: one module for each of them."""
+"""Plans as the files that training frameworks read: one encoder for each of them."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vramscope
-from tests.structure.tree import PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
+from tests.structure.tree import FOLDERS, PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
 from vramscope.engine import probe
 from vramscope.engine.model import Analyzer
 from vramscope.engine.model.finding import Inquirer
@@ -18,6 +18,8 @@ UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 PATH_OF_SOMEBODY = re.compile(r"(?<![\w.$}~])/(?:home|root|Users|work)/\w")
 PATH_IN_TESTS = re.compile(r"(?<![\w.$}~])/(?:root|work)/\w")
 """Tests may speak of some user's home as data."""
+ABOUT_THE_CODE = ("ARCHITECTURE.md", "docs/internals.md", "docs/allocator-model.md", "docs/cluster-file.md")
+IN_BACKTICKS = re.compile(r"`([\w./-]+)`")
 
 
 def test_every_public_name_is_documented() -> None:
@@ -52,6 +54,26 @@ def test_nothing_is_left_unfinished_or_tied_to_one_machine() -> None:
         or (PATH_IN_TESTS if "tests" in path.parts else PATH_OF_SOMEBODY).search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", ABOUT_THE_CODE)
+def test_documents_name_only_files_and_folders_that_are_there(name: str) -> None:
+    """A file without a folder is below a folder that its paragraph names."""
+    paragraphs = (ROOT / name).read_text(encoding="utf-8").split("\n\n")
+    assert [gone for paragraph in paragraphs for gone in _list_gone(IN_BACKTICKS.findall(paragraph))] == []
+
+
+def _list_gone(words: list[str]) -> list[str]:
+    """List what is no path from the root or from `vramscope/`, and not below a folder among the words."""
+    named = [ROOT / word for word in words if "/" in word]
+    folders = [path if path.is_dir() else path.parent for path in named if path.exists()]
+    return [
+        word
+        for word in words
+        if (word.endswith(".py") or (word.split("/")[0] in FOLDERS and "/" in word))
+        and not any((base / word).exists() for base in (ROOT, ROOT / "vramscope"))
+        and not (word.endswith(".py") and any(path for it in folders for path in it.rglob(word)))
+    ]
 
 
 def test_links_of_the_front_door_lead_to_the_four_folders() -> None:

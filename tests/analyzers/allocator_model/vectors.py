@@ -1,13 +1,14 @@
 """Recordings from real cards that the model must meet: allocated to the byte, reserved within 1 %.
 
-A recording is a file `tests/data/allocator/*.json.gz`. To make one, on a GPU and in a fresh process:
+A recording is a file `tests/analyzers/allocator_model/data/*.json.gz`. To make one, on a GPU and in a fresh
+process:
 
     torch.cuda.memory._record_memory_history(max_entries=1_000_000)
     ...                                      # train some steps
     snapshot = torch.cuda.memory._snapshot()
     vector = make_vector(snapshot, torch.cuda.memory_stats(), source="GPU, PyTorch version, what was trained",
                          capacity_bytes=torch.cuda.mem_get_info()[1])
-    write_vector(Path("tests/data/allocator/name.json.gz"), vector)
+    write_vector(Path("tests/analyzers/allocator_model/data/name.json.gz"), vector)
 """
 
 import gzip
