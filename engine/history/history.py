@@ -169,7 +169,7 @@ class History:
 
     @property
     def first_seq(self) -> int | None:
-        """Of the oldest sample that is still kept tick by tick."""
+        """The oldest sample that is still kept tick by tick."""
         with self._lock:
             return self._fine.first.seq if self._fine.first else None
 

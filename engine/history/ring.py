@@ -40,7 +40,7 @@ class ColumnRing:
 
     @property
     def uuids(self) -> list[str]:
-        """Of the devices that have a row in the ring."""
+        """The devices that have a row in the ring."""
         return list(self._columns)
 
     @property

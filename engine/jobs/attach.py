@@ -200,7 +200,7 @@ _CAN_TRACE_BIT = 19
 
 
 def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
-    """Refuse a process that is another user's, that is stopped, or that the kernel protects.
+    """Refuse a process of another user, a stopped one, and one that the kernel protects.
 
     Raises:
         UsageError: It is stopped, so that nothing would happen in it.

@@ -8,7 +8,7 @@ import time
 class SystemClock:
     """The clock of this machine; tests pass their own."""
 
-    # The functions themselves: a method around each would be fetched anew at every reading.
+    # The functions themselves: a method around each would be looked up again at every reading.
     # Seconds since the epoch.
     wall_s = staticmethod(time.time)
     # Seconds that never step.

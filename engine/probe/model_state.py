@@ -44,7 +44,7 @@ class ModelStateWatch:
 
     @property
     def is_new(self) -> bool:
-        """The first steps, each of which is measured, are not over."""
+        """Whether it is still in the first steps, which are all measured."""
         return self._walks < _FIRST_STEPS and not self._guard.is_shut
 
     def note_optimizer(self, optimizer: Optimizer) -> None:

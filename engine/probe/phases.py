@@ -28,7 +28,7 @@ LONGEST_NAME = 80
 
 
 class Counted:
-    """Calls of one name, most of which are counted and no more: caches are cold for every line of ours."""
+    """Calls of one name. Most are only counted, because every line of ours runs with cold caches."""
 
     __slots__ = ("calls", "is_due", "name")
 

@@ -1,4 +1,4 @@
-"""What is recorded: samples from the agent of this node or from this process, and of which job."""
+"""What is recorded: samples from this node's agent or from this process, and the job they belong to."""
 
 import math
 import os

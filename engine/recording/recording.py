@@ -308,7 +308,7 @@ class Recording:
 
     @property
     def sample_count(self) -> int:
-        """Of all nodes, by the index."""
+        """Samples of all nodes, by the index."""
         with self._rows.reading():
             (blocks,) = self._rows.one("SELECT total(samples) FROM blocks INDEXED BY blocks_by_time")
             (rows,) = self._rows.one("SELECT count(*) FROM ticks")

@@ -201,7 +201,7 @@ class ReplayPlayer:
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """Of each node, the focused one first."""
+        """One a node, the focused one first."""
         state = self.state
         return [self._seen.draw(state), *(it.draw(state) for it in self._nodes if it is not self._seen)]
 
@@ -348,7 +348,7 @@ class ReplayPlayer:
         kind = {"oom": "out of memory: ", "finding": "finding: ", "step": ""}[mark.kind]
         self._look_at(mark.node)
         self.say(f"{kind}{mark.text}", node=self._seen.node)
-        # What is told at the moment is told of the first sample from then on.
+        # Findings of this moment belong to the first sample from then on.
         sample = next(self._seen.tape.samples(mark.time_s), None)
         if sample is not None:
             self._jump(sample.time_s)

@@ -78,10 +78,10 @@ class _Seen(NamedTuple):
 class ProcessTable:
     """Looks up pids that a driver reports.
 
-    A pid is looked at again every second: with another start time it is another process, with another name it
-    has run another program. If the kernel reports its end, it is looked at every ten seconds. Inside a
-    container the driver may report pids of the host; such a pid never counts as a process of ours that has
-    the same number by accident.
+    A pid is looked at again every second: a new start time means a new process, a new name that it has run
+    a new program. If the kernel reports its end, it is looked at every ten seconds. Inside a container the
+    driver may report pids of the host; such a pid never counts as a process of ours that has the same number
+    by accident.
 
     Args:
         is_hidden: Returns whether a pid that /proc does not show exists all the same (hidepid).

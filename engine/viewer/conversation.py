@@ -195,7 +195,7 @@ class HubConversation:
 
     @property
     def hub_id(self) -> str:
-        """Of the hub that is followed; "" before it has answered."""
+        """The followed hub; "" before it has answered."""
         return self._hub_id or ""
 
     @property

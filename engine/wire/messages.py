@@ -188,16 +188,16 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One node of a distributed run, as it reports to the one that gathers."""
 
+    # What `trim_sample_to_report` keeps of its devices and of its processes that know their rank.
     sample: Sample
-    """Its devices and its processes that know their rank, of which `trim_sample_to_report` keeps a part."""
+    # Out-of-memory errors that are expected, or were met, and are not over.
     findings: tuple[Finding, ...] = ()
-    """Out-of-memory errors that are foreseen, or were met, and are not over."""
+    # The least of the newest steps of its processes, as their probes count.
     step: int | None = None
-    """The least of the newest steps of its processes, as their probes count."""
+    # Whether it is the last report of a node that ends its watch.
     is_leaving: bool = False
-    """Whether it is the last of a node that ends its watch."""
+    # Random for each watch, so that two nodes with one name differ.
     session: str = ""
-    """Of one watch, random: two nodes under one name have two."""
 
     @property
     def node_id(self) -> str:
@@ -207,10 +207,10 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 class NodeReceipt(msgspec.Struct, frozen=True):
     master_id: str
     total_nodes: int
+    # False if there are too many nodes already, the name belongs to another, or the key may not report.
     is_accepted: bool
-    """False where there are too many nodes already, the name is another's, or the key may not report."""
+    # Why it was not accepted, in one sentence.
     reason: str = ""
-    """Why it was not accepted, in one sentence."""
 
 
 class Request(msgspec.Struct, frozen=True):

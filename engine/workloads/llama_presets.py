@@ -23,7 +23,7 @@ class LlamaSizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layer_parameters(self) -> int:
-        """Of one decoder layer: attention, SwiGLU and two norms."""
+        """Parameters of one decoder layer: attention, SwiGLU and two norms."""
         key_and_value = 2 * self.num_kv_heads * self.head_size
         attention = self.hidden_size * (2 * self.hidden_size + key_and_value)
         return attention + 3 * self.hidden_size * self.intermediate_size + 2 * self.hidden_size

@@ -261,7 +261,7 @@ class SeriesFile(SeriesReader):
                     return
                 continue
             allocated_max, used_max = peaks
-            # No device has a capacity of nothing: such a figure was never measured.
+            # No device has a capacity of zero: such a value was never measured.
             yield SeriesRecord(
                 number,
                 time_s,

@@ -1,1 +1,1 @@
-"""What all parts of the probe share; it imports none of them."""
+"""What all parts of the probe share; it does not import any of them."""

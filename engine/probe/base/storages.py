@@ -9,9 +9,9 @@ from .foreign import Foreign, Module, Storage, Tensor
 
 _COMPRESSED = ("crow_indices", "col_indices", "values")
 _COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
-# Methods that return the tensors of which a sparse one consists, by its layout.
+# Methods that return the parts of a sparse tensor, by its layout.
 _SPARSE_PARTS = {
-    # With an underscore: those without raise for gradients of which one row has several entries.
+    # With an underscore: those without raise for gradients with several entries for one row.
     "torch.sparse_coo": ("_indices", "_values"),
     "torch.sparse_csr": _COMPRESSED,
     "torch.sparse_bsr": _COMPRESSED,
@@ -84,7 +84,7 @@ class StorageBytes:
         kind = type(tensor)
         if kind not in self.plain and hasattr(kind, "__tensor_flatten__"):
             # A wrapper, as DTensor: its bytes are those of the tensors inside it. Newer versions of PyTorch
-            # (seen with 2.13) name the mesh of devices beside them, which is none.
+            # (seen with 2.13) also name the mesh of devices, which is no tensor.
             inside = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
             return [part for part in inside if hasattr(part, "untyped_storage")]
         layout = getattr(tensor, "layout", None)
