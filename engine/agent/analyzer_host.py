@@ -75,14 +75,11 @@ class AnalyzerHost:
                 changed.extend(analyzer.assess())
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
                 self._set_aside(analyzer, error)
-        return self._annotate(changed)
-
-    def _annotate(self, changed: list[Assessment]) -> list[Assessment]:
-        for analyzer in [analyzer for analyzer in self._annotators if analyzer in self._analyzers]:
+        for annotator in [analyzer for analyzer in self._annotators if analyzer in self._analyzers]:
             try:
-                changed = list(analyzer.annotate(changed))
+                changed = list(annotator.annotate(changed))
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
-                self._set_aside(analyzer, error)
+                self._set_aside(annotator, error)
         return changed
 
     def _set_aside(self, analyzer: Analyzer, error: Exception) -> None:

@@ -58,7 +58,13 @@ def _read_rows(path: Path, reader: _Reader, columns: tuple[str, ...]) -> Iterato
             count += 1
             _check_count(path, count, MOST_ROWS, "rows")
             _check_count(path, count * len(columns), MOST_CELLS, "cells")
-            yield _fill_row(path, reader.line_num, columns, cells)
+            if len(cells) > len(columns):
+                raise InputFileError(
+                    f"{show_path(path)}: line {reader.line_num}: {len(cells)} cells under {len(columns)} "
+                    "columns; quote a cell that holds a comma"
+                )
+            filled = [*cells, *[""] * (len(columns) - len(cells))]
+            yield {name: cell.strip() for name, cell in zip(columns, filled, strict=True)}
 
 
 def _check_count(path: Path, count: int, most: int, what: str) -> None:
@@ -76,13 +82,3 @@ def _check_header(path: Path, columns: tuple[str, ...]) -> None:
         raise InputFileError(f"{show_path(path)}: line 1: two columns are called {name!r}; rename one")
     if len(columns) < 2:
         raise InputFileError(f"{show_path(path)}: line 1: expected a header with names parted by commas")
-
-
-def _fill_row(path: Path, line: int, columns: tuple[str, ...], cells: list[str]) -> dict[str, str]:
-    if len(cells) > len(columns):
-        raise InputFileError(
-            f"{show_path(path)}: line {line}: {len(cells)} cells under {len(columns)} columns; "
-            "quote a cell that holds a comma"
-        )
-    cells += [""] * (len(columns) - len(cells))
-    return {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}

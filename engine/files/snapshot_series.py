@@ -268,7 +268,11 @@ class SnapshotSeries(SeriesReader):
         ):
             ticks.add(time_s, size, held, is_oom=is_oom[row])
             if is_oom[row]:
-                self._note_oom(trace, row)
+                asked = format_bytes(trace.size_bytes[row])
+                free = format_bytes(trace.address[row])
+                self._ooms.add(
+                    f"device {trace.device} ran out of memory: {asked} were asked for, {free} free on it"
+                )
         self._note_start(trace, times_s[0])
         yield from self._describe(trace.device, ticks)
 
@@ -298,11 +302,6 @@ class SnapshotSeries(SeriesReader):
             return True
         self._left_out.add("bytes", f"device {number}", f"{size_bytes:,} bytes, expected memory of a device")
         return False
-
-    def _note_oom(self, trace: TraceColumns, row: int) -> None:
-        size = format_bytes(trace.size_bytes[row])
-        free = format_bytes(trace.address[row])
-        self._ooms.add(f"device {trace.device} ran out of memory: {size} were asked for, {free} free on it")
 
     def _note_start(self, trace: TraceColumns, start_s: float) -> None:
         before = {

@@ -337,17 +337,15 @@ class History:
             self._modelled.pop(uuid, None)  # the one seen last stands last
             self._modelled[uuid] = None
         while len(self._modelled) > max(MAX_MODELLED, len(uuids)):
-            self._forget_device(next(iter(self._modelled)))
-
-    def _forget_device(self, uuid: str) -> None:
-        del self._modelled[uuid]
-        self._headers.pop(uuid, None)
-        self._peaks.pop(uuid, None)
-        self._minute.pop(uuid, None)
-        for key in [key for key in self._views if key[0] == uuid]:
-            del self._views[key]
-        for ring in (self._fine, self._coarse):
-            ring.forget(uuid)
+            uuid = next(iter(self._modelled))
+            del self._modelled[uuid]
+            self._headers.pop(uuid, None)
+            self._peaks.pop(uuid, None)
+            self._minute.pop(uuid, None)
+            for key in [key for key in self._views if key[0] == uuid]:
+                del self._views[key]
+            for ring in (self._fine, self._coarse):
+                ring.forget(uuid)
 
     def _fold(self, uuid: str, time_s: float, values: dict[str, int]) -> None:
         """Update peaks and views with one device's row."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
 from ..errors import HubUnreachableError, OutputFileError, RuntimeFolderError, VramscopeError
@@ -38,19 +38,15 @@ def start_detached(spawn: Callable[[], "subprocess.Popen[bytes]"], is_ready: Cal
     """Start a process through one in between, and return once it is ready, has ended, or is late."""
     helper = os.fork()
     if helper == 0:
-        _leave(lambda: _await(spawn(), is_ready))
+        # The child is a copy of its parent: it must end here, whatever happens.
+        code: int = Start.LATE
+        try:
+            code = _await(spawn(), is_ready)
+        finally:
+            os._exit(code)
     _, status = os.waitpid(helper, 0)
     code = os.waitstatus_to_exitcode(status)
     return Start(code) if code in set(Start) else Start.LATE
-
-
-def _leave(action: Callable[[], Start]) -> NoReturn:
-    """End this process with the code that an action returns, whatever happens: it is a copy of its parent."""
-    code = Start.LATE
-    try:
-        code = action()
-    finally:
-        os._exit(code)
 
 
 def _await(process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool]) -> Start:

@@ -54,7 +54,9 @@ class Demonstration:
     """
 
     def __init__(self, size_bytes: int = DEFAULT_SIZE_BYTES) -> None:
-        check_size(size_bytes, host_available_bytes=_read_available())
+        from ..sources.host import HostReader
+
+        check_size(size_bytes, host_available_bytes=HostReader().read().available_bytes)
         self.device = SimulatedDevice(total_bytes=size_bytes)
         self._log, self.folder = _take_folder()
         # Not TMPDIR: a socket's path must be short.
@@ -189,9 +191,3 @@ def _take_folder() -> tuple[BinaryIO, Path]:
             ) from error
         return log, folder
     raise UsageError(f"{MOST_DEMOS} demos run already, in {state_folder()}: end one of them")
-
-
-def _read_available() -> int | None:
-    from ..sources.host import HostReader
-
-    return HostReader().read().available_bytes

@@ -117,7 +117,10 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
     """Replace this process by a command, found in PATH; return only if that fails, with the reason."""
-    _restore_signals()
+    for name in _IGNORED_BY_PYTHON:
+        number = getattr(signal, name, None)
+        if number is not None:
+            signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - a shell would stand between
     except OSError as error:
@@ -149,13 +152,6 @@ def _become_script(command: Sequence[str], environment: Mapping[str, str], error
         os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environment)  # noqa: S606 - what execvp(3) does
     except OSError as second:
         return second
-
-
-def _restore_signals() -> None:
-    for name in _IGNORED_BY_PYTHON:
-        number = getattr(signal, name, None)
-        if number is not None:
-            signal.signal(number, signal.SIG_DFL)
 
 
 # A job may start one process after another; a younger folder is left alone.

@@ -79,7 +79,8 @@ class Advice:
         for wanted in self._take_all():
             before = self._device.read().reserved_bytes
             outcome = self._follow(wanted)
-            freed = _difference(before, self._device.read().reserved_bytes)
+            after = self._device.read().reserved_bytes
+            freed = None if before is None or after is None else max(0, before - after)
             told = outcome.sentence + _describe_freed(freed, is_expected=outcome is _EMPTIED)
             self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, told, freed))
 
@@ -159,10 +160,6 @@ def _is_capturing(module: Foreign) -> bool:
     except RuntimeError:
         # A build for the CPU has the name and nothing behind it.
         return False
-
-
-def _difference(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else max(0, before - after)
 
 
 def _describe_freed(freed_bytes: int | None, *, is_expected: bool) -> str:

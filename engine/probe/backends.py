@@ -178,7 +178,8 @@ class AllocatorBackend(Backend):
         self._ask: Foreign = getattr(module, "memory_stats", _say_nothing) if nested is None else nested
         self._understand = read_flat if nested is None else read_nested
         self._refusals = 0
-        self._pinned = _find_pinned(module)
+        nested = getattr(module, "host_memory_stats_as_nested_dict", None)
+        self._pinned = getattr(module, "host_memory_stats", None) if nested is None else nested
         self._is_asynchronous = _is_asynchronous(module)
         self._is_expandable = _EXPANDABLE in allocator_settings().lower().replace(" ", "")
         self._is_partial = self._is_asynchronous or self._is_expandable
@@ -291,11 +292,6 @@ def allocator_settings() -> str:
 
 def _say_nothing(_device: int) -> dict[str, Any]:
     return {}
-
-
-def _find_pinned(module: Module) -> Foreign:
-    nested = getattr(module, "host_memory_stats_as_nested_dict", None)
-    return nested if nested is not None else getattr(module, "host_memory_stats", None)
 
 
 def _is_asynchronous(module: Module) -> bool:

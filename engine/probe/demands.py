@@ -164,18 +164,14 @@ class Demands:
         return bool(packets)
 
     def _make_map(self, *, is_at_step_end: bool) -> None:
-        requests = self._take_requests()
-        module = self._device.module
-        if can_snapshot(module, is_history_on=is_recording(self._device.torch)):
-            self._newest_s = self._clock.monotonic_s()
-            segments = take_snapshot(module, self._device.index)
-            self._taken.append(_Taken(requests, segments, self._clock.wall_s(), is_at_step_end))
-
-    def _take_requests(self) -> list[int]:
         requests: list[int] = []
         while self._wanted:
             try:
                 requests.append(self._wanted.popleft().request)
             except IndexError:
                 break  # the other thread has taken the last
-        return requests
+        module = self._device.module
+        if can_snapshot(module, is_history_on=is_recording(self._device.torch)):
+            self._newest_s = self._clock.monotonic_s()
+            segments = take_snapshot(module, self._device.index)
+            self._taken.append(_Taken(requests, segments, self._clock.wall_s(), is_at_step_end))

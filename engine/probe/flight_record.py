@@ -144,7 +144,11 @@ def find_stacks(segments: list[dict[str, Any]]) -> list[tuple[int, int, Frames]]
     for segment in segments:
         for block in segment.get("blocks", ()):
             if block.get("frames") and _STATES.get(block.get("state")) == 1:
-                entry = found.setdefault(_list_frames(block["frames"]), [0, 0])
+                frames = tuple(
+                    (_clean(frame.get("filename")), int(frame.get("line", 0)), _clean(frame.get("name")))
+                    for frame in block["frames"][:MOST_FRAMES]
+                )
+                entry = found.setdefault(frames, [0, 0])
                 entry[0] += int(block.get("size", 0))
                 entry[1] += 1
     largest = sorted(found.items(), key=lambda it: -it[1][0])[:MOST_STACKS]
@@ -161,13 +165,6 @@ def _describe(segment: dict[str, Any]) -> tuple[Any, ...]:
         bool(segment.get("is_expandable", False)),
         tuple(pool_id) != (0, 0),
         [(int(block["size"]), _STATES.get(block["state"], 0)) for block in segment.get("blocks", ())],
-    )
-
-
-def _list_frames(frames: list[dict[str, Any]]) -> Frames:
-    return tuple(
-        (_clean(frame.get("filename")), int(frame.get("line", 0)), _clean(frame.get("name")))
-        for frame in frames[:MOST_FRAMES]
     )
 
 

@@ -251,16 +251,12 @@ class Digest:
                 self._outbox.put_phase(row)
         else:
             self.phases.note_reading(reading)
-            self._end_step((note[0], note[1], reading, about, note[4]))
-
-    def _end_step(self, note: EndNote) -> None:
-        row = self.steps.end(StepEnd._make(note))
-        index, ended_s, duration_s, floor, peak, is_exact = row
-        sizes = note[3]
-        self._outbox.put_step(row if sizes is None else (*row, *sizes))
-        began_s = None if duration_s is None else ended_s - duration_s
-        self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
-        self.suspicion.note_floor(floor)
+            step = self.steps.end(StepEnd(note[0], note[1], reading, about, note[4]))
+            index, ended_s, duration_s, floor, peak, is_exact = step
+            self._outbox.put_step(step if about is None else (*step, *about))
+            began_s = None if duration_s is None else ended_s - duration_s
+            self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
+            self.suspicion.note_floor(floor)
 
 
 def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:

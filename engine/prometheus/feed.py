@@ -178,17 +178,13 @@ class PrometheusFeed(BaseFeed):
             for sample in self._follower.poll() if first is None else first.take():
                 if self._stopped.is_set():
                     return None
-                self._add(sample)
+                told = self._follower.list_assessments(sample)
+                counted = self._follower.list_findings(sample)
+                self._node_of(sample.node).add(sample, told, counted)
         except VramscopeError as error:
             failed = str(error)
         self._emit(failed)
         return failed
-
-    def _add(self, sample: Sample) -> None:
-        follower = self._follower
-        told = follower.list_assessments(sample)
-        counted = follower.list_findings(sample)
-        self._node_of(sample.node).add(sample, told, counted)
 
     def _node_of(self, name: str) -> _Node:
         with self._called:

@@ -361,7 +361,10 @@ class Demands:
                 )
             return
         request = next(self._requests)
-        if not connection.send(_word(wish, request)):
+        demand = Demand(
+            PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
+        )
+        if not connection.send(demand):
             self.refuse(wish.asker, f"process {pid} takes no demands at present: ask again in a moment")
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
@@ -463,9 +466,3 @@ class Demands:
         waiting = self._open.pop(key, None)
         if waiting is not None:
             self._answers += [Answer(asker, refusal, modules, advice) for asker in waiting.askers]
-
-
-def _word(wish: Wish, request: int) -> Demand:
-    return Demand(
-        PROBE_PROTOCOL, wish.kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
-    )

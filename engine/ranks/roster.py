@@ -143,16 +143,18 @@ class Roster:
         if not chosen:
             self._refuse_unknown(pid, wish)
         elif len(chosen) > 1:
-            self._demands.refuse(wish.asker, _explain_ambiguity(pid, len(chosen)))
+            self._demands.refuse(
+                wish.asker,
+                f"{len(chosen)} processes of other containers report as process {pid}, and nothing tells "
+                "them apart: ask an agent inside the container of the one that is meant",
+            )
         else:
-            self._ask_one(*chosen[0], wish)
-
-    def _ask_one(self, connection: Connection, track: RankTrack, wish: Wish) -> None:
-        reason = _explain_no_segments(track) if wish.kind == "segments" else _explain_age(track, wish)
-        if reason is None:
-            self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
-        else:
-            self._demands.refuse(wish.asker, reason)
+            connection, track = chosen[0]
+            reason = _explain_no_segments(track) if wish.kind == "segments" else _explain_age(track, wish)
+            if reason is None:
+                self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
+            else:
+                self._demands.refuse(wish.asker, reason)
 
     def _refuse_unknown(self, pid: int | None, wish: Wish) -> None:
         if any(track.pid == pid for track in self._ended):
@@ -270,13 +272,6 @@ class Roster:
             self._turned_away_s = now_s
         if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
             yield f"connections of training processes turned away, of another user or too many: {count:,}"
-
-
-def _explain_ambiguity(pid: int | None, count: int) -> str:
-    return (
-        f"{count} processes of other containers report as process {pid}, and nothing tells them apart: "
-        "ask an agent inside the container of the one that is meant"
-    )
 
 
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:

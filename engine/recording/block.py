@@ -427,11 +427,17 @@ def _unpack_dense(
     if how == _CONSTANT:
         return repeat(_decode_list(choices, body, 1)[0], count)
     if how == _LIST:
-        return _counted(_decode_list(choices, body, count), count)
+        values = _decode_list(choices, body, count)
+        if len(values) != count:
+            raise ColumnError(f"{len(values)} values, expected {count}")
+        return values
     if how == _INTS and kind == "int":
         return _in_range(_unpack_ints(body, count))
     if how == _DECIMALS and kind == "float":
-        return _unpack_decimals(body, count)
+        if body[1] == _LIST:
+            raise ColumnError("decimals of more than 64 bits")
+        power = _POWERS[body[0]]
+        return [value / power for value in _in_range(_unpack_ints(body[2:], count))]
     if how == _DOUBLES and kind == "float":
         return list(_gather(body, "d", count))
     if how == _CHOICES:
@@ -455,12 +461,6 @@ def _decode_list(choices: "msgspec.msgpack.Decoder[list[Any]]", data: bytes, mos
     if not 0 < length <= most:
         raise ColumnError(f"{length} values, expected 1 to {most}")
     return clean_texts(choices.decode(data))
-
-
-def _counted(values: list[Any], count: int) -> list[Any]:
-    if len(values) != count:
-        raise ColumnError(f"{len(values)} values, expected {count}")
-    return values
 
 
 def _in_range(values: list[int]) -> list[int]:
@@ -539,13 +539,6 @@ def _scale(values: list[float], power: int) -> list[int] | None:
             return None
     has_negative_zero = 0 in whole and any(v == 0.0 and math.copysign(1.0, v) < 0 for v in values)
     return None if has_negative_zero else whole
-
-
-def _unpack_decimals(body: bytes, count: int) -> list[float]:
-    if body[1] == _LIST:
-        raise ColumnError("decimals of more than 64 bits")
-    power = _POWERS[body[0]]
-    return [value / power for value in _in_range(_unpack_ints(body[2:], count))]
 
 
 def _scatter(values: "array[Any]") -> bytes:

@@ -164,7 +164,13 @@ class ContentWriter:
     def _take_over(self, node: _Node, tick: int, sample: Sample) -> bool:
         """Add a sample to its block and its minute; return whether another minute began."""
         node.pending.add(tick, sample)
-        return node.overview.add(sample, self._device_ids(node, sample))
+        for device in sample.devices:
+            if device.uuid not in node.device_ids:
+                (number,) = self._run("SELECT coalesce(max(id), 0) + 1 FROM devices").fetchone()
+                node.device_ids[device.uuid] = number
+                described = describe_device(number, sample.node, device)
+                self._run("INSERT INTO devices VALUES (?, ?)", (number, _pack(described)))
+        return node.overview.add(sample, [node.device_ids[device.uuid] for device in sample.devices])
 
     def _compact(self, node: _Node) -> None:
         self._keep_overview(node)
@@ -216,15 +222,6 @@ class ContentWriter:
                 number = self._run("INSERT INTO nodes (name) VALUES (?)", (name,)).lastrowid
             node = self._nodes[name] = _Node(int(number or 0))
         return node
-
-    def _device_ids(self, node: _Node, sample: Sample) -> list[int]:
-        for device in sample.devices:
-            if device.uuid not in node.device_ids:
-                (number,) = self._run("SELECT coalesce(max(id), 0) + 1 FROM devices").fetchone()
-                node.device_ids[device.uuid] = number
-                described = describe_device(number, sample.node, device)
-                self._run("INSERT INTO devices VALUES (?, ?)", (number, _pack(described)))
-        return [node.device_ids[device.uuid] for device in sample.devices]
 
     def _note_jobs(self, sample: Sample) -> None:
         known = self.identity.jobs

@@ -376,7 +376,11 @@ class NodePlayer:
         self.is_waiting = False
         found = find_newest(self.tape, time_s, 1)
         if not found:
-            self._show_nothing()
+            # The moment is before the first sample.
+            self.shown = self._target = self._work = None
+            self._history.take_over(History(keeps_ranks=False))
+            self._verdicts = self._make_verdicts(-math.inf)
+            self._look_ahead(self.tape.start_s)
         elif self.shown is None or self._target is not None or found[0].time_s != self.shown.time_s:
             self.shown = self._target = found[0]
             self._work = None
@@ -425,13 +429,6 @@ class NodePlayer:
             self._overview = self.tape.overview()
             self._has_overview = True
         return True
-
-    def _show_nothing(self) -> None:
-        """The moment is before the first sample."""
-        self.shown = self._target = self._work = None
-        self._history.take_over(History(keeps_ranks=False))
-        self._verdicts = self._make_verdicts(-math.inf)
-        self._look_ahead(self.tape.start_s)
 
     def _begin(self, target: Sample) -> CatchUp:
         """Start from the newest kept state of this window that is not after the moment."""

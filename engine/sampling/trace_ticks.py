@@ -85,7 +85,9 @@ class TraceRows:
     def _spill(self) -> None:
         try:
             if self._descriptor is None:
-                self._descriptor = self._open()
+                with tempfile.TemporaryFile(prefix="vramscope-") as file:
+                    self._descriptor = os.dup(file.fileno())
+                weakref.finalize(self, os.close, self._descriptor)
             written = os.pwrite(self._descriptor, self._buffer, self._file_bytes)
         except OSError as error:
             raise OutputFileError(
@@ -95,12 +97,6 @@ class TraceRows:
         # A disk that is nearly full takes a part; the next attempt says why.
         self._file_bytes += written
         del self._buffer[:written]
-
-    def _open(self) -> int:
-        with tempfile.TemporaryFile(prefix="vramscope-") as file:
-            descriptor = os.dup(file.fileno())
-        weakref.finalize(self, os.close, descriptor)
-        return descriptor
 
 
 # Share of a tick by which a sample may miss its tick's end through the rounding of decimal times.

@@ -127,13 +127,9 @@ class Devices:
         if not torch.cuda._initialized:
             torch.cuda._lazy_init()
         if not 0 <= ordinal < len(self.cards):
-            raise _accelerator_error()("CUDA error: invalid device ordinal")
+            # Older versions of PyTorch have no class for errors of CUDA.
+            raise getattr(torch, "AcceleratorError", RuntimeError)("CUDA error: invalid device ordinal")
         return ordinal
-
-
-def _accelerator_error() -> type[Exception]:
-    """CUDA's own class of errors; older versions raise plain RuntimeErrors."""
-    return getattr(torch, "AcceleratorError", RuntimeError)
 
 
 def _read_count(text: str | None) -> int | None:

@@ -158,7 +158,11 @@ class AccountingMode(TorchDispatchMode):
         """
         target = survey.device if state.target == UNNAMED else state.target
         if target is not None and target >= 0 and survey.device is None:
-            self._look_ahead(target, measure_made(args, kwargs))
+            made_bytes = measure_made(args, kwargs)
+            # Much that is made at once would be written before it is counted: card and host are asked before.
+            if made_bytes >= STRIDE_BYTES:
+                self._try(target, made_bytes)
+                self._host.check_growth(made_bytes)
         try:
             return function(*args, **kwargs)
         except RuntimeError as error:
@@ -167,12 +171,6 @@ class AccountingMode(TorchDispatchMode):
                 raise
         self._try(target, size_bytes)
         return self._host.refuse(size_bytes)
-
-    def _look_ahead(self, target: int, size_bytes: int) -> None:
-        """Ask card and host before much is made at once, for it would be written before it is counted."""
-        if size_bytes >= STRIDE_BYTES:
-            self._try(target, size_bytes)
-            self._host.check_growth(size_bytes)
 
     def _try(self, target: int, size_bytes: int) -> None:
         card = self._registry.card_of(target)

@@ -38,16 +38,6 @@ def _enter(mode: Any) -> None:
     torch._C._push_on_torch_dispatch_stack(mode)
 
 
-def _leave() -> None:
-    """Remove all modes of the thread, whoever entered them.
-
-    A mode that is still there when the thread ends is released by the thread's destructors in C++, which ask
-    for the GIL; if the interpreter is about to end, that ends the process with an abort.
-    """
-    while torch._C._len_torch_dispatch_stack():
-        _pop_mode()
-
-
 def _make_bootstrap(original: Any, mode: Any) -> Any:
     def bootstrap(thread: threading.Thread) -> None:
         if thread.name.startswith(OWN_THREADS):
@@ -57,7 +47,11 @@ def _make_bootstrap(original: Any, mode: Any) -> Any:
         try:
             original(thread)
         finally:
-            _leave()
+            # All modes of the thread, whoever entered them. One that is still there when the thread ends is
+            # released by the thread's destructors in C++, which ask for the GIL; if the interpreter is about
+            # to end, that ends the process with an abort.
+            while torch._C._len_torch_dispatch_stack():
+                _pop_mode()
 
     return bootstrap
 

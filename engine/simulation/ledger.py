@@ -169,7 +169,7 @@ class CardLedger:
         """Change what this process uses; a new process, or a forked child, gets a slot."""
         if self._pid != os.getpid():
             self._take_slot()
-        _, started, held = self._read(self._slot)
+        _, started, held = _SLOT.unpack_from(self._map, _HEADER.size + self._slot * _SLOT.size)
         self._write(self._slot, self._pid, started, max(0, held + size_bytes))
 
     def _take_slot(self) -> None:
@@ -201,10 +201,6 @@ class CardLedger:
         for slot, (pid, started, size) in enumerate(_SLOT.iter_unpack(self._map[_HEADER.size : _SIZE])):
             if pid:
                 yield slot, pid, started, size
-
-    def _read(self, slot: int) -> tuple[int, int, int]:
-        pid, started, size = _SLOT.unpack_from(self._map, _HEADER.size + slot * _SLOT.size)
-        return pid, started, size
 
     def _write(self, slot: int, pid: int, started: int, size_bytes: int) -> None:
         _SLOT.pack_into(self._map, _HEADER.size + slot * _SLOT.size, pid, started, size_bytes)

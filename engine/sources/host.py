@@ -329,19 +329,16 @@ class HostReader:
         is_due = now_s >= self._look_due_s
         if is_due:
             self._look_due_s = now_s + CGROUP_INTERVAL_S
-            self._find_groups()
+            hierarchies = find_memory_cgroups(self._root)
+            # A process can be moved into another group.
+            if hierarchies != self._hierarchies:
+                self._hierarchies = hierarchies
+                self._groups = CgroupReader(hierarchies)
         if not (is_due or self._is_limited):
             return None
         group = self._groups.read(host_total_bytes)
         self._is_limited = group is not None
         return group
-
-    def _find_groups(self) -> None:
-        """Find our present group: a process can be moved into another."""
-        hierarchies = find_memory_cgroups(self._root)
-        if hierarchies != self._hierarchies:
-            self._hierarchies = hierarchies
-            self._groups = CgroupReader(hierarchies)
 
     def _read_cpu_percent(self) -> float | None:
         former = self._former_times
@@ -356,7 +353,11 @@ class HostReader:
     def _read_times(self) -> tuple[float, float] | None:
         """Return busy and total time of all processors since boot, in one unit."""
         if not self._has_proc:
-            return _read_times_elsewhere()
+            import psutil
+
+            times = psutil.cpu_times()
+            total_s = float(sum(times))
+            return total_s - float(times.idle), total_s
         text = self._stat.read()
         return None if text is None else parse_cpu_times(text)
 
@@ -414,11 +415,3 @@ def _read_meminfo_elsewhere() -> Meminfo:
         swap_total_bytes=swap.total,
         swap_free_bytes=swap.free,
     )
-
-
-def _read_times_elsewhere() -> tuple[float, float]:
-    import psutil
-
-    times = psutil.cpu_times()
-    total_s = float(sum(times))
-    return total_s - float(times.idle), total_s

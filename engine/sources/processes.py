@@ -151,7 +151,9 @@ class ProcessTable:
             return _Seen(now_s)
         if stat is None or stat.state in "ZXx":
             return self._describe_absent(pid, now_s)
-        known = self._look_up(pid, stat)
+        known = self._known.get(pid)
+        if known is None or known.stat.program != stat.program or known.location == "outside":
+            known = self._known[pid] = self._read_process(pid, stat)
         is_watched = self._exits is not None and pid in self._exits and known.location != "outside"
         return _Seen(
             now_s,
@@ -162,12 +164,6 @@ class ProcessTable:
             known.started_s,
             WATCHED_INTERVAL_S if is_watched else CHECK_INTERVAL_S,
         )
-
-    def _look_up(self, pid: int, stat: _Stat) -> _Known:
-        known = self._known.get(pid)
-        if known is None or known.stat.program != stat.program or known.location == "outside":
-            known = self._known[pid] = self._read_process(pid, stat)
-        return known
 
     def _describe_absent(self, pid: int, now_s: float) -> _Seen:
         """Describe a pid without a living process: exited, or of a namespace that we do not see."""

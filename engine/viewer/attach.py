@@ -80,7 +80,12 @@ class HubFeed(AskingFeed):
         """End the thread and leave the hub, which ends by itself if this was its last viewer."""
         super().stop()
         if self._hub is not None:
-            self._leave_hub(self._hub)
+            # A moment to end and be reaped; a hung hub is not waited for.
+            try:
+                self._hub.wait(timeout=0.3)
+            except subprocess.TimeoutExpired:
+                # Whoever goes on without the feed is left no zombie; who ends now takes the thread along.
+                threading.Thread(target=self._hub.wait, name="hub-reaper", daemon=True).start()
         if self._is_private:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -184,14 +189,6 @@ class HubFeed(AskingFeed):
             self._obstacle = f"the agent cannot be started: {error.strerror or error}"
         else:
             self._obstacle = None
-
-    def _leave_hub(self, hub: "subprocess.Popen[bytes]") -> None:
-        """Give the hub a moment to end and be reaped; never wait for a hung one."""
-        try:
-            hub.wait(timeout=0.3)
-        except subprocess.TimeoutExpired:
-            # Whoever goes on without the feed is left no zombie; who ends now takes the thread along.
-            threading.Thread(target=hub.wait, name="hub-reaper", daemon=True).start()
 
 
 def attach_or_start(

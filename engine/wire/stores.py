@@ -68,7 +68,12 @@ class AssessmentStore:
         """Drop those of a process that has ended, or was missing for a minute; return whether any was."""
         if not self._newest:
             return False
-        here, over = _find_living(sample)
+        here: set[AssessmentKey] = set()
+        over: set[AssessmentKey] = set()
+        for device in sample.devices:
+            (over if device.state == "ended" else here).add((device.uuid, None, None))
+        for rank in sample.ranks:
+            (over if rank.state == "ended" else here).add((rank.device_uuid, rank.pid, rank.started_s))
         gone = [
             key for key in self._newest if key in over or not self._is_remembered(key, here, sample.time_s)
         ]
@@ -86,16 +91,6 @@ class AssessmentStore:
             self._seen_s[key] = time_s
             return True
         return 0.0 <= time_s - seen_s < GONE_AFTER_S
-
-
-def _find_living(sample: Sample) -> tuple[set[AssessmentKey], set[AssessmentKey]]:
-    here: set[AssessmentKey] = set()
-    over: set[AssessmentKey] = set()
-    for device in sample.devices:
-        (over if device.state == "ended" else here).add((device.uuid, None, None))
-    for rank in sample.ranks:
-        (over if rank.state == "ended" else here).add((rank.device_uuid, rank.pid, rank.started_s))
-    return here, over
 
 
 def _order(key: AssessmentKey) -> tuple[str, int, float]:

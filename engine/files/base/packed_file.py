@@ -245,7 +245,11 @@ class LineFile:
                 self._head = b""
                 lines = (rest + self._decoder.decode(data)).replace("\r\n", "\n").split("\n")
                 rest = lines.pop()
-                self._check_length(rest, number + len(lines))
+                if len(rest) > self._longest_line:
+                    raise InputFileError(
+                        f"{show_path(self.path)}: line {number + len(lines)}: "
+                        f"longer than {self._longest_line:,} characters; expected one record a line"
+                    )
                 if lines:
                     yield number, lines
                 number += len(lines)
@@ -270,10 +274,3 @@ class LineFile:
                 self._decoder_name = name
                 break
         return codecs.getincrementaldecoder(self._decoder_name)("replace")
-
-    def _check_length(self, line: str, number: int) -> None:
-        if len(line) > self._longest_line:
-            raise InputFileError(
-                f"{show_path(self.path)}: line {number}: longer than {self._longest_line:,} characters; "
-                "expected one record a line"
-            )

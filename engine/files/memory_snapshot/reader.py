@@ -218,7 +218,10 @@ def _collect_at_once(
 
 def _append_event(columns: TraceColumns, event: object, stacks: StackInterner, place: Place) -> None:
     fields = expect_dict(event, place)
-    action = _read_action(fields, place)
+    name = take(fields, "action", place)
+    if not isinstance(name, str):
+        refuse((*place, "action"), f"expected text, got {name_type(name)}")
+    action = _ACTIONS.get(name, int(TraceAction.OTHER))
     key = "device_free" if action == TraceAction.OOM else "addr"
     size = expect_int(take(fields, "size", place), (*place, "size"), least=0)
     time_us = expect_int(fields.get("time_us", UNMEASURED), (*place, "time_us"), least=UNMEASURED)
@@ -228,13 +231,6 @@ def _append_event(columns: TraceColumns, event: object, stacks: StackInterner, p
     columns.stream.append(expect_int(fields.get("stream", 0), (*place, "stream")))
     columns.time_us.append(time_us)
     columns.stack.append(stacks.intern(fields.get("frames"), (*place, "frames")))
-
-
-def _read_action(fields: dict[object, object], place: Place) -> int:
-    action = take(fields, "action", place)
-    if not isinstance(action, str):
-        refuse((*place, "action"), f"expected text, got {name_type(action)}")
-    return _ACTIONS.get(action, int(TraceAction.OTHER))
 
 
 def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[TraceColumns, ...]:

@@ -143,20 +143,17 @@ class StackInterner:
         sample = (count, id(frames[0]), id(frames[count >> 1]))
         candidates = self._candidates.setdefault(sample, [])
         if len(candidates) >= _MOST_CANDIDATES:
-            return self._intern_whole(frames, place)
+            key = tuple(map(id, frames))
+            known = self._whole.get(key)
+            if known is None:
+                known = self._whole[key] = self._add(frames, place)
+            return known
         row = self._add(frames, place)
         candidates.append((frames, row))
         return row
 
     def build(self) -> StackTable:
         return StackTable(frames=tuple(self._frames), members=self._members, starts=self._starts)
-
-    def _intern_whole(self, frames: list[object], place: Place) -> int:
-        key = tuple(map(id, frames))
-        row = self._whole.get(key)
-        if row is None:
-            row = self._whole[key] = self._add(frames, place)
-        return row
 
     def _add(self, frames: Sequence[object], place: Place) -> int:
         rows = array("i", (self._intern_frame(frame, (*place, index)) for index, frame in enumerate(frames)))
@@ -313,7 +310,10 @@ class BlockCollector:
             part = self._collect_at_once(blocks, place)
         except (InputFileError, KeyError, TypeError, OverflowError, ValueError):
             # One by one, other dialects are understood, and what is wrong is found and named.
-            part = self._collect_one_by_one(blocks, segment_address, place)
+            part = _make_columns()
+            address = segment_address
+            for index, block in enumerate(blocks):
+                address = self._add_block(part, block, address, (*place, index))
         for whole, added in zip(_list_columns(self.columns), _list_columns(part), strict=True):
             whole.extend(added)
         return sum(part.size_bytes)
@@ -328,13 +328,6 @@ class BlockCollector:
         )
         if min(part.size_bytes, default=0) < 0 or min(part.requested_bytes, default=0) < 0:
             raise ValueError
-        return part
-
-    def _collect_one_by_one(self, blocks: list[object], segment_address: int, place: Place) -> BlockColumns:
-        part = _make_columns()
-        address = segment_address
-        for index, block in enumerate(blocks):
-            address = self._add_block(part, block, address, (*place, index))
         return part
 
     def _add_block(self, part: BlockColumns, block: object, address: int, place: Place) -> int:

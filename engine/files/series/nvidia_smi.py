@@ -182,17 +182,13 @@ def parse_log_header(line: str) -> LogHeader | None:
         return None
     positions = {name: names.index(name) for name in names if name is not None}
     units = {name: match[2] for name, at in positions.items() if (match := found[at]) and match[2]}
-    _check_columns(positions)
-    return LogHeader(len(names), positions, units)
-
-
-def _check_columns(positions: dict[str, int]) -> None:
     if "timestamp" not in positions:
         raise RecordError("header", f"no column timestamp; {EXPECTATION}")
     if "used" not in positions:
         raise RecordError("header", f"no column memory.used; {EXPECTATION}")
     if not {"index", "uuid", "bus_id"} & positions.keys():
         raise RecordError("header", f"no column index, uuid or pci.bus_id to tell GPUs apart; {EXPECTATION}")
+    return LogHeader(len(names), positions, units)
 
 
 def guess_log_header(line: str) -> LogHeader | None:

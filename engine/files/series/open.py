@@ -142,13 +142,6 @@ def parse_series_header(line: str) -> SeriesHeader | None:
     names = [name.strip().lower() for name in split_line(line, separator)]
     if "time_s" not in names:
         return None
-    _check_columns(names)
-    width = len(names)
-    positions = tuple(names.index(name) if name in names else width for name in COLUMNS)
-    return SeriesHeader(separator, width, positions, tuple(name for name in names if name not in COLUMNS))
-
-
-def _check_columns(names: list[str]) -> None:
     if "device" not in names:
         raise RecordError("header", f"no column device; {EXPECTATION}")
     if not {"allocated_bytes", "used_bytes"} & set(names):
@@ -156,6 +149,9 @@ def _check_columns(names: list[str]) -> None:
     twice = next((name for name in COLUMNS if names.count(name) > 1), None)
     if twice is not None:
         raise RecordError("header", f"the column {twice} is there twice; expected it once")
+    width = len(names)
+    positions = tuple(names.index(name) if name in names else width for name in COLUMNS)
+    return SeriesHeader(separator, width, positions, tuple(name for name in names if name not in COLUMNS))
 
 
 # A whole number of fewer digits is below a pebibyte and needs no further check.

@@ -64,7 +64,10 @@ class _Walk:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda it: it.name)
         except OSError as error:
-            self._refuse(explain_refusal(folder, error), is_named=depth == 0)
+            sentence = explain_refusal(folder, error)
+            if depth == 0:
+                raise InputFileError(sentence) from error
+            self.notes.append(sentence)
             return
         self._seen.add((status.st_dev, status.st_ino))
         files, skipped = take_traces(folder, entries)
@@ -90,11 +93,6 @@ class _Walk:
                 self.notes += [] if note in self.notes else [note]
                 return
             self.look_into(Path(entry.path), depth + 1)
-
-    def _refuse(self, sentence: str, *, is_named: bool) -> None:
-        if is_named:
-            raise InputFileError(sentence)
-        self.notes.append(sentence)
 
 
 def join_single(folders: Sequence[TraceFolder]) -> list[TraceFolder]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .foreign import Foreign, Module, Storage, Tensor
+from .foreign import Foreign, Storage, Tensor
 
 _COMPRESSED = ("crow_indices", "col_indices", "values")
 _COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
@@ -27,8 +27,9 @@ class StorageBytes:
         self._bytes: dict[str, int | None] = {}
         self._met: set[Any] = set()
         torch = sys.modules.get("torch")
-        # Types of tensors that are neither wrappers nor fake.
-        self.plain = _find_plain_types(torch)
+        neural = getattr(torch, "nn", None)
+        # Types of tensors that are neither wrappers nor fake: most tensors, and quicker to read.
+        self.plain = {getattr(torch, "Tensor", None), getattr(neural, "Parameter", None)}
         fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
         self._fake: tuple[Foreign, ...] = () if fake is None else (fake,)
         self.strided: Foreign = getattr(torch, "strided", None)
@@ -94,9 +95,3 @@ class StorageBytes:
         # Detached, because to ask a parameter for its values would be recorded for the backward pass.
         plain = tensor.detach()
         return [getattr(plain, name)() for name in names]
-
-
-def _find_plain_types(torch: Module) -> set[Foreign]:
-    """Return the types of tensors that are neither wrappers nor fake: most tensors, and quicker to read."""
-    neural = getattr(torch, "nn", None)
-    return {getattr(torch, "Tensor", None), getattr(neural, "Parameter", None)}

@@ -103,7 +103,10 @@ class Ledger:
             left_bytes = self._sizes[storage]
             path = next(iter(holders.values()))
             if len(holders) > 1:
-                left_bytes = self._share_out(holders, left_bytes)
+                for (_, size_bytes), holder in holders.items():
+                    taken = min(size_bytes, left_bytes)
+                    self._add_measured(holder, taken)
+                    left_bytes -= taken
                 path = f"{path.split('.')[0]}.{REST}"
             if left_bytes:
                 self._add_measured(path, left_bytes)
@@ -115,14 +118,6 @@ class Ledger:
         computed = {path: size for path, size in self.computed.items() if path.startswith(prefix)}
         measured = {path: size for path, size in self.measured.items() if path.startswith(prefix)}
         return computed, measured
-
-    def _share_out(self, holders: dict[tuple[int, int], str], left_bytes: int) -> int:
-        """Give each tensor of a storage its extent; return what is left."""
-        for (_, size_bytes), path in holders.items():
-            taken = min(size_bytes, left_bytes)
-            self._add_measured(path, taken)
-            left_bytes -= taken
-        return left_bytes
 
     def _add_measured(self, path: str, size_bytes: int) -> None:
         before = self.measured.get(path, 0)

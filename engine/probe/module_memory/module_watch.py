@@ -245,14 +245,11 @@ class ModuleWatch:
             pass
         if path == self.root:
             self.is_known = True
-            self._await_backward(output)
+            self._is_in_backward = False
+            waiting = [tensor for tensor in find_tensors(output) if tensor.requires_grad]
+            for tensor in waiting[:_MOST_HOOKED]:
+                tensor.register_hook(self._meet_backward)
             self._after_forward(self)
-
-    def _await_backward(self, output: Foreign) -> None:
-        self._is_in_backward = False
-        waiting = [tensor for tensor in find_tensors(output) if tensor.requires_grad]
-        for tensor in waiting[:_MOST_HOOKED]:
-            tensor.register_hook(self._meet_backward)
 
     def _meet_backward(self, gradient: Tensor) -> None:
         """Have the engine call back at the end of the backward pass that has reached this chunk's output."""

@@ -103,7 +103,8 @@ class ModuleMemoryProfiler:
         self._is_watched = is_watched
         self._began_s = time.monotonic() if began_s is None else began_s
         self._pieces = Pieces()
-        self._device = _find_device(model)
+        tensor: Tensor = next(model.parameters(), None)
+        self._device: Foreign = sys.modules["torch"].device("cpu") if tensor is None else tensor.device
         self._keeper = keeper
         keeper.header = {
             **(header or {}),
@@ -245,11 +246,6 @@ def _make_kind(name: str, ledger: Ledger) -> Kind:
     known = [size for size in measured.values() if size is not None]
     measured_bytes = sum(known) if len(known) == len(measured) else None
     return Kind(sum(computed.values()), measured_bytes, computed, measured)
-
-
-def _find_device(model: Module) -> Foreign:
-    tensor: Tensor = next(model.parameters(), None)
-    return sys.modules["torch"].device("cpu") if tensor is None else tensor.device
 
 
 def _read_allocated(device: Foreign) -> int | None:
