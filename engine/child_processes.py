@@ -82,9 +82,6 @@ def own_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
     `vramscope` is found there wherever it is installed. Entries of PYTHONPATH that are empty or relative are
     left out: they name the current folder, or one below it.
-
-    Args:
-        base: None for the environment of this process.
     """
     environment = dict(os.environ if base is None else base)
     entries = [it for it in _list_entries(environment) if Path(it).is_absolute()]
@@ -98,11 +95,7 @@ def own_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def user_code_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child that imports a module of the user by `import_user_module`.
-
-    Args:
-        base: None for the environment of this process.
-    """
+    """Return the environment of a child that imports a module of the user by `import_user_module`."""
     environment = own_environment(base)
     entries = map(Path, _list_entries(os.environ if base is None else base))
     relative = [str(it.absolute()) for it in entries if not it.is_absolute()]

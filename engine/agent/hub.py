@@ -77,8 +77,6 @@ class Hub:
     Args:
         supervisor: Keeps the analyzer worker; None to run without analyzers.
         leaves_with_viewers: End when the last viewer and the last training process have left.
-        first_within_s: How long to wait for the first of them.
-        linger_s: How long to wait for the next, once the last has left.
         listening: Where it listens beyond its folder; None for nowhere.
         lock: Of its folder, if the hub is to notice that the folder was removed.
     """

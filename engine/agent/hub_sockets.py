@@ -44,11 +44,7 @@ UNBINDS_WITHIN_S = 1.0
 class HubSockets:
     """Sends and receives for a hub; use from its thread.
 
-    Args:
-        listening: Where it listens beyond its folder; None for nowhere.
-
     Raises:
-        RuntimeFolderError: A socket cannot be made in the folder.
         UsageError: The tcp port is taken, or its address is not one of this machine.
     """
 
@@ -121,11 +117,7 @@ class HubSockets:
         self.is_stream_new = True
 
     def restore(self) -> None:
-        """Listen again if somebody has removed the file of a socket; connected peers stay connected.
-
-        Raises:
-            RuntimeFolderError: A socket cannot be made in the folder.
-        """
+        """Listen again if somebody has removed the file of a socket; connected peers stay connected."""
         endpoints = endpoints_of(self._folder)
         sockets = (self._stream, self._reports, self._control)
         addresses = (endpoints.stream, endpoints.reports, endpoints.control)
@@ -140,7 +132,6 @@ class HubSockets:
 
     @property
     def remote_viewers(self) -> int:
-        """Viewers that follow over tcp."""
         return 0 if self._gate is None else self._gate.viewers
 
     @property
@@ -173,7 +164,6 @@ class HubSockets:
             )
 
     def has_followers(self, topic: bytes) -> bool:
-        """Tell whether anybody follows a topic over tcp."""
         return self._gate is not None and self._gate.has_followers(topic)
 
     def answer(self, peer: bytes, message: bytes) -> None:

@@ -133,7 +133,6 @@ class WorkerSupervisor:
             self._note_end(now_s, f"the worker cannot be started: {why}")
 
     def take_report(self, report: WorkerReport) -> None:
-        """Remember the worker's last report of itself."""
         if report.pid == self.pid:
             self._report, self._heard_s = report, self._clock.monotonic_s()
 
@@ -274,11 +273,7 @@ class Attendance:
         self._ends_s = max(self._ends_s, now_s + VIEWER_WITHIN_S)
 
     def is_over(self, now_s: float, *, has_ranks: bool) -> bool:
-        """Tell whether everybody has left and stayed away; call it several times a second.
-
-        Args:
-            has_ranks: A training process is connected.
-        """
+        """Tell whether everybody has left and stayed away; call it several times a second."""
         if self.viewers or has_ranks:
             self._ends_s = now_s + self._linger_s
             return False

@@ -196,7 +196,6 @@ def run_worker(
 
     Args:
         chosen: Names of those to run; None for all.
-        parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
     """
     from ..plugins import make_analyzers, make_inquirers
 
@@ -233,7 +232,6 @@ class CloserLook:
         self.reason: str | None = None
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Pass findings of a predecessor to the inquirers."""
         for inquirer in tuple(self._inquirers):
             self._try(inquirer, lambda it: it.restore(findings), None)
         self._open.update((finding.id, finding) for finding in findings if finding.is_open)
@@ -258,7 +256,6 @@ class CloserLook:
         return inquiries
 
     def awaits_map(self, node: str, pid: int) -> bool:
-        """Tell whether anybody waits for a map of this process."""
         return any(
             self._try(inquirer, lambda it: it.awaits_map(node, pid), False)
             for inquirer in tuple(self._inquirers)

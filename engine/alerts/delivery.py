@@ -161,7 +161,6 @@ class Delivery:
 
     @property
     def is_busy(self) -> bool:
-        """An alert waits or is being delivered."""
         return any(lane.is_busy for lane in self._lanes)
 
     def put(self, crossings: Sequence[Crossing]) -> None:

@@ -63,11 +63,7 @@ class ToldFindings:
         return any(not told.is_closed for told in self._told.values())
 
     def load(self, kept: Iterable[ToldFinding], *, is_recent: bool) -> None:
-        """Load what a hub left.
-
-        Args:
-            is_recent: It ended so recently that what was open then may be going on.
-        """
+        """Load what a hub left. `is_recent`: it ended so lately that what was open may be going on."""
         self._told = {told.finding_id: told for told in kept}
         if is_recent:
             still_open = [told for told in self._told.values() if not told.is_closed]
@@ -159,11 +155,7 @@ def save_decisions(path: Path, kept: KeptDecisions) -> None:
 
 
 class AlertDesk:
-    """Book and hooks of one hub.
-
-    Args:
-        path: File in which decisions outlive the hub; None to keep them no longer.
-    """
+    """Book and hooks of one hub."""
 
     def __init__(
         self,
@@ -187,7 +179,6 @@ class AlertDesk:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be done, in sentences."""
         return () if self._book.reason is None else (self._book.reason,)
 
     def take(self, findings: Iterable[Finding]) -> None:

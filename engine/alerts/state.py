@@ -17,8 +17,6 @@ DecisionVerb = Literal["acknowledge", "mute", "release"]
 
 
 class FindingDecision(msgspec.Struct, frozen=True):
-    """A person's decision about a finding."""
-
     verb: DecisionVerb
     finding_id: str
     # For `mute`.
@@ -107,8 +105,6 @@ MAX_REMEMBERED = 2000
 
 
 class Crossing(NamedTuple):
-    """One event of a finding to alert of."""
-
     event: AlertEvent
     finding: Finding
     # Highest severity so far, this time included.

@@ -21,8 +21,7 @@ _PLACE = re.compile(r" - at `([^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
-class _Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown keys are refused."""
+class _Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): ...
 
 
 class LinkEntry(_Keys, frozen=True, kw_only=True):

@@ -277,11 +277,7 @@ PATTERN = "oom-*.json.gz"
 
 
 def list_flight_folders(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return where a probe writes its flight records, the place that it tries first first.
-
-    Args:
-        environ: None for the environment of this process.
-    """
+    """Return where a probe writes its flight records, the place that it tries first first."""
     environ = os.environ if environ is None else environ
     folders = [state_folder(environ) / "flight", locate_runtime_folder(environ) / "flight"]
     chosen = environ.get("VRAMSCOPE_FLIGHT_DIR")
@@ -295,7 +291,6 @@ def find_newest_flight_record(folders: Sequence[Path]) -> Path | None:
 
 
 def _list_records(folder: Path) -> Iterator[tuple[float, Path]]:
-    """Yield each record with its time of modification."""
     try:
         paths = list(folder.glob(PATTERN))
     except OSError:
@@ -395,8 +390,6 @@ def read_oom_file(path: Path) -> FlightRecord:
 
 
 class _Found(NamedTuple):
-    """The first error in a file."""
-
     text: str = ""
     # On the same line, before it.
     prefix: str = ""

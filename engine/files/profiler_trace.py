@@ -105,11 +105,7 @@ _DECODER = json.JSONDecoder()
 
 
 class ProfilerTrace(SeriesReader):
-    """Reads the records of one trace, once.
-
-    Args:
-        path: Plain or gzip.
-    """
+    """Reads the records of one trace, once. `path`: plain or gzip."""
 
     format: SeriesFormat = "profiler trace"
 

@@ -316,7 +316,6 @@ class SnapshotSeries(SeriesReader):
 
 
 def _find_final(snapshot: MemorySnapshot, number: int) -> FinalState:
-    """Return the state of a device when the snapshot was taken."""
     import numpy as np
 
     segments = snapshot.segments

@@ -68,7 +68,6 @@ class Column:
         return self._length
 
     def append(self) -> None:
-        """Add an unmeasured position."""
         self._length += 1
 
     def clear(self, position: int) -> None:

@@ -40,7 +40,6 @@ class ColumnRing:
 
     @property
     def uuids(self) -> list[str]:
-        """The devices that have a row in the ring."""
         return list(self._columns)
 
     @property
@@ -86,7 +85,6 @@ class ColumnRing:
             self._write(uuid, position, values)
 
     def forget(self, uuid: str) -> None:
-        """Drop one device with all its rows."""
         self._columns.pop(uuid, None)
 
     def rows(self) -> Iterator[tuple[int, Row]]:

@@ -163,7 +163,6 @@ def _inject(interpreter: Interpreter, payload: Path) -> float | None:
 
 
 def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, timeout_s: float) -> RankSample:
-    """Return the rank once the hub publishes it."""
     deadline_s = time.monotonic() + timeout_s
     who = f"process {status.pid} ({status.name})"
     while time.monotonic() < deadline_s:

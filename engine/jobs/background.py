@@ -117,7 +117,6 @@ def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen
 
     Args:
         starter: Pid of the process for which it is started; names its log.
-        words: Further arguments of `vramscope record`.
     """
     # Logs of recorders whose starters have ended.
     for log in folder.glob(_LOG_NAME.format("*")):
@@ -137,7 +136,6 @@ def log_of(folder: Path, starter: int) -> Path:
 
 
 def has_begun(log: Path) -> bool:
-    """Tell whether the recorder of a log records already."""
     try:
         return BEGUN in log.read_text(errors="replace")
     except OSError:

@@ -65,7 +65,6 @@ class Demonstration:
 
     @property
     def output(self) -> Path:
-        """The file that the job writes to."""
         return self.folder / "output.log"
 
     @property

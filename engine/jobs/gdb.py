@@ -29,8 +29,6 @@ _DELETED = " (deleted)"
 
 
 class Interpreter(NamedTuple):
-    """A Python that runs in a process."""
-
     pid: int
     version: tuple[int, int]
     # Addresses in the process of what a debugger calls, as far as they were found.
@@ -141,7 +139,6 @@ class ElfFile:
     """A program or library, open for reading.
 
     Raises:
-        OSError: It cannot be read.
         ValueError: It is not an ELF file of the kind that is understood.
     """
 
@@ -214,7 +211,6 @@ class ElfFile:
         return self._unpack(_SECTION_HEADER, self._sections_at + index * _SECTION_HEADER.size)
 
     def _unpack(self, layout: struct.Struct, place: int) -> tuple[int, ...]:
-        """Return the numbers at a position in the file."""
         if place + layout.size > len(self._data):
             raise ValueError(f"a table of the file leads outside it (byte {place} of {len(self._data)})")
         numbers: tuple[int, ...] = layout.unpack_from(self._data, place)

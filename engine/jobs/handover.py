@@ -46,11 +46,7 @@ been taken away meanwhile."""
 
 
 def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
-    """Return the code to run in the process: one expression, which leaves no name behind in it.
-
-    Args:
-        report: Existing file, for the outcome.
-    """
+    """Return the code to run in the process: one expression, which leaves no name behind in it."""
     body = _BODY % {
         "shim": str(SHIM / "vramscope_shim.py"),
         "probe": str(PROBE),

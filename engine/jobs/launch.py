@@ -36,7 +36,6 @@ def make_environment(
     """Return the environment of a job.
 
     Args:
-        base: What the job would get without us.
         simulate: Description of the simulated device, as JSON; None for the devices of this node.
         profiling: Folder of the profiles by module; None for no such profile.
     """
@@ -219,7 +218,6 @@ def describe_for_job(
 
     Args:
         runtime_dir: Folder of its hub, with the ledger of the cards below it.
-        environ: Environment of the job, for the settings of its allocator.
     """
     settings = next((environ[name] for name in ALLOCATOR_VARIABLES if environ.get(name)), None)
     config = SimulationConfig(
@@ -239,9 +237,6 @@ def describe_for_job(
 
 def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -> None:
     """Refuse impossible cards, and real storage that this host has not got.
-
-    Args:
-        host_available_bytes: Free memory of this host; None if unknown.
 
     Raises:
         UsageError: There is no such card, or its tensors would not fit into host memory.

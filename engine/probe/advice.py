@@ -54,15 +54,10 @@ class Advice:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether something waits for the end of a step."""
         return bool(self._wanted)
 
     def want(self, demand: wire.Demand, wait_s: float) -> None:
-        """Queue an advice.
-
-        Args:
-            wait_s: How long it may wait for the end of a step.
-        """
+        """Queue an advice. `wait_s`: how long it may wait for the end of a step."""
         if os.environ.get(_OPT_OUT, "").strip().lower() in _OFF:
             reason = f"takes no advice: it was started with {_OPT_OUT}={os.environ[_OPT_OUT]}"
             self._answers.append(wire.encode_refused(demand.request, reason))

@@ -118,7 +118,6 @@ class Backend:
     module: Module = None
 
     def is_in_use(self) -> bool:
-        """Whether the process has memory there already."""
         return False
 
     def find_device(self) -> int | None:
@@ -304,12 +303,7 @@ def _is_asynchronous(module: Module) -> bool:
 
 
 class AcceleratorBackend(Backend):
-    """Reads `torch.accelerator`, the one accelerator of this build of torch.
-
-    Args:
-        accelerator: The module `torch.accelerator`.
-        module: The device's own part of torch (`torch.xpu`).
-    """
+    """Reads `torch.accelerator`, the one accelerator of this build of torch."""
 
     def __init__(self, accelerator: Module, module: Module, device_type: str) -> None:
         self.module = module

@@ -71,7 +71,6 @@ class Demands:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether something waits for the end of a step."""
         modules = self._modules
         advice = self._advice
         return (
@@ -147,7 +146,6 @@ class Demands:
         return self._modules
 
     def _open_advice(self) -> Advice:
-        """Loaded on the first advice."""
         if self._advice is None:
             from .advice import Advice
 

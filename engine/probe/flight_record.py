@@ -116,8 +116,6 @@ def pack_segments(
     """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON.
 
     Args:
-        segments: As `take_snapshot` returns them.
-        time_s: Wall time of the snapshot.
         is_at_step_end: Taken between two steps.
     """
     chosen, left_out = bound_segments(segments, MOST_SEGMENT_BLOCKS)
@@ -272,9 +270,6 @@ def write_record(packed: bytes, folders: list[str], name: str) -> tuple[str | No
     """Write a record into the first folder that accepts it, whole or not at all.
 
     Returns its path, or None with the refusals of all folders.
-
-    Args:
-        folders: Tried in this order; made if missing.
     """
     problems = []
     for folder in folders:
@@ -301,7 +296,6 @@ class RecordQuota:
         return None
 
     def count(self, now_s: float) -> None:
-        """Count a record that was written, or tried."""
         self.written += 1
         self._newest_s = now_s
 

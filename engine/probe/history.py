@@ -152,11 +152,7 @@ class Suspicion:
         self._floors: deque[int] = deque(maxlen=_FLOORS)
 
     def judge(self, reading: Reading, capacity: int | None) -> None:
-        """Judge a sample.
-
-        Args:
-            capacity: Bytes that the allocator may reserve, or the device's total.
-        """
+        """Judge a sample. `capacity`: bytes that the allocator may reserve, or the device's total."""
         retried = self._retries is not None and (reading.retries or 0) > self._retries
         self._retries = reading.retries
         self._count_allocations(reading.allocations)

@@ -82,17 +82,12 @@ class PhaseCalls:
             names[self._turn].is_due = True
 
     def end_all(self) -> None:
-        """Stop measuring and counting."""
         if phases.counted is self._names:
             phases.counted = {}
             phases.read = {}
 
     def begin(self, part: phases.phase, *, is_training: bool) -> None:
-        """Count a part that begins, and read if that is due.
-
-        Args:
-            is_training: The calling thread is the one that steps.
-        """
+        """Count a part that begins, and read if that is due."""
         if not is_training and get_ident() != threading.main_thread().ident:
             return
         name = str(part.name)[: phases.LONGEST_NAME]

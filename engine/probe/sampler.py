@@ -212,7 +212,6 @@ class Digest:
 
         Args:
             slow: Bytes pinned and resident, which are read less often.
-            capacity: Bytes that the allocator may reserve, or the device's total.
         """
         samples = self._samples
         ends = self._ends
@@ -358,7 +357,6 @@ class Sampler:
         self.resident.close()
 
     def _exchange(self, now_s: float) -> None:
-        """Send, receive and serve."""
         with self._exchanging:
             self._work()
             ends_read, has_risen = self.digest.take_course()

@@ -332,11 +332,7 @@ class Session:
             self._step_guard.count(error)
 
     def begin_phase(self, part: phases.phase, *, is_training: bool) -> None:
-        """A named part begins; never raises.
-
-        Args:
-            is_training: The calling thread is the one that steps.
-        """
+        """A named part begins; never raises. `is_training`: the calling thread is the one that steps."""
         if self._phase_guard.is_shut:
             return
         try:
@@ -485,11 +481,7 @@ class Session:
 
 
 def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit: bool) -> None:
-    """Start the session of this process; if one runs, only tell it that it was asked for.
-
-    Args:
-        is_explicit: Report without waiting for a reason.
-    """
+    """Start the session of this process; if one runs, only tell it that it was asked for."""
     watch_forks()
     hook_optimizers()
     current.dormant = None

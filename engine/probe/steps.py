@@ -84,11 +84,7 @@ class StepBoundaries:
         self._stepped: set[int] = set()
 
     def ends_with(self, identity: int) -> bool:
-        """Tell whether a step ends now that an optimizer has stepped.
-
-        Args:
-            identity: `id` of the optimizer.
-        """
+        """Tell whether a step ends now that an optimizer has stepped. `identity`: `id` of the optimizer."""
         if self.is_explicit:
             return False
         if self._stepped and identity not in self._stepped:

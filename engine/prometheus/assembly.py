@@ -119,7 +119,6 @@ class Assembler:
         return tuple(it for it in found if it is not None)
 
     def _find_since(self, time_s: float) -> float:
-        """Return from when on a value is current."""
         return time_s - max(STALE_INTERVALS * self.interval_s, LEAST_STALE_S)
 
     def add(self, series: Iterable[Series], *, latest_s: float = LATEST_S) -> Iterator[Sample]:
@@ -250,11 +249,7 @@ _BACKENDS = ("cuda", "rocm", "xpu", "mps", "cpu")
 
 
 def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> RankSample | None:
-    """Return a process at a moment; None if it is gone, or its id is not a number.
-
-    Args:
-        since_s: An older value is not current.
-    """
+    """Return a process at a moment; None if it is gone, or its id is not a number."""
     up = subject.read("up", since_s)
     number = parse_whole(pid)
     if up is None or number is None:
@@ -304,11 +299,7 @@ _EVER = -1.0
 
 
 def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> DeviceSample | None:
-    """Return a device at a moment; None if nothing but its name is known.
-
-    Args:
-        since_s: An older value is not current.
-    """
+    """Return a device at a moment; None if nothing but its name is known."""
     newest_s = subject.newest_s(MEMORY_FIELDS)
     up = subject.read("up", since_s)
     if newest_s is None and up is None:
@@ -338,7 +329,6 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
 
 
 def read_allocator(subject: Subject, since_s: float) -> AllocatorReading | None:
-    """Return the state of an allocator; None if nothing is known."""
     names = (
         "allocated",
         "allocated_max",

@@ -93,11 +93,7 @@ class FirstAnswer:
 
 
 class PrometheusFeed(BaseFeed):
-    """Shows every node that a server has scraped.
-
-    Args:
-        first: Its first answer, arrived or not; None to ask.
-    """
+    """Shows every node that a server has scraped. `first`: its first answer, arrived or not; None to ask."""
 
     def __init__(
         self,

@@ -142,11 +142,7 @@ class PrometheusFollower:
 
 
 def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list[Series]:
-    """Return what was scraped of devices shortly before a moment.
-
-    Args:
-        at_s: The moment in seconds since the epoch; None for now.
-    """
+    """Return what was scraped of devices shortly before a moment."""
     found: list[Series] = []
     for window_s in FIRST_WINDOWS_S:
         found = server.query(f"{SELECTOR}[{window_s}s]", at_s=at_s)

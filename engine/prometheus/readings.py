@@ -201,7 +201,6 @@ class Subject:
         return max(times, default=None)
 
     def is_older(self, before_s: float) -> bool:
-        """Tell whether there is no value since a moment."""
         return (self.newest_s(tuple(self._figures)) or 0.0) < before_s
 
     def label(self, *names: str) -> str | None:
@@ -340,7 +339,6 @@ def name_device(labels: Mapping[str, str]) -> str | None:
 
 
 def name_node(exporter: Exporter, labels: Mapping[str, str]) -> str:
-    """Return the name of the node of a series, without the port."""
     for name in NODE_LABELS[exporter]:
         if value := labels.get(name):
             return strip_port(value) if name == "instance" else value
@@ -371,9 +369,7 @@ def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: flo
     """Return what an agent counts as a finding; None if its severity is unknown.
 
     Args:
-        sample: The newest sample of the node.
         key: UUID of the device, kind and severity.
-        first_s: When it was first counted.
     """
     uuid, kind, named = key
     severity = next((it for it in SEVERITIES if it == named), None)
@@ -414,7 +410,6 @@ def read_assessment(
 
     Args:
         key: UUID of the device and process id, "" if there is none.
-        since_s: An older value is not current.
     """
     uuid, pid = key
     level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)

@@ -62,7 +62,6 @@ class Connection:
         self._socket = peer
 
     def drain(self, buffer: bytearray) -> Iterator[Received]:
-        """Yield what has arrived, up to a bound."""
         for _ in range(MAX_PACKETS_PER_CONNECTION):
             try:
                 size = self._socket.recv_into(buffer)
@@ -95,14 +94,7 @@ class Connection:
 
 
 class Listener:
-    """Listens on `probe.sock` of a runtime folder; use from one thread.
-
-    Args:
-        uid: User whose processes may report, besides root's; this process's own by default.
-
-    Raises:
-        RuntimeFolderError: The socket cannot be made.
-    """
+    """Listens on `probe.sock` of a runtime folder; use from one thread."""
 
     def __init__(self, folder: Path, *, uid: int | None = None) -> None:
         # Connections that were closed at once: of another user, or beyond `MAX_CONNECTIONS`.
@@ -127,11 +119,7 @@ class Listener:
         self._poll.register(self._socket, select.POLLIN)
 
     def restore(self) -> None:
-        """Listen again if the file of the socket was removed; connections stay.
-
-        Raises:
-            RuntimeFolderError: It cannot be made.
-        """
+        """Listen again if the file of the socket was removed; connections stay."""
         if not self._path.exists():
             self._socket.close()
             self._listen()
@@ -327,7 +315,6 @@ class Demands:
 
     @property
     def is_waiting(self) -> bool:
-        """A probe owes an answer."""
         return bool(self._open)
 
     @property

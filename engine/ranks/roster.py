@@ -51,9 +51,6 @@ class Roster:
 
     Args:
         uid: User whose processes may report, besides root's; this process's own by default.
-
-    Raises:
-        RuntimeFolderError: The socket for probes cannot be made.
     """
 
     def __init__(
@@ -83,15 +80,10 @@ class Roster:
 
     @property
     def is_attended(self) -> bool:
-        """A training process is connected."""
         return bool(self._living)
 
     def restore(self) -> None:
-        """Listen again if the file of the socket was removed; connections stay.
-
-        Raises:
-            RuntimeFolderError: It cannot be made.
-        """
+        """Listen again if the file of the socket was removed; connections stay."""
         self._listener.restore()
 
     def drain(self) -> None:
@@ -275,7 +267,6 @@ class Roster:
 
 
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:
-    """Return why a process does not understand a wish, or None if it does."""
     if wish.kind in track.hello.demands:
         return None
     return (
@@ -285,7 +276,6 @@ def _explain_age(track: RankTrack, wish: Wish) -> str | None:
 
 
 def _explain_no_segments(track: RankTrack) -> str | None:
-    """Return why a process has no segments, or None if it may have."""
     backend = track.hello.backend
     if backend is None:
         return f"process {track.pid} has not used a device yet"
@@ -403,8 +393,6 @@ def cpu_uuid(node: str) -> str:
 
 
 class Placing:
-    """Matches ranks to devices."""
-
     def __init__(self, node: str, proc: Path = Path("/proc")) -> None:
         self._node = node
         self._proc = proc
@@ -431,7 +419,6 @@ class Placing:
         return self._find_visible(track, hello.device.index, real)
 
     def forget(self, tracks: Sequence[RankTrack]) -> None:
-        """Forget all processes but these."""
         kept = {track.key for track in tracks}
         self._visible = {key: value for key, value in self._visible.items() if key in kept}
 

@@ -85,11 +85,7 @@ class TickSteps:
         return tuple(sorted(told.values(), key=lambda step: step.index))
 
     def fold(self, rows: Iterable[StepRow], sizes: Iterable[SizeRow] = ()) -> None:
-        """Fold steps that ended.
-
-        Args:
-            sizes: Index, tokens and samples of those whose size is known.
-        """
+        """Fold steps that ended. `sizes`: index, tokens and samples of those whose size is known."""
         told = {index: (tokens, batch) for index, tokens, batch in sizes}
         for row in rows:
             self.count += 1
@@ -388,7 +384,6 @@ class Placed(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Its process has not ended."""
         return self.report.sample.state != "ended"
 
 

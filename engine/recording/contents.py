@@ -121,7 +121,6 @@ class Damage(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str | None:
-        """What is missing; None if nothing is."""
         blocks = _count(self.blocks, "damaged block")
         rows = _count(self.rows, "damaged row")
         parts = [f"{blocks} with {_count(self.samples, 'sample')}"] if self.blocks else []

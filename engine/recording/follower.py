@@ -61,7 +61,6 @@ def announce(folder: Path, path: Path, since_s: float, moved: str | None = None)
 
 
 def withdraw(folder: Path) -> None:
-    """Remove the note of this process."""
     note = _read(folder)
     if note is not None and note.pid == os.getpid():
         with suppress(OSError):

@@ -129,7 +129,6 @@ class BlockReader:
         return known
 
     def _count_samples(self, number: int) -> int:
-        """Return how many samples a block has by the index."""
         query = "SELECT samples FROM blocks INDEXED BY blocks_by_time WHERE id = ?"
         try:
             row = self._run(query, (number,)).fetchone()
@@ -173,7 +172,6 @@ class RowReader:
         return row
 
     def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return all rows of a query that limits them."""
         with self._explaining():
             return self._connection.execute(query, values).fetchall()
 
@@ -367,7 +365,6 @@ class Recording:
     def told(
         self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
     ) -> Iterator[Told]:
-        """Yield what analyzers reported from `start_s` to `end_s`, node by node."""
         low, high = _span_of(start_s, end_s)
         for number in self._choose_nodes(node):
             for told in self._walk_told(number):

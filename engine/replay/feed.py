@@ -203,8 +203,6 @@ OpenEntry = Callable[[PlaylistEntry, Callable[[float], None]], Sequence[Tape]]
 
 
 class OpenedEntry(NamedTuple):
-    """A run that is ready to be played."""
-
     # Among all entries.
     place: int
     tapes: Sequence[Tape]

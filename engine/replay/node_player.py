@@ -114,9 +114,7 @@ def _read_steps(sample: Sample) -> dict[object, int]:
 class Verdicts(Protocol):
     """Follows samples in order of time."""
 
-    def observe(self, sample: Sample) -> list[Finding]:
-        """Return the findings that are new or changed."""
-        ...
+    def observe(self, sample: Sample) -> list[Finding]: ...
 
     def findings(self) -> tuple[Finding, ...]:
         """As of the newest sample: open ones, and some that closed."""
@@ -171,8 +169,6 @@ class FoundVerdicts:
 
 
 class RecordedVerdicts:
-    """Verdicts as they were when the samples were recorded."""
-
     def __init__(self, told: Sequence[Told]) -> None:
         self._told = told
         self._times_s = [it.time_s for it in told]
@@ -223,7 +219,6 @@ class Checkpoint(NamedTuple):
 
     @property
     def key(self) -> tuple[float, float]:
-        """Window and time, by which it is found."""
         return self.start_s, -math.inf if self.time_s is None else self.time_s
 
     def copy(self) -> "Checkpoint | None":
@@ -444,7 +439,6 @@ class NodePlayer:
         return CatchUp(self.tape, target.time_s, fresh, most_kept=self._most_kept)
 
     def _find_start(self, time_s: float) -> float:
-        """Return where the window of a moment begins."""
         tape = self.tape
         step_s = tape.window_s / STARTS_IN_WINDOW
         before_s = time_s - tape.window_s - tape.start_s
@@ -469,7 +463,6 @@ class NodePlayer:
 
 
 def list_open(told: Sequence[Told], until_s: float) -> tuple[Finding, ...]:
-    """Return the findings that were open at a moment, as they were recorded then."""
     store = FindingStore()
     for it in told:
         if it.time_s >= until_s:

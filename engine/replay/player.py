@@ -273,11 +273,7 @@ class ReplayPlayer:
         return node.catch_up(is_called) and self._follow(node)
 
     def say(self, text: str, *, node: str | None = None) -> None:
-        """Show a message once.
-
-        Args:
-            node: The node to show with it; None leaves the one that is shown.
-        """
+        """Show a message once. `node`: the node to show with it; None leaves the one that is shown."""
         self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)
 
     def close(self) -> None:
@@ -379,11 +375,7 @@ MOST_LATE_S = 1.0
 
 
 class Playhead:
-    """Sets the pace.
-
-    Args:
-        speed: Seconds of the recording per second of the clock.
-    """
+    """Sets the pace. `speed`: seconds of the recording per second of the clock."""
 
     def __init__(self, speed: float) -> None:
         self.speed = speed

@@ -43,9 +43,7 @@ class Tape(Protocol):
     window_s: float
 
     @property
-    def comparison(self) -> "TraceComparison | None":
-        """The simulated run to compare a real one with."""
-        ...
+    def comparison(self) -> "TraceComparison | None": ...
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
         """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
@@ -351,7 +349,6 @@ def open_tapes(paths: Sequence[Path], *, capacity_bytes: int | None = None) -> l
 
 
 def _list_parts(path: Path) -> list[tuple[str, _Part]]:
-    """Return the part of a file that is of each node with samples."""
     found = []
     with Recording(path) as recording:
         identity = recording.identity

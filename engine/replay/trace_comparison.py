@@ -121,7 +121,6 @@ class TraceComparison(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def compared(self) -> int:
-        """Ranks whose peaks can be compared."""
         return sum(it.error is not None for it in self.ranks)
 
     def find(self, uuid: str) -> RankComparison | None:

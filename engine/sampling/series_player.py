@@ -441,7 +441,6 @@ class PlayedDevices:
         return completed
 
     def label(self, uuid: str) -> str:
-        """As people call it."""
         return self._devices[uuid].label
 
     def real_uuid(self, uuid: str) -> str | None:

@@ -65,8 +65,7 @@ class TraceSource(FileSource):
     def real_uuid(self, uuid: str) -> None:
         """None: a trace has no UUIDs."""
 
-    def close(self) -> None:
-        """Nothing stays open."""
+    def close(self) -> None: ...
 
 
 def _describe_folding(run: TraceRunTicks) -> Iterator[str]:

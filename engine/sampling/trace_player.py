@@ -99,7 +99,6 @@ class TraceRank:
 
 
 def name_device(run_identity: str, rank: int) -> str:
-    """UUID of the device that a rank plays as."""
     return f"trace-{run_identity}-rank{rank}"
 
 
@@ -214,7 +213,6 @@ class TracePlayer:
         self._ranks = self._begin_ranks(self._tick - 1)
 
     def stop(self) -> None:
-        """Nothing is due any more."""
         self._is_stopped = True
 
     def _tick_of(self, time_s: float) -> int:
@@ -356,8 +354,6 @@ def _size_of(path: Path) -> int:
 
 
 class _Fold:
-    """Makes the rows of one rank."""
-
     def __init__(self, path: Path, name: TraceName, rows: TraceRows, interval_s: float) -> None:
         self._path = path
         self._name = name
@@ -437,7 +433,6 @@ class _Fold:
 
 
 def _fold_tick(tick: int, span: TraceSpan, start: int, stop: int) -> TickRow:
-    """Return the row of the samples of one tick within one span."""
     used = span.device_used_mib[start:stop]
     allocated = span.allocated_mib[start:stop]
     return TickRow(

@@ -105,8 +105,6 @@ _UNLOGGED = -1
 
 
 class TraceIterations:
-    """The iterations of one rank, in columns and in order."""
-
     def __init__(self) -> None:
         self._indices = array("q")
         self._starts_s = array("d")
@@ -182,8 +180,6 @@ class RankTicks(msgspec.Struct, frozen=True):
 
 
 class TraceRunTicks(msgspec.Struct, frozen=True):
-    """The ranks of one run, in order of rank, and their ticks."""
-
     path: Path
     ranks: tuple[RankTicks, ...]
     rows: TraceRows

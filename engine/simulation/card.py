@@ -82,8 +82,6 @@ class BlockObserver(Protocol):
 
 
 class AllocatorModule(Protocol):
-    """The package that models the allocator."""
-
     CachingAllocator: Any
     AllocatorSettings: Any
     AllocatorOutOfMemoryError: type[Exception]
@@ -224,7 +222,6 @@ class Card:
                 raise_out_of_memory(self, self.context_bytes, None)
 
     def allocate(self, size_bytes: int, stream: int) -> int:
-        """Return the address of a new block."""
         if not self.has_context:
             self.open_context()
         try:

@@ -18,7 +18,6 @@ from .streams import Stream
 
 
 def install_accelerator(simulation: Simulation) -> None:
-    """Install the functions below `torch.accelerator`."""
     low = torch._C
     cuda = torch.device("cuda")
     low._accelerator_getAccelerator = low._get_accelerator = lambda check=None: cuda

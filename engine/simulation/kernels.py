@@ -21,8 +21,6 @@ _MATH = 0
 
 
 class FusedKernels:
-    """Installs fused dropout and attention."""
-
     def __init__(self, registry: StorageRegistry) -> None:
         self._registry = registry
 

@@ -75,7 +75,6 @@ class CardLedger:
         self._open(folder)
 
     def reserve(self, size_bytes: int) -> bool:
-        """Return False if the card has no room."""
         with self._locked():
             if self._sum() + size_bytes > self.total_bytes:
                 self._drop_dead()
@@ -101,7 +100,6 @@ class CardLedger:
             return {pid: size for _, pid, _, size in self._entries() if size}
 
     def close(self) -> None:
-        """Release everything of this process."""
         with self._locked():
             if self._pid == os.getpid():
                 self._write(self._slot, 0, 0, 0)
@@ -134,11 +132,7 @@ class CardLedger:
         return _HEADER.pack(_MAGIC, self.total_bytes, SLOTS)
 
     def _check_card(self) -> None:
-        """Lay the file out again if it is of another card without processes.
-
-        Raises:
-            SystemExit: There are some, or the file is of another version.
-        """
+        """Lay the file out again if it is of another card without processes."""
         magic, total_bytes, _ = _HEADER.unpack_from(self._map)
         if magic == _MAGIC and total_bytes == self.total_bytes:
             return
@@ -173,11 +167,7 @@ class CardLedger:
         self._write(self._slot, self._pid, started, max(0, held + size_bytes))
 
     def _take_slot(self) -> None:
-        """Find a slot without a living process.
-
-        Raises:
-            SystemExit: There is none.
-        """
+        """Find a slot without a living process."""
         self._drop_dead()
         pid = os.getpid()
         taken = {slot for slot, *_ in self._entries()}

@@ -43,7 +43,6 @@ MARK = "vramscope_simulated"
 
 
 def install_memory_functions(simulation: Simulation) -> None:
-    """Install the functions of a CUDA build that report memory."""
     low = torch._C
     card = simulation.card
     low._cuda_memoryStats = lambda device: card(device).allocator.memory_stats_as_nested_dict()

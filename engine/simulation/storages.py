@@ -163,7 +163,6 @@ class Transfers:
         self._function = _make_function(self)
 
     def where_is(self, tensor: Any) -> int:
-        """Return the ordinal of a tensor's device, or HOST."""
         place = self._registry.where_is(tensor)
         return HOST if place is None else place
 
@@ -228,8 +227,6 @@ def _make_function(transfers: Transfers) -> Any:
 
 
 class PinnedMemory:
-    """Storages of the host that a script has pinned."""
-
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
         self._references: dict[int, Any] = {}

@@ -18,7 +18,6 @@ class KeptFile:
     still cannot be read.
 
     Args:
-        path: Where the file is, or will be.
         most_bytes: How much of its beginning to read.
     """
 
@@ -144,8 +143,6 @@ class MountedCgroup(NamedTuple):
 
 
 class _Group:
-    """The open files of one control group."""
-
     def __init__(self, folder: Path, *, is_v2: bool) -> None:
         names = _V2 if is_v2 else _V1
         self.limit = KeptFile(f"{folder}/{names.limit}")
@@ -377,7 +374,6 @@ def parse_cpu_times(text: bytes) -> tuple[float, float] | None:
 
 
 def _narrow(host: HostSample, group: CgroupMemory) -> HostSample:
-    """Limit the sample of a host to a control group's share."""
     limit = group.limit_bytes
     used = group.used_bytes
     left = None if used is None else max(0, limit - used)

@@ -154,7 +154,6 @@ class HubFeed(AskingFeed):
         return f"{who} does not answer; if it hangs, end it to start another"
 
     def _explain_end(self) -> str | None:
-        """Return why no hub runs; None if one may be starting."""
         if self._obstacle is not None:
             return self._obstacle
         code = None if self._hub is None else self._hub.poll()

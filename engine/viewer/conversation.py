@@ -195,7 +195,6 @@ class HubConversation:
 
     @property
     def hub_id(self) -> str:
-        """The followed hub; "" before it has answered."""
         return self._hub_id or ""
 
     @property

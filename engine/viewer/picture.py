@@ -258,7 +258,6 @@ class Questions:
         is_on: bool = True,
         seconds: float | None = None,
     ) -> int:
-        """Ask something of a process; return the number of the question."""
         number = self._stream.send(verb, pid, is_on=is_on, seconds=seconds)
         waits = verb in ("segments", "modules")
         self._open[number] = _Question(verb, pid, now_s, seconds or 0.0 if waits else 0.0)
@@ -282,7 +281,6 @@ class Questions:
         self._conclude(answer.request_id, answer.reason if isinstance(answer, Refusal) else None)
 
     def take_advised(self, answer: Advised) -> None:
-        """Note a process's answer to an advice."""
         question = self._open.pop(answer.request_id, None)
         if question is not None:
             self._note_advice(answer.request_id, question, advised=answer)

@@ -41,8 +41,6 @@ class ReplayMark(msgspec.Struct, frozen=True):
 
 
 class ReplayWord(msgspec.Struct, frozen=True):
-    """A message to show once."""
-
     # Different for every message.
     number: int
     text: str
@@ -102,8 +100,6 @@ class ReplayState(msgspec.Struct, frozen=True):
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):
-    """Why there is no segment map of a process."""
-
     pid: int
     reason: str
 

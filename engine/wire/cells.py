@@ -46,8 +46,6 @@ class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Memory and place of a `DeviceSample`."""
-
     uuid: str
     index: int
     name: str | None = None
@@ -87,8 +85,6 @@ class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Devices and ranks of a `Sample`."""
-
     node: str
     seq: int
     time_s: float

@@ -113,8 +113,6 @@ SOCKET_NAMES = ("stream.sock", "reports.sock", "control.sock")
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ZeroMQ addresses of one hub."""
-
     # XPUB: samples, findings and the hub's state.
     stream: str
     # PULL: reports of workers.

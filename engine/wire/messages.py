@@ -113,11 +113,7 @@ class Rejections:
         self._newest_s = 0.0
 
     def add(self, source: str, reason: object, now_s: float) -> None:
-        """Count one message.
-
-        Args:
-            source: Its sender, as in "from a worker".
-        """
+        """Count one message. `source`: its sender, as in "from a worker"."""
         self.count += 1
         text = f"{source}: {str(reason)[:MAX_REASON_CHARACTERS]}"
         self._newest = make_printable(text)
@@ -186,8 +182,6 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One node of a distributed run, as it reports to the one that gathers."""
-
     # What `trim_sample_to_report` keeps of its devices and of its processes that know their rank.
     sample: Sample
     # Out-of-memory errors that are expected, or were met, and are not over.
@@ -282,8 +276,6 @@ class ModulesAnswer(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request was not answered."""
-
     request_id: int
     reason: str
 

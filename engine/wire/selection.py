@@ -165,12 +165,10 @@ def find_mismatch(sample: Sample) -> str | None:
 
 
 def trim_findings(findings: tuple[Finding, ...], wanted: DeviceSelection) -> tuple[Finding, ...]:
-    """Keep the findings on wanted devices, and on the node as a whole."""
     return tuple(it for it in findings if it.device_uuid is None or wanted.wants(it.device_uuid, it.device))
 
 
 def trim_assessments(assessments: tuple[Assessment, ...], wanted: DeviceSelection) -> tuple[Assessment, ...]:
-    """Keep the assessments of wanted devices and processes on them."""
     return tuple(
         it for it in assessments if it.device_uuid is None or wanted.wants(it.device_uuid, it.device)
     )

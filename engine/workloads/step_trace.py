@@ -128,7 +128,6 @@ class KindMarks:
 
 
 def _each_tensor(value: Any, visit: Callable[[Any], None], levels: int = _MOST_LEVELS) -> None:
-    """Visit the tensors in a structure, some levels deep."""
     if isinstance(value, torch.Tensor):
         visit(value)
     elif levels and isinstance(value, (list, tuple, dict)):
@@ -141,8 +140,6 @@ EMPTIED = 0
 
 
 class Locator(Protocol):
-    """Knows where the training step is."""
-
     def locate(self) -> tuple[int, int]:
         """Return the phase and the number of the module that is running."""
 

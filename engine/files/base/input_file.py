@@ -46,11 +46,7 @@ def read_input_file(path: Path, limit_bytes: int) -> bytes:
 
 
 def read_text_file(path: Path, expected: str, limit_bytes: int = SMALL_TEXT_BYTES) -> str:
-    """Read a small text that a person wrote: settings, a list of hosts, a configuration. It may be empty.
-
-    Args:
-        expected: What it should be, for errors: "a settings file".
-    """
+    """Read a small text that a person wrote: settings, a list of hosts, a configuration. It may be empty."""
     with open_input_file(path, limit_bytes, expected) as (file, _):
         data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:  # it has grown since it was opened

@@ -161,7 +161,6 @@ class PackedFile:
             ) from error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes to the end, and close the file."""
         try:
             while data := self.read():
                 yield data
@@ -170,7 +169,6 @@ class PackedFile:
 
 
 def read_packed_file(path: Path, limit_bytes: int) -> bytes:
-    """Read a whole file, plain or gzip."""
     file = PackedFile(path)
     parts = []
     size_bytes = 0

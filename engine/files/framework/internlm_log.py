@@ -127,7 +127,6 @@ class _State:
         return size
 
     def describe_parts(self) -> str:
-        """Parts in words, the largest first."""
         sizes = [(_read_size(self._parts.get(part, "")), name) for part, name in _NAMES.items()]
         known = sorted(((size, name) for size, name in sizes if size), reverse=True)
         return ", ".join(f"{format_bytes(size)} {name}" for size, name in known)

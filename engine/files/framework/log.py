@@ -61,8 +61,6 @@ _RANK = re.compile(r"\[(?:rank ?|Rank |default)(\d{1,9})\]|^\s*(\d{1,9}): ")
 
 
 class MemoryLine(NamedTuple):
-    """One parsed line; None is what it does not have."""
-
     rank: int | None
     step: int | None = None
     allocated_bytes: int | None = None

@@ -172,7 +172,6 @@ def collect_trace(
     """Collect the events of one device in columns.
 
     Args:
-        events: As in the file, oldest first.
         is_overflowed: Older events were dropped; None if the file does not say.
     """
     columns = _make_columns(device, is_overflowed)
@@ -234,7 +233,6 @@ def _append_event(columns: TraceColumns, event: object, stacks: StackInterner, p
 
 
 def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[TraceColumns, ...]:
-    """Return the events of each device that has any."""
     devices = expect_list(root.get("device_traces") or [], ("device_traces",))
     overflows = root.get("trace_alloc_overflowed")
     seen: set[int] = set()

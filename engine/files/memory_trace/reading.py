@@ -387,7 +387,6 @@ def read_memory_trace(path: Path) -> MemoryTrace:
 
 
 def read_trace_name(path: Path) -> TraceName:
-    """Parse the name of a trace and check its layout."""
     name = parse_trace_name(path.name)
     if name is None:
         raise InputFileError(

@@ -15,8 +15,6 @@ FILE_PATTERN = "memory_trace_rank*.json"
 
 
 class MemoryTraceRun(msgspec.Struct, frozen=True):
-    """The ranks of one run, in order of rank."""
-
     path: Path
     ranks: tuple[MemoryTrace, ...]
     notes: tuple[str, ...] = ()
@@ -31,8 +29,6 @@ class MemoryTraceRun(msgspec.Struct, frozen=True):
 
 
 class TraceFiles(msgspec.Struct, frozen=True):
-    """The files of one run, in order of rank."""
-
     path: Path
     paths: tuple[Path, ...]
     notes: tuple[str, ...] = ()

@@ -42,11 +42,7 @@ _BYTE = re.compile(r"\s*\(byte (\d+)\)")
 def stream_trace(
     path: Path, *, piece_bytes: int = PIECE_BYTES, on_read: Callable[[int], None] | None = None
 ) -> Iterator[TraceBatch]:
-    """Yield the batches of a file in order.
-
-    Args:
-        on_read: Called after each piece with its bytes; what it raises ends the reading.
-    """
+    """Yield the batches of a file in order."""
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         window = _Window(path, file, piece_bytes, on_read)
         window.skip_mark()
@@ -157,7 +153,6 @@ class _Window:
         return samples
 
     def refuse(self, expectation: str) -> NoReturn:
-        """Raise with line and column."""
         line, column = self._locate(self._offset + self._at)
         raise InputFileError(f"{show_path(self._path)}: line {line}, column {column}: {expectation}")
 

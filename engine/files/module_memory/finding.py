@@ -24,8 +24,6 @@ _LONGEST_LINE = 1 << 26
 
 
 class _Header(RankCoordinates, frozen=True, kw_only=True):
-    """The first line."""
-
     rank: int | None = None  # type: ignore[assignment] # a process that is no rank has none
     schema: str = ""
     device: str | None = None
@@ -121,7 +119,6 @@ _EXPECTED = (
 
 
 def is_module_memory(path: Path) -> bool:
-    """Tell by its content whether a file is of a profile."""
     return _find_reader(path) is not None
 
 
@@ -432,7 +429,6 @@ def _finish(states: list[_State], left_out: LeftOut) -> tuple[MemoryMoment, ...]
 
 
 def _find_nearest(path: str, layers: Collection[str]) -> str | None:
-    """Return the nearest known layer above a path."""
     while "." in path:
         path = path.rpartition(".")[0]
         if path in layers:

@@ -110,8 +110,6 @@ _FOLLOWERS = {
 
 
 class LoggedRun:
-    """One run, gathered from its lines."""
-
     def __init__(self, left_out: LeftOut) -> None:
         self._left_out = left_out
         self._heads: dict[str, str] = {}
@@ -132,7 +130,6 @@ class LoggedRun:
         return bool(self._heads or self._stages or self._entries)
 
     def read_line(self, number: int, text: str) -> None:
-        """Read a line that was stripped."""
         if stage := _STAGE.fullmatch(text):
             self._stages.append(_Stage(stage.group(1), self._step))
         elif text.startswith(_HEADINGS):

@@ -91,7 +91,6 @@ class LocalTime:
         self.turned_back: str | None = None
 
     def parse(self, cell: str) -> float:
-        """Return the seconds since the epoch."""
         text = cell.strip()
         match = TIMESTAMP.fullmatch(text)
         if match is None:

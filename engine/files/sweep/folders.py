@@ -197,7 +197,6 @@ def _leave_logs(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPa
 def _judge(
     folder: TraceFolder, log: SweepLogs, trace_at: int, log_at: int, *, is_only: bool
 ) -> _Match | None:
-    """Return how well two folders match, None if they do not."""
     ran = {file.layout for file in folder.files}
     succeeded = log.list_outcome("success")
     shared = _count_shared(ran, succeeded)

@@ -164,11 +164,7 @@ def read_pair(
     iteration: int | None = None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Sweep:
-    """Read the sweep of folders that belong together.
-
-    Args:
-        iteration: Whose peak is read; None for the highest peak of all iterations.
-    """
+    """Read the sweep of folders that belong together."""
     traces = pair.traces
     if traces is None:
         return _read_found(None, [], [], pair.logs, iteration, on_progress)
@@ -326,7 +322,6 @@ def _find_model(memory_dir: Path | None, logs: SweepLogs | None) -> str | None:
 
 
 def _compare(memory_dir: Path, files: list[TraceFile], logs: SweepLogs | None) -> Iterable[str]:
-    """Yield sentences about what does not belong to one sweep."""
     for key, words in _COUNTED:
         numbers = sorted({number for file in files if (number := file.name.number(key)) is not None})
         if len(numbers) > 1:

@@ -32,8 +32,6 @@ Layout = tuple[int, int, int | None]
 
 
 class TraceFile(NamedTuple):
-    """A trace by its name, not read yet."""
-
     path: Path
     name: TraceName
     modified_ns: int
@@ -61,7 +59,6 @@ class TraceRun(NamedTuple):
 
 
 def find_layout(name: TraceName) -> Layout | None:
-    """Return TP, PP and DP by a name, None if it does not have them."""
     tp, pp, dp, world_size = (name.number(key) for key in ("tp", "pp", "dp", "wd"))
     if not tp or not pp or dp == 0:
         return None
@@ -152,7 +149,6 @@ def read_run(run: TraceRun, skipped: list[SkippedFile], iteration: int | None = 
 
     Args:
         skipped: Files that cannot be read are added here.
-        iteration: Whose peak is read; None for the highest peak of all iterations.
     """
     traces = [trace for files in run.by_rank.values() for trace in _read_newest(files, skipped, iteration)]
     if not traces:

@@ -47,9 +47,7 @@ def find_coordinates(
     """Return the fields of `RankCoordinates`, or None if nothing says that this process is a rank.
 
     Args:
-        meshes: Device meshes that parameters of the program are laid out on.
         modules: Loaded modules by name; None for those of this process.
-        environ: None for the environment of this process.
     """
     modules = sys.modules if modules is None else modules
     environ = os.environ if environ is None else environ

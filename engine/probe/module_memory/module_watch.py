@@ -312,7 +312,6 @@ class ModelSearch:
         warnings.filters.insert(0, _SILENCE)  # type: ignore[attr-defined]
 
     def end(self) -> None:
-        """Stop, and forget what was noted."""
         if self._handle is not None:
             self._handle.remove()
             with suppress(ValueError):  # the program has put other filters in their place

@@ -71,10 +71,6 @@ class ModuleMemoryProfiler:
         total_steps: Steps after which all layouts are written and the profile ends.
         is_watched: Write all layouts at the end of each step: somebody is watching.
         began_s: From when times count, in seconds of `time.monotonic`; None for now.
-        steps: Steps that were counted before this profile.
-
-    Raises:
-        OSError: The moments cannot be written.
     """
 
     def __init__(
@@ -130,11 +126,7 @@ class ModuleMemoryProfiler:
         self.watches = self._watch_chunks()
 
     def end_step(self) -> None:
-        """Count a step; the last one writes all layouts and removes every hook.
-
-        Raises:
-            OSError: The files cannot be written.
-        """
+        """Count a step; the last one writes all layouts and removes every hook."""
         if not self.is_running:
             return
         self.steps += 1
@@ -148,14 +140,7 @@ class ModuleMemoryProfiler:
                 self.close()
 
     def write_moment(self, tag: str, layouts: tuple[str, ...], *, is_first: bool = False) -> None:
-        """Measure everything now and write it.
-
-        Args:
-            layouts: Kinds whose trees are written too.
-
-        Raises:
-            OSError: The files cannot be written.
-        """
+        """Measure everything now and write it. `layouts`: kinds whose trees are written too."""
         ledger = self._scale.weigh_all(self.optimizer)
         self._kinds = {name: _make_kind(name, ledger) for name in ROOTS}
         self._write(tag, layouts, is_first=is_first)

@@ -48,7 +48,6 @@ class WatchedProfile:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether something waits for the end of a step."""
         return self._is_wanted or self._profiler is not None or self._search is not None
 
     def renew(self) -> None:
@@ -187,15 +186,10 @@ class ModuleDemands:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether something waits for the end of a step."""
         return self._profile.needs_steps
 
     def want(self, request: int, wait_s: float) -> None:
-        """Queue a demand.
-
-        Args:
-            wait_s: How long it may wait for the end of a step.
-        """
+        """Queue a demand. `wait_s`: how long it may wait for the end of a step."""
         if not self._wanted:
             self._news_told = self._profile.news  # what was there before is no answer
         self._wanted.append(_Wanted(request, self._clock.monotonic_s() + wait_s, wait_s))

@@ -110,11 +110,7 @@ _START_ERRORS: dict[Code, tuple[type[SourceUnavailableError], str]] = {
 
 
 def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
-    """Convert the failure of a memory call on one device.
-
-    Args:
-        was_good: The same handle answered before.
-    """
+    """Convert the failure of a memory call on one device. `was_good`: the same handle answered before."""
     if code in GONE_CODES or (was_good and code in DEAD_HANDLE_CODES):
         return make_lost_error(code)
     if code in (Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND):
@@ -235,7 +231,6 @@ class NvmlLibrary:
             return  # a driver that was unloaded under us has nothing left to give back
 
     def find(self, name: str) -> NvmlFunction | None:
-        """Return a function of the library, or None if the installed driver lacks it."""
         if name not in self._functions:
             pynvml = _import_pynvml()
             try:
@@ -264,7 +259,6 @@ class NvmlLibrary:
         return number.value if self.call(name, *arguments, ctypes.byref(number)) == Code.SUCCESS else None
 
     def explain(self, code: int) -> str:
-        """NVML's own words for a code."""
         return str(_import_pynvml().NVMLError(code))
 
     def describe(self) -> LibraryDescription:

@@ -52,8 +52,6 @@ FIRST_ROOM = 32
 
 
 class _Layout(NamedTuple):
-    """One version of the function with one layout of its entries."""
-
     suffix: str
     entry: struct.Struct
 

@@ -20,12 +20,7 @@ from .reader import NvmlReader, ProcessLists
 
 # Lost and hung GPUs are identified by /proc/driver/nvidia as far as that is certain.
 class LostReader:
-    """A GPU that was off the bus during the search; it has no handle.
-
-    Args:
-        identity: Its own, or a stand-in.
-        code: What NVML returned instead of a handle.
-    """
+    """A GPU that was off the bus during the search; it has no handle. `identity`: its own, or a stand-in."""
 
     def __init__(self, identity: DeviceIdentity, code: int = Code.GPU_IS_LOST) -> None:
         self.identity = identity
@@ -42,7 +37,6 @@ class HungReader:
     """A GPU whose driver call has hung since the search; no further call is made meanwhile.
 
     Args:
-        identity: Its own, or a stand-in.
         since_s: When the call was made, in monotonic seconds.
     """
 
@@ -338,7 +332,6 @@ class DeviceEnumerator:
 
 
 def _make_stand_in(index: int) -> DeviceIdentity:
-    """Identity of a GPU that has not identified itself."""
     return DeviceIdentity(uuid=f"unknown-nvml-{index}", index=index, is_provisional=True)
 
 

@@ -31,8 +31,7 @@ class Meter(Protocol):
     def wait(self) -> None:
         """Wait until the device has finished all work."""
 
-    def reset_peak(self) -> None:
-        """Restart the peak at the present level."""
+    def reset_peak(self) -> None: ...
 
     def read(self) -> MemoryLevels: ...
 

@@ -34,8 +34,6 @@ class UserError(Exception):
 
 @dataclass
 class MadeModel:
-    """A model on its device, and the source of its batches."""
-
     module: nn.Module
     make_batch: Callable[[], Batch]
     sizes: dict[str, int] = field(default_factory=dict)

@@ -53,11 +53,7 @@ class RunUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UpdateWriter:
-    """Sends updates to the process that started this one.
-
-    Args:
-        descriptor: A pipe, open for writing.
-    """
+    """Sends updates to the process that started this one. `descriptor`: a pipe, open for writing."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
