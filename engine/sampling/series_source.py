@@ -65,7 +65,8 @@ class TraceSource(FileSource):
     def real_uuid(self, uuid: str) -> None:
         """None: a trace has no UUIDs."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing stays open."""
 
 
 def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
