@@ -79,7 +79,7 @@ def mend_numbers(body: Part) -> Part:
     """
     if is_sound(body):
         return body
-    mended: Part = _mend(body)
+    mended: Part = _repair(body)
     check_numbers(mended)
     return mended
 
@@ -180,15 +180,15 @@ def _find(name: str, value: object) -> str | None:
     return None
 
 
-def _mend(part: Part) -> Part:
+def _repair(part: Part) -> Part:
     """Replace impossible optional numbers by None."""
     changes: dict[str, object] = {}
     for name, hint in _checker_of(type(part)).hints.items():
         value = getattr(part, name)
         if isinstance(value, msgspec.Struct):
-            changes[name] = _mend(value)
+            changes[name] = _repair(value)
         elif isinstance(value, tuple):
-            changes[name] = tuple(_mend(it) if isinstance(it, msgspec.Struct) else it for it in value)
+            changes[name] = tuple(_repair(it) if isinstance(it, msgspec.Struct) else it for it in value)
         elif _find(name, value) is not None and types.NoneType in get_args(hint):
             changes[name] = None
     return msgspec.structs.replace(part, **changes)

@@ -60,7 +60,7 @@ def make_printable(text: str, most: int | None = None) -> str:
         text = f"{text[: most - 1]}…"
     if text.isprintable():
         return text
-    return "".join(map(_show, text))
+    return "".join(map(_replace_character, text))
 
 
 def make_printable_lines(text: str) -> str:
@@ -68,7 +68,7 @@ def make_printable_lines(text: str) -> str:
     lines = text.split("\n")
     if all(map(str.isprintable, lines)):
         return text
-    return "".join(it if it in "\n\t" else _show(it) for it in text)
+    return "".join(it if it in "\n\t" else _replace_character(it) for it in text)
 
 
 def make_ascii(text: str) -> str:
@@ -134,7 +134,7 @@ def suggest(word: str, known: Iterable[str], otherwise: str, *, most: int = 1, c
     return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
-def _show(character: str) -> str:
+def _replace_character(character: str) -> str:
     if character.isprintable():
         return character
     if character in _BLANKS:

@@ -238,7 +238,7 @@ class ExporterProcess:
         self._warn = tell
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._keep, name="exporter", daemon=True)
+        self._thread = threading.Thread(target=self._restart_after_crashes, name="exporter", daemon=True)
 
     def start(self) -> str:
         """Start it and return the address of the metrics once it serves them.
@@ -274,7 +274,7 @@ class ExporterProcess:
                 env=own_environment(),
             )
 
-    def _keep(self) -> None:
+    def _restart_after_crashes(self) -> None:
         """Wait for its end, and start it again unless that was asked for."""
         for crashes in range(1 << 30):
             if self._process is None:

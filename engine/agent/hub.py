@@ -137,7 +137,7 @@ class Hub:
         self._producer.start()
         try:
             while not self._is_stopping and self._is_attended():
-                self._turn()
+                self._serve_once()
         finally:
             if self._supervisor is not None:
                 self._supervisor.stop()
@@ -148,7 +148,7 @@ class Hub:
         """End soon; may be called from a signal handler."""
         self._is_stopping = True
 
-    def _turn(self) -> None:
+    def _serve_once(self) -> None:
         self._sockets.wait(ceil_ms(self._producer.wait_s()))
         samples = self._producer.take()
         for sample in samples:
@@ -184,7 +184,7 @@ class Hub:
 
     def _publish_sample(self, sample: Sample) -> None:
         try:
-            sample = self._mend(sample)
+            sample = self._repair(sample)
         except WireError as error:
             self._rejections.add("from a source of this node", error, self._clock.monotonic_s())
             return
@@ -197,7 +197,7 @@ class Hub:
             self._sockets.publish(TOPIC_CELLS, sample)
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
-    def _mend(self, sample: Sample) -> Sample:
+    def _repair(self, sample: Sample) -> Sample:
         """Return a sample that no viewer rejects: impossible values become unmeasured.
 
         Raises:
@@ -231,7 +231,7 @@ class Hub:
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return
         self._status_due_s = now_s + 1.5 * STATUS_INTERVAL_S
-        self._keep_place()
+        self._check_folder()
         self._alerts.expire()
         self._sockets.cut_off_revoked()
         self._publish_alerts()
@@ -240,7 +240,7 @@ class Hub:
             self._repeats_left -= 1
             self._sockets.publish(TOPIC_FINDING, FindingBatch((), None, self._batch_number))
 
-    def _keep_place(self) -> None:
+    def _check_folder(self) -> None:
         """Listen again if the file of a socket was removed.
 
         Raises:
@@ -346,7 +346,7 @@ class Hub:
         elif request.verb == "advise" and request.action is None:
             self._refuse(peer, request.request_id, "an advice needs an action, as empty_cache")
         elif self._roster is not None:
-            self._roster.ask(request.pid, _word_wish(request.verb, peer, request))
+            self._roster.ask(request.pid, _make_wish(request.verb, peer, request))
         else:
             self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
@@ -413,7 +413,7 @@ class Hub:
         return welcome if wanted is None else trim_welcome(welcome, wanted)
 
 
-def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
+def _make_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
     asker = (peer, request.request_id)
     reason = None if request.reason is None else request.reason[:MAX_REASON_CHARACTERS]
     seconds = None if request.seconds is None else min(max(0.0, request.seconds), MAX_WISH_S)

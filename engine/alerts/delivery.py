@@ -89,7 +89,7 @@ class HookLane:
             is_hurried: Ignore the limit per minute.
         """
         if self._process is not None:
-            self._look_after(self._process)
+            self._check_process(self._process)
         if self._process is None and self._waiting and (self._take_token() or is_hurried):
             self._send(self._waiting.popleft())
 
@@ -112,7 +112,7 @@ class HookLane:
             self._note_failure(f"no process could be started to tell {self._hook.target}: {error.strerror}")
         self._ends_s = self._clock.monotonic_s() + self._hook.longest_s
 
-    def _look_after(self, process: Process) -> None:
+    def _check_process(self, process: Process) -> None:
         code = process.poll()
         if code is None and self._clock.monotonic_s() >= self._ends_s:
             process.kill()

@@ -475,7 +475,7 @@ class Keeper:
             self._is_late = not self._is_done.wait(PATIENCE_S)
 
     def _write(self) -> None:
-        while (kept := self._take()) is not None:
+        while (kept := self._pop_waiting()) is not None:
             try:
                 save_decisions(self._path, kept)
                 self.reason = None
@@ -483,7 +483,7 @@ class Keeper:
                 self.reason = f"what is acknowledged and muted is not kept: {self._path}: {error.strerror}"
             self._is_late = False
 
-    def _take(self) -> KeptDecisions | None:
+    def _pop_waiting(self) -> KeptDecisions | None:
         with self._lock:
             kept = self._waiting
             self._waiting = None

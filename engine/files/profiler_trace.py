@@ -412,7 +412,7 @@ class MemoryTimeline(SeriesReader):
                     )
                 sizes = row.numbers
                 if len(sizes) != _ROW_LENGTH or min(sizes) < 0:
-                    raise RecordError("row", f"{_show(sizes)}, expected {_ROW_LENGTH} sizes in bytes")
+                    raise RecordError("row", f"{_quote(sizes)}, expected {_ROW_LENGTH} sizes in bytes")
                 self._add(times_us[count - 1] / 1e6, sizes[1:])
             except RecordError as error:
                 self._left_out.add(error.kind, f"$[1][{count - 1}]", str(error))
@@ -446,10 +446,10 @@ class MemoryTimeline(SeriesReader):
 def _read_change(row: Sequence[int]) -> tuple[int | None, int, int]:
     """Return time in nanoseconds (None: before the first), category and change in bytes of a row."""
     if len(row) != _RAW_LENGTH or row[1] not in _ACTIONS or not 0 <= row[3] < len(CATEGORIES):
-        raise RecordError("row", f"{_show(row)}, expected [time, action, bytes, category]")
+        raise RecordError("row", f"{_quote(row)}, expected [time, action, bytes, category]")
     time_ns, action, change, category = row
     return (None if action == _PREEXISTING or time_ns < 0 else time_ns), category, change
 
 
-def _show(row: Sequence[int]) -> str:
+def _quote(row: Sequence[int]) -> str:
     return ascii(list(row[:10]))[:80]

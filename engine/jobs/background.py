@@ -245,7 +245,7 @@ class ViewerRecording:
             self._fail(self._note.moved)
         if before is None and self._process is not None:
             end = "ends with this view" if self._is_private else "goes on when you quit"
-            self._tell(f"Recording into {show_path(path)}: it {end}; R ends it.")
+            self._add_news(f"Recording into {show_path(path)}: it {end}; R ends it.")
         return RecordingState(path, max(0.0, self._now_s() - self._note.since_s), _measure(path))
 
     def take_news(self) -> list[RecordingNews]:
@@ -288,13 +288,13 @@ class ViewerRecording:
             path = Path(before.path)
             length = format_age(max(0.0, self._now_s() - before.since_s))
             name = show_path(path)
-            self._tell(f"Recorded {length}, {format_bytes(_measure(path))}: vramscope replay {name}")
+            self._add_news(f"Recorded {length}, {format_bytes(_measure(path))}: vramscope replay {name}")
         elif self._process is not None:
             self._fail(complaint or "the recorder ended at once")
         self._process = None
         self._is_ending = False
 
-    def _tell(self, text: str) -> None:
+    def _add_news(self, text: str) -> None:
         self._news.append(RecordingNews(text))
 
     def _fail(self, reason: str) -> None:

@@ -71,7 +71,7 @@ class Advice:
         if not self._wanted or now_s < self._next_s or _is_capturing(self._device.module):
             return
         self._next_s = now_s + _PAUSE_S
-        for wanted in self._take_all():
+        for wanted in self._pop_all():
             before = self._device.read().reserved_bytes
             outcome = self._follow(wanted)
             after = self._device.read().reserved_bytes
@@ -113,7 +113,7 @@ class Advice:
                 reason = f"has not ended a step within {wanted.wait_s:.0f} s"
                 self._answers.append(wire.encode_refused(wanted.request, reason))
 
-    def _take_all(self) -> Iterator[_Wanted]:
+    def _pop_all(self) -> Iterator[_Wanted]:
         while self._wanted:
             try:
                 yield self._wanted.popleft()

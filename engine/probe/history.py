@@ -89,7 +89,7 @@ class MemoryHistory:
 
     def meet_step(self, torch: Module) -> None:
         """Switch on or off what is due; called at the end of a step by the thread that trains."""
-        self._give_way(torch)
+        self._yield_to_program(torch)
         if self.mode == "on":
             if self._wanted_until_s is not None:
                 self._ends_s = max(self._ends_s, self._wanted_until_s)
@@ -105,11 +105,11 @@ class MemoryHistory:
 
     def end_overdue(self, torch: Module) -> None:
         """Switch off what no end of a step has; called by our own thread, each time it sends."""
-        self._give_way(torch)
+        self._yield_to_program(torch)
         if self.mode == "on" and self._clock.monotonic_s() >= self._ends_s + _GRACE_S:
             self._switch_off(torch)
 
-    def _give_way(self, torch: Module) -> None:
+    def _yield_to_program(self, torch: Module) -> None:
         """Leave the recording to the program if it has used the switch since ours began."""
         if self.mode == "on" and is_taken_over():
             end_recording(torch)

@@ -74,8 +74,8 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
             mine.pop()
             if not mine:
                 _open.pop(get_ident(), None)
-        elif not _take_out(mine, self):
-            any(_take_out(parts, self) for parts in list(_open.values()))
+        elif not _remove(mine, self):
+            any(_remove(parts, self) for parts in list(_open.values()))
 
     def __call__(self, function: Function) -> Function:
         """Wrap a function so that each of its calls is such a part."""
@@ -126,7 +126,7 @@ def _list_own() -> list[phase]:
     return found
 
 
-def _take_out(parts: list[phase], ended: phase) -> bool:
+def _remove(parts: list[phase], ended: phase) -> bool:
     """Remove the newest occurrence of a part from a thread's list, and tell whether there was one."""
     for position in range(len(parts) - 1, -1, -1):
         if parts[position] is ended:

@@ -179,7 +179,7 @@ def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> Non
     if _tracer is None or _tracer() is not None:
         dynamo = sys.modules.get("torch._dynamo")
         if dynamo is not None:
-            _keep_from(dynamo)(optimizer)
+            _hide_from(dynamo)(optimizer)
             return
     _notify_session(optimizer)
 
@@ -189,7 +189,7 @@ def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> Non
 _after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
-def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
+def _hide_from(dynamo: Module) -> Callable[[Optimizer], None]:
     """Return the function that notifies the session without frames below it being compiled."""
     if dynamo not in _untraced:
         disable = getattr(dynamo, "disable", None)
@@ -421,11 +421,11 @@ class Session:
         self._steps_ended += 1
         self._sampler.digest.note_end((now_s, self._clock.wall_s(), reading, sizes, is_largest))
         if is_care_due:
-            self._take_care(now_s)
+            self._do_upkeep(now_s)
         next_read_s = self._last_read_s + self._pace.between_ends_s
         self._quiet_until_s = float("-inf") if needs_steps else min(next_read_s, self._next_care_s)
 
-    def _take_care(self, now_s: float) -> None:
+    def _do_upkeep(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""
         leftover = current.leftover
         current.leftover = None

@@ -172,7 +172,7 @@ class Connection:
 
         Call it before sending or receiving, for it also makes sure that the socket is ours.
         """
-        self._let_go_of_foreign()
+        self._drop_foreign_socket()
         if self._socket is not None or self._clock.monotonic_s() < self._next_try_s:
             return False
         try:
@@ -218,12 +218,12 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; the next `open` tries again after the shortest pause."""
-        self._let_go_of_foreign()
+        self._drop_foreign_socket()
         if self._socket is not None:
             self._socket.close()
             self._forget()
 
-    def _let_go_of_foreign(self) -> None:
+    def _drop_foreign_socket(self) -> None:
         """Forget a socket that the program has closed: its number may be that of a file of the program."""
         if self._socket is not None and not is_still(self._socket.fileno(), self._identity):
             self._socket.detach()

@@ -94,7 +94,7 @@ class TickSteps:
             size = told.get(row[0])
             self.newest = StepReading(*row) if size is None else StepReading(*row, *size)
             if size is not None and size != (None, None):
-                self._keep(size, self.newest)
+                self._store(size, self.newest)
 
     def begin_next(self) -> "TickSteps":
         """Return the collector of the next tick; the newest step stays."""
@@ -104,7 +104,7 @@ class TickSteps:
         following._retold_s = self._retold_s
         return following
 
-    def _keep(self, size: _Size, step: StepReading) -> None:
+    def _store(self, size: _Size, step: StepReading) -> None:
         known = self._sized.get(size)
         if known is None or _usefulness(step) >= _usefulness(known):
             self._sized[size] = step
@@ -515,7 +515,9 @@ def _make_simulated(uuid: str, index: int, ranks: Sequence[Placed]) -> DeviceSam
         reason=reason,
         age_s=age_s,
         memory=_sum_memory(next((total for total in totals if total is not None), None), live or ranks),
-        processes=tuple(_list_process(rank, held.now if (held := _hold(rank)) else None) for rank in live),
+        processes=tuple(
+            _list_process(rank, held.now if (held := _sum_held(rank)) else None) for rank in live
+        ),
     )
 
 
@@ -539,7 +541,7 @@ def _sum_memory(total: int | None, live: Sequence[Placed]) -> MemoryReading:
     The most within the tick is what is certain: while one rank was at its most, the others used their least
     or more. The least is found likewise.
     """
-    held = [found for rank in live if (found := _hold(rank)) is not None]
+    held = [found for rank in live if (found := _sum_held(rank)) is not None]
     if live and not held:
         return MemoryReading(total_bytes=total)
     used = sum(rank.now for rank in held)
@@ -554,7 +556,7 @@ def _sum_memory(total: int | None, live: Sequence[Placed]) -> MemoryReading:
     )
 
 
-def _hold(rank: Placed) -> _Held | None:
+def _sum_held(rank: Placed) -> _Held | None:
     report = rank.report
     reserved = report.sample.allocator.reserved_bytes if report.sample.allocator else None
     if reserved is None:

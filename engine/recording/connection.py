@@ -221,7 +221,7 @@ def explain_read_error(path: Path, error: Exception) -> InputFileError:
         return InputFileError(f"{name}: its writer holds it; try again in a moment")
     if code.startswith("SQLITE_CANTOPEN"):
         return InputFileError(f"{name}: cannot be opened; expected a recording that this user may read")
-    return InputFileError(f"{name}: damaged, it cannot be read: {_show(error)}")
+    return InputFileError(f"{name}: damaged, it cannot be read: {_describe_error(error)}")
 
 
 def explain_write_error(path: Path, error: Exception) -> OutputFileError:
@@ -232,15 +232,15 @@ def explain_write_error(path: Path, error: Exception) -> OutputFileError:
         return RecordingStoppedError(f"{name}: damaged or no recording; name another file with -o")
     if code.startswith(_FULL):
         return RecordingStoppedError(
-            f"{name}: recording stopped: the disk is full or cannot be written ({_show(error)}); "
+            f"{name}: recording stopped: the disk is full or cannot be written ({_describe_error(error)}); "
             "what was recorded until now can be read"
         )
     if code == "SQLITE_READONLY_DBMOVED":
         return RecordingStoppedError(f"{name}: recording stopped: the file was removed or renamed")
-    return RecordingStoppedError(f"{name}: recording stopped: {_show(error)}")
+    return RecordingStoppedError(f"{name}: recording stopped: {_describe_error(error)}")
 
 
-def _show(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """SQLite quotes the file in its messages, so they are made printable."""
     if isinstance(error, UnicodeDecodeError):
         return "its tables are not those of a recording"

@@ -124,7 +124,7 @@ class RecordingSeries:
         if self._rotate_bytes is not None and self._writer.size_bytes >= self._rotate_bytes:
             before = self._writer
             after = self._path_of(before.identity.number + 1)
-            self._go_on(before.identity.number + 1)
+            self._begin_next(before.identity.number + 1)
             self.notes.append(f"{show_name(before.path)} is full; recording into {show_name(after)}")
         if self._keep_s is not None and self._clock.monotonic_s() >= self._look_due_s:
             self._look_due_s = self._clock.monotonic_s() + KEEP_LOOK_S
@@ -164,7 +164,7 @@ class RecordingSeries:
         ):  # without a write-ahead log, SQLite writes no more into what has moved
             self._writer.close("the file was moved")
         try:
-            self._go_on(self._writer.identity.number)
+            self._begin_next(self._writer.identity.number)
         except (OutputFileError, InputFileError) as error:
             raise RecordingStoppedError(
                 f"{show_path(path)}: {change} while it was recorded, and there can be no new file: {error}"
@@ -174,7 +174,7 @@ class RecordingSeries:
         self.notes.append(self.moved)
         return True
 
-    def _go_on(self, number: int) -> None:
+    def _begin_next(self, number: int) -> None:
         """End the present file and begin the next, with the findings that are open."""
         identity = self._writer.identity
         created_s = max(self._newest.values(), default=0.0)

@@ -73,7 +73,7 @@ class ContentWriter:
         try:
             kept = self._run("SELECT value FROM meta WHERE key = 'identity'").fetchone()
             self.identity = msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
-            self._put("writer", os.getpid())
+            self._write_meta("writer", os.getpid())
             self._layout = self._find_layout()
             (rows,) = self._run("SELECT coalesce(max(tick), 0) FROM ticks").fetchone()
             (blocks,) = self._run("SELECT coalesce(max(last_tick), 0) FROM blocks").fetchone()
@@ -99,11 +99,11 @@ class ContentWriter:
             if event.kind not in FREQUENT:
                 self.keep_event(event)
         self._note_jobs(sample)
-        is_minute_over = self._take_over(node, self._tick, sample)
+        is_minute_over = self._add_row(node, self._tick, sample)
         if node.pending.is_enough:
             self._compact(node)
         elif is_minute_over:
-            self._keep_overview(node)
+            self._write_overview(node)
 
     def tell(self, name: str, told: Told) -> None:
         """Add what analyzers reported after the newest sample, and fill in its number and time."""
@@ -125,7 +125,7 @@ class ContentWriter:
     def note_imported(self, files: Sequence[ImportedFile]) -> None:
         """Store in the identity from which files the recording was made."""
         self.identity = msgspec.structs.replace(self.identity, imported=tuple(files))
-        self._put("identity", self.identity)
+        self._write_meta("identity", self.identity)
 
     def finish(self) -> None:
         """Make blocks of all rows, and remove the mark of a writer."""
@@ -155,13 +155,13 @@ class ContentWriter:
         for tick, number, data in self._run("SELECT tick, node, sample FROM ticks ORDER BY tick").fetchall():
             sample = msgspec.msgpack.decode(data, type=Sample)
             self.newest_s = sample.time_s
-            self._take_over(self._node_of(names[number]), tick, sample)
+            self._add_row(self._node_of(names[number]), tick, sample)
         for number, words in self._run("SELECT node, words FROM told ORDER BY id").fetchall():
             self._node_of(names[number]).pending.add_told(msgspec.msgpack.decode(words, type=Told))
         for node in self._nodes.values():
             self._compact(node)
 
-    def _take_over(self, node: _Node, tick: int, sample: Sample) -> bool:
+    def _add_row(self, node: _Node, tick: int, sample: Sample) -> bool:
         """Add a sample to its block and its minute; return whether another minute began."""
         node.pending.add(tick, sample)
         for device in sample.devices:
@@ -173,25 +173,25 @@ class ContentWriter:
         return node.overview.add(sample, [node.device_ids[device.uuid] for device in sample.devices])
 
     def _compact(self, node: _Node) -> None:
-        self._keep_overview(node)
+        self._write_overview(node)
         pending = node.pending
         if not pending.samples:
             return
         node.pending = PendingRows()
-        self._keep_blocks(node, pending.samples, pending.told)
+        self._write_blocks(node, pending.samples, pending.told)
         first = pending.samples[0].tick
         last = pending.samples[-1].tick
         self._run("DELETE FROM ticks WHERE node = ? AND tick BETWEEN ? AND ?", (node.number, first, last))
         self._run("DELETE FROM told WHERE node = ?", (node.number,))
 
-    def _keep_blocks(self, node: _Node, rows: Sequence[TickedSample], said: Sequence[Told]) -> None:
+    def _write_blocks(self, node: _Node, rows: Sequence[TickedSample], said: Sequence[Told]) -> None:
         """Add a block, or two halves if it would be larger than any reader accepts."""
         samples = pack_samples(rows)
         told = pack_told(said)
         if samples.raw_bytes > MOST_RAW_BYTES and len(rows) > 1:
             middle = len(rows) // 2
-            self._keep_blocks(node, rows[:middle], ())
-            self._keep_blocks(node, rows[middle:], said)
+            self._write_blocks(node, rows[:middle], ())
+            self._write_blocks(node, rows[middle:], said)
             return
         times = [it.sample.time_s for it in rows]
         device_samples = sum(len(it.sample.devices) for it in rows)
@@ -206,7 +206,7 @@ class ContentWriter:
             ),
         )
 
-    def _keep_overview(self, node: _Node) -> None:
+    def _write_overview(self, node: _Node) -> None:
         for minute, figures in node.overview.take().items():
             key = (minute, node.number)
             row = self._run("SELECT figures FROM overview WHERE minute = ? AND node = ?", key).fetchone()
@@ -229,9 +229,9 @@ class ContentWriter:
         if new and len(known) < MOST_JOBS:
             jobs = (*known, *dict.fromkeys(new))[:MOST_JOBS]
             self.identity = msgspec.structs.replace(self.identity, jobs=jobs)
-            self._put("identity", self.identity)
+            self._write_meta("identity", self.identity)
 
-    def _put(self, key: str, value: object) -> None:
+    def _write_meta(self, key: str, value: object) -> None:
         self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _pack(value)))
 
 
@@ -450,7 +450,7 @@ class RecordingWriter:
 
     def add_event(self, kind: EventKind, text: str) -> None:
         """Add an event that is not in the samples, at the time of the newest one; raises as `append`."""
-        self._write(lambda: self._keep_event(kind, text))
+        self._write(lambda: self._write_event(kind, text))
 
     def note_imported(self, files: Sequence[ImportedFile]) -> None:
         """Store from which files the recording was made, in place of what was stored before."""
@@ -493,15 +493,15 @@ class RecordingWriter:
 
     def _fill(self, identity: RecordingIdentity) -> None:
         self._content = ContentWriter(self._sqlite, identity.created_s, self.path)
-        self._keep_event("recording_started", f"vramscope {identity.version} records")
+        self._write_event("recording_started", f"vramscope {identity.version} records")
 
-    def _keep_event(self, kind: EventKind, text: str) -> None:
+    def _write_event(self, kind: EventKind, text: str) -> None:
         content = self._content
         content.keep_event(RecordingEvent(kind, content.newest_s, content.identity.node, text))
 
     def _finish(self, reason: str) -> None:
         self._content.finish()
-        self._keep_event("recording_stopped", reason)
+        self._write_event("recording_stopped", reason)
 
     def _tidy(self) -> None:
         """Free pages and join the log; not possible while a reader has the file or the disk is full, which

@@ -360,7 +360,7 @@ class PlaylistFeed(ReplayFeed):
 
     def _advance(self, player: ReplayPlayer) -> bool:
         if self._hold_s(player) <= 0:
-            self._turn(player, 1)
+            self._switch_run(player, 1)
             return True
         return self._explain_rest(player) or player.advance()
 
@@ -393,13 +393,13 @@ class PlaylistFeed(ReplayFeed):
         while self._commands and not self._is_left:
             command = self._commands.popleft()
             if command.verb == "turn":
-                self._turn(player, int(command.count))
+                self._switch_run(player, int(command.count))
             else:
                 player.apply(command)
             is_news = True
         return is_news
 
-    def _turn(self, player: ReplayPlayer, places: int) -> None:
+    def _switch_run(self, player: ReplayPlayer, places: int) -> None:
         """Go to another run; the present one continues if none can be read."""
         at = self.index
         while True:
@@ -413,7 +413,7 @@ class PlaylistFeed(ReplayFeed):
                 if self._stopped.is_set():
                     return
                 at = aim
-                places = self._take_turn()
+                places = self._pop_turn()
                 continue
             if opened is not None:
                 self._leave(player, opened)
@@ -461,7 +461,7 @@ class PlaylistFeed(ReplayFeed):
 
         return follow
 
-    def _take_turn(self) -> int:
+    def _pop_turn(self) -> int:
         """Take the oldest command to go to another run out of the queue; return how many places."""
         with self._called:
             command = next(it for it in self._commands if it.verb == "turn")

@@ -375,14 +375,14 @@ class NodePlayer:
             self.shown = self._target = self._work = None
             self._history.take_over(History(keeps_ranks=False))
             self._verdicts = self._make_verdicts(-math.inf)
-            self._look_ahead(self.tape.start_s)
+            self._read_ahead(self.tape.start_s)
         elif self.shown is None or self._target is not None or found[0].time_s != self.shown.time_s:
             self.shown = self._target = found[0]
             self._work = None
             self.next = None
             self._upcoming = iter(())
         else:
-            self._look_ahead(math.nextafter(self.shown.time_s, math.inf))
+            self._read_ahead(math.nextafter(self.shown.time_s, math.inf))
 
     def play_to(self, time_s: float) -> bool:
         """Play what is due up to a moment; return whether there was anything."""
@@ -419,7 +419,7 @@ class NodePlayer:
         self._work = None
         self._target = None
         self.shown = msgspec.structs.replace(target, seq=reached.seq)
-        self._look_ahead(math.nextafter(target.time_s, math.inf))
+        self._read_ahead(math.nextafter(target.time_s, math.inf))
         if not self._has_overview:
             self._overview = self.tape.overview()
             self._has_overview = True
@@ -457,7 +457,7 @@ class NodePlayer:
             return RecordedVerdicts(self._told)
         return FoundVerdicts(self._make_analyzers(), list_open(self._told, start_s))
 
-    def _look_ahead(self, start_s: float) -> None:
+    def _read_ahead(self, start_s: float) -> None:
         self._upcoming = self.tape.samples(start_s)
         self.next = next(self._upcoming, None)
 

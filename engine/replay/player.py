@@ -222,15 +222,15 @@ class ReplayPlayer:
             case "seek":
                 self.seek(command.count)
             case "go":
-                self._go(command.text)
+                self._seek_text(command.text)
             case "mark":
-                self._go_to_mark(int(command.count))
+                self._seek_mark(int(command.count))
             case "segments":
                 self._seen.refuse_segments(int(command.count), NO_MAP)
             case "decide":
                 self.say(NO_DECISION)
             case "node":
-                self._look_at(command.text)
+                self._focus(command.text)
 
     def advance(self) -> bool:
         """Play the samples that are due, at most `TAKE_LIMIT`; return whether there were any."""
@@ -325,13 +325,13 @@ class ReplayPlayer:
             self.seek(self._start_s)
         self._head.toggle_pause(now_s)
 
-    def _go(self, text: str) -> None:
+    def _seek_text(self, text: str) -> None:
         try:
             self.seek(parse_moment(text, self.state))
         except UsageError as error:
             self.say(f"{error}.")
 
-    def _go_to_mark(self, direction: int) -> None:
+    def _seek_mark(self, direction: int) -> None:
         at_s = self._at_s
         has_marks = bool(self._marks.all)
         tape = self._seen.tape
@@ -342,7 +342,7 @@ class ReplayPlayer:
             self.say(f"No {what} {'after' if direction > 0 else 'before'} this moment.")
             return
         kind = {"oom": "out of memory: ", "finding": "finding: ", "step": ""}[mark.kind]
-        self._look_at(mark.node)
+        self._focus(mark.node)
         self.say(f"{kind}{mark.text}", node=self._seen.node)
         # Findings of this moment belong to the first sample from then on.
         sample = next(self._seen.tape.samples(mark.time_s), None)
@@ -354,7 +354,7 @@ class ReplayPlayer:
         samples = zip(range(NEAR_TICKS), self._seen.tape.samples(self._start_s), strict=False)
         return next((sample.time_s for _, sample in samples if sample.devices), self._start_s)
 
-    def _look_at(self, name: str) -> None:
+    def _focus(self, name: str) -> None:
         self._seen = next((node for node in self._nodes if node.node == name), self._seen)
         if self._seen.is_waiting:
             self._seen.jump(self._at_s)

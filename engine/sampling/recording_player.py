@@ -68,7 +68,7 @@ class RecordingPlayer(FileSource):
 
     def samples(self) -> Iterator[Sample]:
         while self._next is not None:
-            yield self._take_next(self._next)
+            yield self._play_next(self._next)
 
     def close(self) -> None:
         self.recording.close()
@@ -100,7 +100,7 @@ class RecordingPlayer(FileSource):
         known_s = recorded_s if math.isfinite(recorded_s) and recorded_s > 0 else LONE_INTERVAL_S
         self.interval_s = known_s if interval_s is None else interval_s
 
-    def _take_next(self, sample: Sample) -> Sample:
+    def _play_next(self, sample: Sample) -> Sample:
         """Return a sample as it is played, and look ahead for the one after it: there may be none."""
         self._newest_s[sample.node] = sample.time_s
         self._next = self._find_newer()

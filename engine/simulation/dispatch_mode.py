@@ -133,9 +133,9 @@ class AccountingMode(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         survey = Survey()
-        self._look_at(args, survey)
+        self._survey(args, survey)
         if kwargs:
-            self._look_at(kwargs.values(), survey)
+            self._survey(kwargs.values(), survey)
         if survey.device is not None:
             self._settle(operation, survey, args)
         try:
@@ -176,7 +176,7 @@ class AccountingMode(TorchDispatchMode):
         card = self._registry.card_of(target)
         card.free(card.allocate(size_bytes, 0))
 
-    def _look_at(self, values: Any, survey: Survey) -> None:
+    def _survey(self, values: Any, survey: Survey) -> None:
         """Find where the tensors among some values are, those in lists too."""
         records = self._records
         for value in values:
@@ -184,7 +184,7 @@ class AccountingMode(TorchDispatchMode):
                 try:
                     record = records.get(storage_of(value)._cdata)
                 except (NotImplementedError, RuntimeError):
-                    self._look_at(parts_of(value), survey)
+                    self._survey(parts_of(value), survey)
                     continue
                 if record is None:
                     survey.is_anywhere = False
@@ -197,7 +197,7 @@ class AccountingMode(TorchDispatchMode):
                 elif record.device != survey.device and value.dim():
                     survey.other = record.device
             elif isinstance(value, (list, tuple)):
-                self._look_at(value, survey)
+                self._survey(value, survey)
 
     def _settle(self, operation: Operation, survey: Survey, args: Any) -> None:
         """Refuse inputs on two devices as CUDA does, and put undecided ones on the device of the others."""

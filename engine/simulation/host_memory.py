@@ -174,7 +174,7 @@ def capture_stack() -> Stack:
         frame = frame.f_back
     place = tuple(key)
     stack = _known.get(place)
-    return _keep(place, codes) if stack is None else stack
+    return _cache_stack(place, codes) if stack is None else stack
 
 
 def _judge_file(name: str) -> bool:
@@ -185,7 +185,7 @@ def _judge_file(name: str) -> bool:
     return is_user
 
 
-def _keep(key: tuple[int, ...], codes: list[CodeType]) -> Stack:
+def _cache_stack(key: tuple[int, ...], codes: list[CodeType]) -> Stack:
     """Remember a new stack for the next block of the same place."""
     if len(_known) >= MOST_STACKS:
         _known.clear()

@@ -30,7 +30,7 @@ def install_threads(simulation: Simulation, mode: Any) -> None:
     """Count in this thread and in every thread that starts; stop counting in forked children."""
     _enter(mode)
     replace(threading.Thread, "_bootstrap_inner", lambda original: _make_bootstrap(original, mode))
-    os.register_at_fork(after_in_child=lambda: _leave_card(simulation))
+    os.register_at_fork(after_in_child=lambda: _close_card(simulation))
 
 
 def _enter(mode: Any) -> None:
@@ -56,7 +56,7 @@ def _make_bootstrap(original: Any, mode: Any) -> Any:
     return bootstrap
 
 
-def _leave_card(simulation: Simulation) -> None:
+def _close_card(simulation: Simulation) -> None:
     """In a forked child: the blocks stay the parent's, and a device that was in use cannot be used here."""
     simulation.registry.is_closed = True
     simulation.devices.is_foreign = torch.cuda._initialized

@@ -62,14 +62,14 @@ class CallsInTurn(Generic[Result]):
 
     def run(self) -> None:
         """Make the remaining calls; if one hangs, those after it are not begun."""
-        while (call := self._take()) is not None:
+        while (call := self._pop_call()) is not None:
             call.run()
 
     def stop(self) -> "list[AbandonableCall[Result]]":
         """Begin no more calls, and return those that were not begun."""
-        return list(iter(self._take, None))
+        return list(iter(self._pop_call, None))
 
-    def _take(self) -> "AbandonableCall[Result] | None":
+    def _pop_call(self) -> "AbandonableCall[Result] | None":
         try:
             return self._left.popleft()
         except IndexError:

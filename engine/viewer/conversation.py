@@ -233,7 +233,7 @@ class HubConversation:
         elif envelope.kind in ANSWERS:
             found.append(body_of(envelope, ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:
-            self._meet_new_hub(envelope.hub_id)
+            self._start_over(envelope.hub_id)
             if envelope.kind == "sample":
                 self._pend(body_of(envelope, Sample))
         else:
@@ -283,7 +283,7 @@ class HubConversation:
         else:
             found.append(refusal)
 
-    def _meet_new_hub(self, hub_id: str) -> None:
+    def _start_over(self, hub_id: str) -> None:
         """Start over: the hub was restarted, so its sequence has changed."""
         if self._hub_id is not None or self._asked is None:
             self.ask()

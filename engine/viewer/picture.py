@@ -178,11 +178,11 @@ class NodePicture:
         )
 
     def _follow(self, sample: Sample, snapshot: Snapshot) -> Snapshot:
-        if self._conversation.detail == "full" and not self._keep(lambda: self.history.add(sample)):
+        if self._conversation.detail == "full" and not self._try_history(lambda: self.history.add(sample)):
             return snapshot
         return msgspec.structs.replace(snapshot, sample=sample)
 
-    def _keep(self, keep: Callable[[], None]) -> bool:
+    def _try_history(self, keep: Callable[[], None]) -> bool:
         """Return whether the history accepted it; a hub with an impossible past has no history, and the
         picture says so.
         """
@@ -197,7 +197,7 @@ class NodePicture:
     def _join(self, event: Joined, snapshot: Snapshot) -> Snapshot:
         welcome = event.welcome
         if self._conversation.detail == "full":
-            self._keep(lambda: self.history.extend(welcome.history))
+            self._try_history(lambda: self.history.extend(welcome.history))
         if event.is_new_hub:
             self._findings = FindingStore()
         self._findings.merge(welcome.findings)

@@ -148,7 +148,7 @@ def ask(data: bytes) -> None:
     for message in split(data):
         hub._handle_request(peer, message)
         relay._take(peer, message)
-    hub._turn()
+    hub._serve_once()
 
 
 def gather(data: bytes) -> None:

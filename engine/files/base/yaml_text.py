@@ -84,12 +84,12 @@ class _Reader:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         begun: _Mark | None = getattr(error, "context_mark", None)
         if begun is not None and "quoted scalar" in (getattr(error, "context", None) or ""):
-            raise YamlError(f"line {begun.line + 1}: {self._show(begun)!r} has no closing quote") from None
+            raise YamlError(f"line {begun.line + 1}: {self._quote(begun)!r} has no closing quote") from None
         if mark is None:
             raise YamlError(problem) from None
         if self._open_brackets and mark.line + 1 > self._open_brackets[0]:
             self._refuse_open_bracket()
-        if self._show(mark).startswith("\t") or self._row(mark).lstrip(" ").startswith("\t"):
+        if self._quote(mark).startswith("\t") or self._row(mark).lstrip(" ").startswith("\t"):
             problem = "a tab in the indentation; expected blanks"
         raise YamlError(f"line {mark.line + 1}: {problem}") from None
 
@@ -123,7 +123,7 @@ class _Reader:
         while _kind(event := self._next()) != "MappingEnd":
             line = event.start_mark.line + 1
             if _kind(event) != "Scalar":
-                raise YamlError(f"line {line}: {self._show(event.start_mark)!r} is not `key: value`")
+                raise YamlError(f"line {line}: {self._quote(event.start_mark)!r} is not `key: value`")
             name = self._read_text(event)
             if name in values:
                 raise YamlError(f"line {line}: {name} is there twice")
@@ -150,7 +150,7 @@ class _Reader:
 
     def _refuse(self, event: _Event) -> NoReturn:
         raise YamlError(
-            f"line {event.start_mark.line + 1}: {self._show(event.start_mark)!r} is YAML that is not read; "
+            f"line {event.start_mark.line + 1}: {self._quote(event.start_mark)!r} is YAML that is not read; "
             "write the value itself"
         )
 
@@ -160,7 +160,7 @@ class _Reader:
     def _row(self, mark: _Mark) -> str:
         return self._rows[mark.line] if mark.line < len(self._rows) else ""
 
-    def _show(self, mark: _Mark) -> str:
+    def _quote(self, mark: _Mark) -> str:
         return self._row(mark)[mark.column :][:_MOST_SHOWN]
 
 

@@ -409,7 +409,7 @@ class FrameworkFacts:
         elif "Theoretical" in line:
             match = _THEORY.search(line)
             if match is not None and len(self._theory) < 2:
-                self._theory.setdefault(_word_theory(match), number)
+                self._theory.setdefault(_describe_theory(match), number)
 
     def _observe_device(self, text: str) -> None:
         capacity = _CAPACITY.search(text)
@@ -425,7 +425,7 @@ class FrameworkFacts:
             counts[find_rank(text)] = int(count[1])
 
 
-def _word_theory(match: re.Match[str]) -> str:
+def _describe_theory(match: re.Match[str]) -> str:
     sizes = (None if match[number] is None else _read_size(match[number], MIB) for number in (1, 2, 3))
     state, activations, total = map(format_bytes, sizes)
     parts = f"{state} of weights and optimizer"

@@ -116,7 +116,7 @@ def _read_settings(settings: object) -> tuple[tuple[str, str], ...]:
         return ()
     fields = expect_dict(settings, ("allocator_settings",))
     pairs = [(key, value) for key, value in fields.items() if key != _SIMULATED][:_MOST_SETTINGS]
-    return tuple((_show(key), _show(value)) for key, value in pairs)
+    return tuple((_format_setting(key), _format_setting(value)) for key, value in pairs)
 
 
 def _read_simulated(settings: object) -> SimulatedCard | None:
@@ -130,11 +130,13 @@ def _read_simulated(settings: object) -> SimulatedCard | None:
     return SimulatedCard(total if is_size else None, name[:_MOST_CHARS] if isinstance(name, str) else None)
 
 
-def _show(value: object) -> str:
+def _format_setting(value: object) -> str:
     """A setting as text; a table of divisions as `size:divisions` pairs."""
     if isinstance(value, dict):
         pairs = list(value.items())[:_MOST_SETTINGS]
-        return ",".join(f"{_show(key)}:{_show(part)}" for key, part in pairs)[:_MOST_CHARS]
+        return ",".join(f"{_format_setting(key)}:{_format_setting(part)}" for key, part in pairs)[
+            :_MOST_CHARS
+        ]
     if isinstance(value, str | int | float | bool | None):
         return str(value)[:_MOST_CHARS]
     return name_type(value)
@@ -152,8 +154,8 @@ def _read_annotations(annotations: object) -> tuple[tuple[Annotation, ...], int]
             Annotation(
                 device=expect_int(fields.get("device", 0), (*place, "device")),
                 time_us=expect_int(fields.get("time_us", UNMEASURED), (*place, "time_us")),
-                name=_show(fields.get("name", "")),
-                stage=_show(fields.get("stage", "")),
+                name=_format_setting(fields.get("name", "")),
+                stage=_format_setting(fields.get("stage", "")),
             )
         )
     return tuple(kept), len(listed) - len(kept)

@@ -252,7 +252,7 @@ class SeriesFile(SeriesReader):
                     peaks = parse_size(cells[at_peaks[0]]), parse_size(cells[at_peaks[1]])
                 device = known.get(cells[at_device]) or self._find_device(cells[at_device])
             except ValueError:
-                self._leave_out(number, line, cells)
+                self._count_unusable(number, line, cells)
                 if self._header is not header:
                     return
                 continue
@@ -294,7 +294,7 @@ class SeriesFile(SeriesReader):
             self._known[cell] = device
         return device
 
-    def _leave_out(self, number: int, line: str, cells: list[str]) -> None:
+    def _count_unusable(self, number: int, line: str, cells: list[str]) -> None:
         """Count a record that cannot be used, with the first of its cells that is wrong."""
         if is_skipped(line):
             return

@@ -80,9 +80,9 @@ class _Walk:
         if is_log_folder:
             self.logs.append(folder)
         if depth < _DEEPEST:
-            self._go_below(entries, depth, is_log_folder=is_log_folder)
+            self._visit_below(entries, depth, is_log_folder=is_log_folder)
 
-    def _go_below(self, entries: Iterable[os.DirEntry[str]], depth: int, *, is_log_folder: bool) -> None:
+    def _visit_below(self, entries: Iterable[os.DirEntry[str]], depth: int, *, is_log_folder: bool) -> None:
         for entry in entries:
             if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                 continue
@@ -174,7 +174,7 @@ def pair_folders(traces: Sequence[TraceFolder], logs: Sequence[SweepLogs]) -> li
         if match.trace_at not in chosen and match.log_at not in taken:
             chosen[match.trace_at] = match
             taken.add(match.log_at)
-    return [*_pair_traces(traces, logs, chosen), *_leave_logs(logs, taken)]
+    return [*_pair_traces(traces, logs, chosen), *_list_lone_logs(logs, taken)]
 
 
 def _pair_traces(
@@ -188,7 +188,7 @@ def _pair_traces(
             yield FolderPair(folder, logs[match.log_at], match.reason)
 
 
-def _leave_logs(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
+def _list_lone_logs(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
     for at, log in enumerate(logs):
         if at not in taken:
             yield FolderPair(None, log, "logs alone: no traces belong to them")

@@ -78,12 +78,12 @@ def render_state(moment: Moment) -> str:
         kind: kinds[kind].computed_bytes or 0 for kind in _SUMMARY
     }  # the grammar has no word for unknown
     total = sum(sizes.values())
-    parts = ", ".join(f"{kind}_memory: {_show(size)} MB" for kind, size in sizes.items())
+    parts = ", ".join(f"{kind}_memory: {_format_mib(size)} MB" for kind, size in sizes.items())
     lines = [
         "Memory State:",
         f"time: {moment.time_s}",
         "---summary---",
-        f"total_memory: {_show(total)} MB",
+        f"total_memory: {_format_mib(total)} MB",
         parts,
     ]
     if moment.layouts:
@@ -112,7 +112,8 @@ def _render_layout(computed: Computed) -> Iterator[str]:
     pending = children[""][::-1]
     while pending:
         node = pending.pop()
-        yield f"layer: {node}, layer_mem: {_show(own.get(node, 0))} MB, total_mem: {_show(total[node])} MB"
+        own_mib = _format_mib(own.get(node, 0))
+        yield f"layer: {node}, layer_mem: {own_mib} MB, total_mem: {_format_mib(total[node])} MB"
         pending.extend(reversed(children[node]))
 
 
@@ -154,7 +155,7 @@ def _encode(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _show(size_bytes: int) -> str:
+def _format_mib(size_bytes: int) -> str:
     return f"{size_bytes / _MIB:.2f}"
 
 
@@ -179,8 +180,8 @@ class MomentBuffer:
     def write(self, moment: Moment, *, is_first: bool) -> None:
         """Add a moment, the first of a profile too; if there are many, the oldest without a tree goes."""
         moments = [
-            *(_leave_out(known, moment) for known in self._moments),
-            _keep_only(moment, moment.layouts),
+            *(_drop_repeated(known, moment) for known in self._moments),
+            _select_layouts(moment, moment.layouts),
         ]
         if len(moments) > MOST_MOMENTS:
             moments.pop(next((at for at, known in enumerate(moments) if not known.layouts), 0))
@@ -198,15 +199,15 @@ class MomentBuffer:
             yield from encode_moment(moment)
 
 
-def _leave_out(known: Moment, newer: Moment) -> Moment:
+def _drop_repeated(known: Moment, newer: Moment) -> Moment:
     """Drop the trees of a moment whose kinds have the same bytes in a newer one."""
     alike = {name for name in newer.layouts if known.kinds[name][:2] == newer.kinds[name][:2]}
     if alike.isdisjoint(known.layouts):
         return known
-    return _keep_only(known, tuple(name for name in known.layouts if name not in alike))
+    return _select_layouts(known, tuple(name for name in known.layouts if name not in alike))
 
 
-def _keep_only(moment: Moment, layouts: tuple[str, ...]) -> Moment:
+def _select_layouts(moment: Moment, layouts: tuple[str, ...]) -> Moment:
     kinds = {
         name: kind if name in layouts else Kind(kind.computed_bytes, kind.measured_bytes, {}, {})
         for name, kind in moment.kinds.items()

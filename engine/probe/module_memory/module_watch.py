@@ -105,7 +105,7 @@ class SavedTensors:
         if not self.is_on or self._guard.is_shut or tensor.device.type != self._device_type:
             return tensor
         try:
-            return self._hold(tensor)
+            return self._count_saved(tensor)
         except Exception as error:  # noqa: BLE001 - the training goes on, uncounted
             self._guard.count(error)
             return tensor
@@ -113,7 +113,7 @@ class SavedTensors:
     def _unpack(self, packed: Foreign) -> Tensor:
         return packed.tensor if type(packed) is _Held else packed
 
-    def _hold(self, tensor: Tensor) -> Foreign:
+    def _count_saved(self, tensor: Tensor) -> Foreign:
         base = tensor._base
         if isinstance(tensor if base is None else base, self._parameter):
             # Also one that FSDP has gathered for the length of a layer, whose storage is none of the model's.
@@ -248,10 +248,10 @@ class ModuleWatch:
             self._is_in_backward = False
             waiting = [tensor for tensor in find_tensors(output) if tensor.requires_grad]
             for tensor in waiting[:_MOST_HOOKED]:
-                tensor.register_hook(self._meet_backward)
+                tensor.register_hook(self._await_backward_end)
             self._after_forward(self)
 
-    def _meet_backward(self, gradient: Tensor) -> None:
+    def _await_backward_end(self, gradient: Tensor) -> None:
         """Have the engine call back at the end of the backward pass that has reached this chunk's output."""
         if self._is_in_backward:
             return
@@ -307,7 +307,7 @@ class ModelSearch:
         self._handle: Any = None
 
     def begin(self, torch: Module) -> None:
-        self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._meet_module)
+        self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._note_module)
         # Not by `filterwarnings`, which would let warnings that were told once be told again.
         warnings.filters.insert(0, _SILENCE)  # type: ignore[attr-defined]
 
@@ -329,7 +329,7 @@ class ModelSearch:
         own = [each for each in sized if any(id(p) in stepped for p in each[1].parameters())]
         return max(own or sized, key=lambda each: each[0], default=(0, None))[1]
 
-    def _meet_module(self, module: Module, arguments: Foreign) -> None:
+    def _note_module(self, module: Module, arguments: Foreign) -> None:
         """Keep a module that no other has called; its children are known with it."""
         if id(module) in self._known or is_compiling():
             return

@@ -39,9 +39,9 @@ class UnattendedProfile:
     def install(self, torch: Module) -> None:
         """Start to look for a model that trains."""
         self._search.begin(torch)
-        sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self._meet_step)
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self._note_step)
 
-    def _meet_step(self, optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
+    def _note_step(self, optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
         if self._guard.is_shut:
             return
         try:
@@ -56,7 +56,7 @@ class UnattendedProfile:
             self._guard.count(error)
 
     # As the probe's own hook: a compiler that traces an optimizer's step ends its graph here.
-    _meet_step._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _note_step._torchdynamo_disable = True  # type: ignore[attr-defined]
 
     def _begin(self, optimizer: Optimizer) -> None:
         model = self._search.find(optimizer)

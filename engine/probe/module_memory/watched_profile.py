@@ -111,7 +111,7 @@ class WatchedProfile:
         if model is not None:
             self._profile(model, optimizer)
         else:
-            self._look_for_model()
+            self._search_model()
 
     def _profile(self, model: Module, optimizer: Optimizer) -> None:
         self._end_search()
@@ -134,7 +134,7 @@ class WatchedProfile:
         )
         self.news += 1
 
-    def _look_for_model(self) -> None:
+    def _search_model(self) -> None:
         if self._search is None:
             self._search = ModelSearch()
             self._steps_searched = 0
@@ -210,13 +210,13 @@ class ModuleDemands:
         refusal = self._profile.refusal
         news = self._profile.news
         if refusal is not None:
-            return [wire.encode_refused(it.request, refusal) for it in self._take_all()]
+            return [wire.encode_refused(it.request, refusal) for it in self._pop_all()]
         if news != self._news_told:
             self._news_told = news
             pieces = _pack(self._profile.take_lines())
             return [
                 wire.encode_modules_part(wanted.request, part, len(pieces), piece)
-                for wanted in self._take_all()
+                for wanted in self._pop_all()
                 for part, piece in enumerate(pieces)
             ]
         return self._expire()
@@ -233,7 +233,7 @@ class ModuleDemands:
             wire.encode_refused(it.request, f"has not ended a step within {it.wait_s:.0f} s") for it in late
         ]
 
-    def _take_all(self) -> Iterator[_Wanted]:
+    def _pop_all(self) -> Iterator[_Wanted]:
         while self._wanted:
             yield self._wanted.popleft()
 

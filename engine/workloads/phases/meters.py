@@ -145,7 +145,7 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
             requested_bytes=read_asked_bytes(str(error)),
             held=meter.read_peak(),
             # PyTorch's message goes on with used memory, which is reported as numbers.
-            error=_take_first_line(error).partition(" Including non-PyTorch")[0].strip(),
+            error=_read_first_line(error).partition(" Including non-PyTorch")[0].strip(),
         )
     if isinstance(error, RefusedError):
         return refuse(str(error))
@@ -165,7 +165,7 @@ def _describe_error(error: BaseException) -> RunUpdate:
     if any(words in str(error) for words in _PEER_IS_GONE):
         return RunUpdate(end="failed", error="another rank had ended before")
     _print_theirs(error)
-    return RunUpdate(end="failed", error=f"{type(error).__name__}: {_take_first_line(error)}")
+    return RunUpdate(end="failed", error=f"{type(error).__name__}: {_read_first_line(error)}")
 
 
 def refuse(text: str) -> RunUpdate:
@@ -198,5 +198,5 @@ def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _take_first_line(error: BaseException) -> str:
+def _read_first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "no message")

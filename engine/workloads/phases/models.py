@@ -80,7 +80,7 @@ def _make_by_factory(
         )
     module = _set_type(repair(module.train()).to(device), training)
     if make_batch is not None:
-        return MadeModel(module, _take_batches(make_batch, training))
+        return MadeModel(module, _check_batches(make_batch, training))
     first = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
     if first is None:
         raise RefusedError(
@@ -97,7 +97,7 @@ def _part(made: object) -> tuple[object, Callable[[int, int], Any] | None]:
     return made, None
 
 
-def _take_batches(make_batch: Callable[[int, int], Any], training: PhaseTraining) -> Callable[[], Batch]:
+def _check_batches(make_batch: Callable[[int, int], Any], training: PhaseTraining) -> Callable[[], Batch]:
     def make() -> Batch:
         batch = make_batch(training.batch_size, training.seq_length)
         if not (

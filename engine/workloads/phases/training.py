@@ -181,7 +181,7 @@ class PhaseSession:
             setup = self._set_up()
             torch.manual_seed(training.seed + place.rank)
             for step in range(1 - training.warmup_steps, training.num_steps + 1):
-                self._take_step(setup, step)
+                self._run_step(setup, step)
 
     def _set_up(self) -> Setup:
         training = self._training
@@ -200,7 +200,7 @@ class PhaseSession:
                 )
         return Setup(module, optimizer, criterion, made.make_batch)
 
-    def _take_step(self, setup: Setup, step: int) -> None:
+    def _run_step(self, setup: Setup, step: int) -> None:
         inputs, targets = (each.to(self._device) for each in setup.make_batch())
         measure = self._recorder.measure
         optimizer = setup.optimizer
