@@ -36,6 +36,7 @@ def watch_torch(callback: Callback) -> None:
 
 
 def forget_torch() -> None:
+    """Undo `watch_torch`."""
     _watch.forget_last()
 
 
