@@ -33,7 +33,7 @@ class AnalyzerHost:
         for analyzer in tuple(self._analyzers):
             try:
                 analyzer.restore(findings)
-            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is reported, and the others go on
                 self._set_aside(analyzer, error)
         self._open.update({finding.id: finding for finding in findings})
 
@@ -48,7 +48,7 @@ class AnalyzerHost:
         for analyzer in tuple(self._analyzers):
             try:
                 its = analyzer.observe(sample)
-            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is reported, and the others go on
                 self._set_aside(analyzer, error)
             else:
                 found.extend(its)
@@ -73,12 +73,12 @@ class AnalyzerHost:
         for analyzer in [analyzer for analyzer in self._assessors if analyzer in self._analyzers]:
             try:
                 changed.extend(analyzer.assess())
-            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is reported, and the others go on
                 self._set_aside(analyzer, error)
         for annotator in [analyzer for analyzer in self._annotators if analyzer in self._analyzers]:
             try:
                 changed = list(annotator.annotate(changed))
-            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is reported, and the others go on
                 self._set_aside(annotator, error)
         return changed
 

@@ -277,7 +277,7 @@ class CloserLook:
     def _try(self, inquirer: Inquirer, act: Callable[[Inquirer], T], otherwise: T) -> T:
         try:
             return act(inquirer)
-        except Exception as error:  # noqa: BLE001 - an inquirer's bug is told, and the findings go on without it
+        except Exception as error:  # noqa: BLE001 - an inquirer's bug is reported, and the findings go on without it
             self._inquirers.remove(inquirer)
             self.reason = f"inquirer {inquirer.name} failed and was set aside: {error!r}"
             return otherwise

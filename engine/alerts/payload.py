@@ -44,7 +44,7 @@ def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Al
     event = crossing.event
     gravest = crossing.gravest
     finding = clean_texts(crossing.finding)
-    # A raise is told once for each severity, all else once for a finding.
+    # A raise is sent once for each severity, all else once for a finding.
     rank = f"-{finding.severity}" if event == "raised" else ""
     time_s = {"opened": finding.opened_s, "raised": finding.updated_s, "closed": finding.closed_s}[event]
     return Alert(

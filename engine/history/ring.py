@@ -115,7 +115,9 @@ class ColumnRing:
     def count_to(self, seq: int) -> int:
         """Return how many ticks there are up to the newest of this sequence number or a lower one."""
         count = len(self)
-        for at in range(count - 1, -1, -1):  # what is asked for is near the end; a restarted hub counts anew
+        for at in range(
+            count - 1, -1, -1
+        ):  # what is asked for is near the end; a restarted hub counts from 1 again
             if self._seqs[(self._start + at) % count] <= seq:
                 return at + 1
         return 0

@@ -67,7 +67,7 @@ class ModelStateWatch:
             return None
         try:
             return self._measure()
-        except Exception as error:  # noqa: BLE001 - the steps go on without these figures
+        except Exception as error:  # noqa: BLE001 - the steps go on without these values
             self._guard.count(error)
             return dict(_UNMEASURED)
 

@@ -133,7 +133,10 @@ class Listener:
                 left -= 1
                 yield received
         still = [connection for connection in self.connections if connection.is_open]
-        self.connections = [*still[1:], *still[:1]]  # another is first next time, whoever says the most
+        self.connections = [
+            *still[1:],
+            *still[:1],
+        ]  # next time another one is first, so a talkative one cannot hold up the rest
 
     def close(self) -> None:
         """Close all connections and the socket; its file is removed with the folder's other sockets."""

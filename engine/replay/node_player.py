@@ -164,7 +164,7 @@ class FoundVerdicts:
     def copy(self) -> "FoundVerdicts | None":
         try:
             return copy.deepcopy(self)
-        except Exception:  # noqa: BLE001 - an analyzer of somebody else: the window before a moment is fed anew
+        except Exception:  # noqa: BLE001 - an analyzer of somebody else: the window before a moment is fed once more
             return None
 
 

@@ -138,7 +138,7 @@ class TraceTape:
         self.node = self._player.node
         self.interval_s = interval_s
         self.start_s, self.end_s = self._player.span_s
-        # A run is short, and what it never fitted into is told for good; a long one cannot be fed whole.
+        # A run is short, and what does not fit is reported once for all; a long one cannot be fed whole.
         is_long = self.end_s - self.start_s > MOST_WHOLE_TICKS * interval_s
         self.window_s = WINDOW_TICKS * interval_s if is_long else math.inf
         # The simulated run that is shown next to this one.

@@ -447,7 +447,7 @@ class SourceSampler:
             readers = self.source.discover()
         except SourceUnavailableError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only its own devices
             failure = SourceUnavailableError(f"{self.source.name}: {error!r}")
         with self._lock:
             lane.call = None
@@ -477,7 +477,7 @@ class SourceSampler:
             if uuid in found:
                 continue
             if device.reader.identity.is_provisional and not device.was_read:
-                del self._devices[uuid]  # it has told who it is, or has gone without ever saying so
+                del self._devices[uuid]  # it has been identified, or is gone for good
             elif not device.is_lost:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
                 device.mark_lost(why)
@@ -540,7 +540,7 @@ class SourceSampler:
                     read.append((call, prepared.conclude(code)))
                 else:
                     read.append((call, bytes(prepared.buffer)))
-            except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+            except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only its own devices
                 with self._lock:
                     self._fold_failure(device, error, now_s)
             if lane.is_abandoned:  # a driver that answers at last tells what is now, not when it was asked
@@ -583,7 +583,7 @@ class SourceSampler:
             lost = error
         except DeviceError:
             pass  # the fields stay unmeasured; memory, read ten times a second, says what is wrong
-        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only its own devices
             failure = repr(error)
         with self._lock:
             device.fold_details(details, now_s, failure)

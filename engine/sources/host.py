@@ -12,7 +12,7 @@ from ..model import HostSample
 
 
 class KeptFile:
-    """Reads a file of /proc or of a control group through one open descriptor, afresh on every call.
+    """Reads a file of /proc or of a control group through one open descriptor, again on every call.
 
     A control group that was removed refuses to be read; the file is opened again then, and is absent if it
     still cannot be read.

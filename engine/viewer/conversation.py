@@ -297,7 +297,7 @@ class HubConversation:
     def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
         if self._asked is None or welcome.request_id != self._asked[0]:
             return
-        if hub_id != self._hub_id:  # its numbers begin anew, and what was held back is of the one before
+        if hub_id != self._hub_id:  # its numbers start again, and what was held back is of the former hub
             self._last_seq = None
             self._newest_number = 0
             self._pending.clear()

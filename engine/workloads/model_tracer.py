@@ -3,7 +3,7 @@
 The forward pass is cut into spans. A span begins where a layer is called and ends where the next one is:
 what is done between two layers belongs to the one before. FLOPs of a span are those that
 torch.utils.flop_counter counts; in the backward pass an operation belongs to the span in which its node of
-the autograd graph was made, told by the node's sequence number. Activations are the storages that autograd
+the autograd graph was made, known by the node's sequence number. Activations are the storages that autograd
 saves, each once, weights and inputs left out. Attention is the fused kernel of CUDA, which keeps no matrix
 of scores, wherever that takes its arguments.
 """

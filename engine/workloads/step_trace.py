@@ -36,7 +36,7 @@ from ..simulation.storages import StorageRegistry
 from ..text import fit_to_reader
 from .model_tracer import TraceError, find_factory, make_input
 
-# A block is marked once; what nobody marks is told by its lifetime, when the trace is read.
+# A block is marked once; what nobody marks is classified by its lifetime, when the trace is read.
 
 PARAMETER, BUFFER, GRADIENT, SAMPLE_GRADIENT, STATE, INPUT = range(6)
 _MOST_LEVELS = 4
@@ -515,7 +515,7 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
     ledger.be_silent()
-    # What fake tensors refuse is tried again, and told where that does not help.
+    # What fake tensors refuse is tried again, and reported if that does not help.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     try:
         tracer = StepTracer(install({**config, "context_bytes": 0}, load_allocator_model()))

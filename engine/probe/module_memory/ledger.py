@@ -34,7 +34,7 @@ class Pieces:
     def locate(self, tensor: Tensor) -> list[Extent] | None:
         """Return the extents of a tensor, or None if one of its pieces has no storage."""
         if type(tensor) in self._storages.plain and tensor.layout is self._storages.strided:
-            return [self._locate_piece(tensor)]  # most are, and quickly told
+            return [self._locate_piece(tensor)]  # most are, and it is quick to find out
         try:
             return [self._locate_piece(piece) for piece in self._storages.flatten(tensor)]
         except (NotImplementedError, RuntimeError):

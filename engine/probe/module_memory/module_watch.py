@@ -308,7 +308,7 @@ class ModelSearch:
 
     def begin(self, torch: Module) -> None:
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._note_module)
-        # Not by `filterwarnings`, which would let warnings that were told once be told again.
+        # Not by `filterwarnings`, which would let warnings that were shown once be shown again.
         warnings.filters.insert(0, _SILENCE)  # type: ignore[attr-defined]
 
     def end(self) -> None:

@@ -37,7 +37,7 @@ class TorchFinder:
                 _start_watching(self._environ)
             except Exception:  # noqa: S110, BLE001 - whatever is wrong with us, the job runs
                 pass
-        return find_spec(name)  # anew, so that finders which the probe has added are asked as well
+        return find_spec(name)  # once more, so that finders which the probe has added are asked as well
 
 
 def watch_for_torch(environ: "os._Environ[str]") -> None:
