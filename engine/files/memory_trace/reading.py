@@ -393,11 +393,6 @@ def read_trace_name(path: Path) -> TraceName:
             f"{show_path(path)}: not the name of a memory trace; rank and layout stand only in the name, "
             f"so give it one such as {NAME_EXAMPLE}"
         )
-    _check_name(path, name)
-    return name
-
-
-def _check_name(path: Path, name: TraceName) -> None:
     zero = next((key for key, value in name.numbers if key in {"wd", "tp", "pp", "dp"} and not value), None)
     if zero is not None:
         raise InputFileError(f"{show_path(path)}: the name says {zero}0; expected {zero} of at least 1")
@@ -407,6 +402,7 @@ def _check_name(path: Path, name: TraceName) -> None:
             f"{show_path(path)}: the name says rank {name.rank} of a world of {world_size}; "
             f"expected a rank from 0 to {world_size - 1}"
         )
+    return name
 
 
 class _TraceBuilder:

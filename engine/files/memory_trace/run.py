@@ -139,17 +139,17 @@ def _check_one_run(folder: Path, candidates: list[_Candidate]) -> None:
     first = candidates[0]
     for other in candidates:
         if other.name.run != first.name.run:
+            here = dict(first.name.run)
+            there = dict(other.name.run)
+            differences = ", ".join(
+                f"{key} {here.get(key, 'absent')} and {there.get(key, 'absent')}"
+                for key in sorted(here | there)
+                if here.get(key) != there.get(key)
+            )
             raise InputFileError(
                 f"{show_path(folder)}: files of different runs: {first.path.name} and {other.path.name} "
-                f"({_explain_difference(first.name, other.name)}); move each run to a folder of its own"
+                f"({differences}); move each run to a folder of its own"
             )
-
-
-def _explain_difference(first: TraceName, other: TraceName) -> str:
-    here = dict(first.run)
-    there = dict(other.run)
-    keys = [key for key in sorted(here | there) if here.get(key) != there.get(key)]
-    return ", ".join(f"{key} {here.get(key, 'absent')} and {there.get(key, 'absent')}" for key in keys)
 
 
 def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate], list[str]]:

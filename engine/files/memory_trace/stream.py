@@ -153,7 +153,18 @@ class _Window:
         return samples
 
     def refuse(self, expectation: str) -> NoReturn:
-        line, column = self._locate(self._offset + self._at)
+        # The file is read again up to the error, to count its lines.
+        offset = self._offset + self._at
+        self._file.seek(0)
+        line = 1
+        at = 0
+        begin = 0
+        while at < offset and (piece := self._file.read(min(MIB, offset - at))):
+            line += piece.count(b"\n")
+            newest = piece.rfind(b"\n")
+            begin = at + newest + 1 if newest >= 0 else begin
+            at += len(piece)
+        column = offset - begin + 1
         raise InputFileError(f"{show_path(self._path)}: line {line}, column {column}: {expectation}")
 
     def _refuse_end(self, expectation: str) -> NoReturn:
@@ -162,19 +173,6 @@ class _Window:
             self._at = len(self._data)
             expectation = "the file ends in the middle"
         self.refuse(expectation)
-
-    def _locate(self, offset: int) -> tuple[int, int]:
-        """Return the line and column of a byte; the file is read again up to there."""
-        self._file.seek(0)
-        lines = 0
-        at = 0
-        begin = 0
-        while at < offset and (piece := self._file.read(min(MIB, offset - at))):
-            lines += piece.count(b"\n")
-            newest = piece.rfind(b"\n")
-            begin = at + newest + 1 if newest >= 0 else begin
-            at += len(piece)
-        return lines + 1, offset - begin + 1
 
     def _refuse_sample(self, key: str, position: int, message: str) -> NoReturn:
         place = _PLACE.search(message)
