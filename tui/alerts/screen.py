@@ -408,7 +408,6 @@ class AlertsScreen(SnapshotScreen):
         self.list.focus()
 
     def action_choose_sort(self) -> None:
-
         def sort(name: str | None) -> None:
             if name is not None:
                 column = cast(AlertColumn, name)

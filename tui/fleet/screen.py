@@ -430,7 +430,6 @@ class FleetScreen(ThriftyScreen[None]):
             self.draw()
 
     def action_choose_grouping(self) -> None:
-
         def group(name: str | None) -> None:
             if name is not None:
                 self._view.grouping = cast("Grouping", name)
@@ -440,7 +439,6 @@ class FleetScreen(ThriftyScreen[None]):
         self.app.push_screen(ChoiceScreen("Group devices by", choices, chosen=self._view.grouping), group)
 
     def action_choose_sort(self) -> None:
-
         def sort(name: str | None) -> None:
             if name is not None:
                 self._view.sort = cast("FleetSort", name)

@@ -217,7 +217,6 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self.list.focus()
 
     def action_choose_sort(self) -> None:
-
         def sort(name: str | None) -> None:
             if name is not None:
                 self._is_inverted = name == self._column and not self._is_inverted
