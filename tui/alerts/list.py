@@ -91,7 +91,8 @@ def filter_rows(rows: Sequence[AlertRow], text: str) -> list[AlertRow]:
 
 def sort_rows(rows: Sequence[AlertRow], order: AlertOrder) -> list[AlertRow]:
     """Return the rows sorted: open ones first, the newest first among equals."""
-    newest = sorted(rows, key=_KEYS["time"])
+    # By id first: a finding that is restated comes in another place, and must not swap rows with its equals.
+    newest = sorted(sorted(rows, key=lambda row: row.finding.id), key=_KEYS["time"])
     chosen = sorted(newest, key=_KEYS[order.column], reverse=order.is_inverted)
     return sorted(chosen, key=lambda row: not row.finding.is_open)
 

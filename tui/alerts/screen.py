@@ -439,14 +439,14 @@ class AlertsScreen(SnapshotScreen):
         if row is not None and row.stage == "closed":
             self.notify("It has closed: there is nothing to acknowledge.", timeout=3)
         elif self._may_decide() and row is not None:
-            self._feed.decide(FindingDecision("acknowledge", row.finding.id))
+            self._decide(FindingDecision("acknowledge", row.finding.id))
 
     def action_release(self) -> None:
         row = self.list.selected_row
         if row is not None and not self.snapshot.alerts.is_silent(row.finding):
             self.notify("It is neither acknowledged nor muted.", timeout=3)
         elif self._may_decide() and row is not None:
-            self._feed.decide(FindingDecision("release", row.finding.id))
+            self._decide(FindingDecision("release", row.finding.id))
 
     def action_mute(self) -> None:
         """Ask for how long to mute the kind of the selected finding on its device."""
@@ -457,12 +457,17 @@ class AlertsScreen(SnapshotScreen):
 
         def mute(scope: str | None) -> None:
             if scope is not None:
-                self._feed.decide(FindingDecision("mute", finding.id, cast(MuteScope, scope)))
+                self._decide(FindingDecision("mute", finding.id, cast(MuteScope, scope)))
 
         choices: dict[str, str] = {
             scope: text for scope, text in SCOPES.items() if finding.is_open or scope != "open"
         }
         self.app.push_screen(ChoiceScreen(f"Mute {row.kind} on {row.where}", choices), mute)
+
+    def _decide(self, decision: FindingDecision) -> None:
+        # What was decided on stays selected; a cursor that nobody moved would go on to the newest.
+        self.list.action_move(0)
+        self._feed.decide(decision)
 
     def _may_decide(self) -> bool:
         """Return whether decisions are possible here and now; notify the user if not."""

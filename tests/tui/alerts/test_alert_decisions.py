@@ -49,6 +49,21 @@ async def test_a_closed_finding_is_not_acknowledged_and_its_kind_can_be_muted() 
         assert feed.decisions == [FindingDecision("mute", FRAGMENTATION.id, "always")]
 
 
+async def test_the_next_key_decides_on_the_same_finding_when_the_list_moved() -> None:
+    feed = FakeFeed(make_alerts(findings=(LEAK,)))
+    app = make_app(feed)
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.press("3", "a")
+        feed.hand_over(later(make_alerts(findings=(OOM, LEAK)), 2))
+        await pilot.pause()
+        await pilot.press("m", "enter")
+        await pilot.pause()
+        assert feed.decisions == [
+            FindingDecision("acknowledge", LEAK.id),
+            FindingDecision("mute", LEAK.id, "hour"),
+        ]
+
+
 @pytest.mark.parametrize("key", ["a", "m", "u"])
 async def test_a_read_only_view_decides_nothing(key: str) -> None:
     feed = FakeFeed(make_alerts())

@@ -1,10 +1,11 @@
 """Filtering and sorting alerts."""
 
+import msgspec
 import pytest
 
 from tests.tui.alert_looks import on_alerts
 from tests.tui.canned import FakeFeed, make_app
-from tests.tui.canned_alerts import make_alerts
+from tests.tui.canned_alerts import LEAK, OOM, make_alerts
 from tests.tui.looks import shown_text
 from vramscope.tui.alerts.list import AlertOrder, collect_rows, filter_rows, sort_rows
 from vramscope.tui.alerts.screen import AlertHeading
@@ -57,6 +58,13 @@ def test_filters(text: str, kinds: list[str]) -> None:
 def test_orders_keep_what_is_open_first(order: AlertOrder, kinds: list[str]) -> None:
     rows = sort_rows(collect_rows(make_alerts()), order)
     assert [row.finding.kind for row in rows] == kinds
+
+
+@pytest.mark.parametrize("order", [AlertOrder(), AlertOrder("time", True), AlertOrder("severity")])
+def test_findings_of_one_moment_do_not_swap_when_one_is_restated(order: AlertOrder) -> None:
+    same = msgspec.structs.replace(LEAK, opened_s=OOM.opened_s, severity=OOM.severity)
+    rows = [sort_rows(collect_rows(make_alerts(findings=pair)), order) for pair in ((OOM, same), (same, OOM))]
+    assert [row.finding.id for row in rows[0]] == [row.finding.id for row in rows[1]]
 
 
 async def test_sorting_by_dialog_and_by_keys() -> None:
