@@ -19,7 +19,7 @@ from vramscope.engine.clock import SystemClock
 from vramscope.engine.jobs.launch import SimulatedDevice, describe_for_job, make_environment
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
-from vramscope.engine.viewer.attach import HubFeed
+from vramscope.engine.viewer.hub_feed import HubFeed
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.inspect.inspected import read_inspected
 from vramscope.tui.inspect.screen import view_file

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.machine import Machine
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
-from vramscope.engine.viewer.attach import attach_or_start
+from vramscope.engine.viewer.hub_feed import attach_or_start
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.terminal.abilities import TerminalAbilities

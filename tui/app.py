@@ -20,7 +20,7 @@ from ..engine.settings import Settings
 from ..engine.viewer.feed import Feed, SeveralNodesFeed
 from ..engine.viewer.snapshot import Snapshot
 from .controls.advice import AdviceControl
-from .controls.notices import AlertNotices
+from .controls.alert_notices import AlertNotices
 from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes

@@ -173,10 +173,10 @@ def _print(sentence: str) -> None:
 
 def _sweep_payloads(folder: Path) -> None:
     """Remove payloads of attaching for processes that have ended since."""
-    from ..jobs.handover import sweep
+    from ..jobs.handover import remove_left_payloads
 
     with suppress(OSError):
-        sweep(folder)
+        remove_left_payloads(folder)
 
 
 def _empty_log() -> None:

@@ -13,7 +13,7 @@ from ..errors import InputFileError
 from ..units import GIB, MIB
 from .base.input_file import lower_first, read_input_file, show_path
 from .base.packed_file import read_packed_file
-from .base.series_record import (
+from .base.series_reader import (
     MOST_BYTES,
     MOST_SECONDS,
     RecordError,

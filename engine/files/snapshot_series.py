@@ -24,7 +24,7 @@ from ..model.memory_snapshot import (
 )
 from ..units import format_bytes
 from .base.input_file import show_path
-from .base.series_record import (
+from .base.series_reader import (
     MOST_BYTES,
     MOST_SECONDS,
     SeriesDevice,

@@ -15,7 +15,7 @@ from ..viewer.client import Client, connect
 from . import gdb
 from .background import find_or_start_hub
 from .gdb import Interpreter, find_interpreter
-from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, sweep
+from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, remove_left_payloads
 
 SINCE = (3, 14)
 ANSWERS_WITHIN_S = 20.0
@@ -115,7 +115,7 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
             return Attached(rank, was_reporting=True)
         if interpreter.version < SINCE:
             check_untraced(status)
-        sweep(runtime_dir)
+        remove_left_payloads(runtime_dir)
         handover = Handover(runtime_dir, pid)
         is_pending = False
         try:

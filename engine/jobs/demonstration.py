@@ -16,7 +16,7 @@ from ..child_processes import own_environment
 from ..errors import UsageError
 from ..paths import state_folder
 from ..units import GIB, MIB, format_bytes
-from ..viewer.attach import HubFeed
+from ..viewer.hub_feed import HubFeed
 from .launch import (
     SimulatedDevice,
     describe_for_job,

@@ -97,7 +97,7 @@ class Handover:
         self._report.unlink(missing_ok=True)
 
 
-def sweep(folder: Path, proc: Path = PROC) -> None:
+def remove_left_payloads(folder: Path, proc: Path = PROC) -> None:
     """Remove files of earlier attempts: payloads of processes that are gone, unawaited reports."""
     for path in folder.glob("attach-*"):
         found = _NAME.fullmatch(path.name)

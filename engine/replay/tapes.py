@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import InputFileError
 from ..files.base.input_file import show_name, show_path
-from ..files.base.series_record import WALL_CLOCK_FROM_S
+from ..files.base.series_reader import WALL_CLOCK_FROM_S
 from ..files.memory_trace.run import TraceFiles
 from ..model import SEVERITIES, DeviceSample, Finding, Sample
 from ..recording import EventKind, ImportedFile, OverviewMinute, Recording, Told

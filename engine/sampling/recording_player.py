@@ -9,7 +9,7 @@ import msgspec
 
 from ..errors import InputFileError
 from ..files.base.input_file import show_path
-from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesFormat
+from ..files.base.series_reader import WALL_CLOCK_FROM_S, SeriesFormat
 from ..model import Sample
 from ..recording import Recording
 from .series_player import LONE_INTERVAL_S, FileSource, PlayedDevices

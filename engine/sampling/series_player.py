@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import InputFileError
 from ..files.base.input_file import show_name
-from ..files.base.series_record import (
+from ..files.base.series_reader import (
     WALL_CLOCK_FROM_S,
     SeriesDevice,
     SeriesFormat,

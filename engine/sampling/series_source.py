@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import InputFileError, UsageError
 from ..files.base.input_file import show_path
-from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesFormat
+from ..files.base.series_reader import WALL_CLOCK_FROM_S, SeriesFormat
 from ..files.memory_trace.run import TraceFiles
 from ..files.series.format import FORMATS, recognize_series
 from ..files.series.status_lines import KeptStatus, StatusLines

@@ -141,8 +141,8 @@ def hold_settings(style: SweepStyle) -> Iterator[None]:
         yield
 
 
-class SweepPage(Figure):
-    """A heat map of a sweep; made by `open_sweep_page`, where it becomes a figure of matplotlib.
+class FigurePage(Figure):
+    """A heat map of a sweep; made by `open_figure_page`, where it becomes a figure of matplotlib.
 
     Args:
         dpi: Dots per inch of a file of dots.
@@ -192,7 +192,7 @@ class SweepPage(Figure):
         return buffer.getvalue()
 
 
-def open_sweep_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -> SweepPage:
+def open_figure_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -> FigurePage:
     """Return an empty page.
 
     Args:
@@ -200,7 +200,7 @@ def open_sweep_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -
     """
     from matplotlib.figure import Figure
 
-    class SweepFigure(SweepPage, Figure):
+    class SweepFigure(FigurePage, Figure):
         """A heat map of a sweep, as a figure of matplotlib."""
 
     return SweepFigure(style, size_in, dpi)
@@ -232,7 +232,7 @@ _WRITERS = {"png": _write_png, "pdf": _write_pdf, "svg": _write_svg}
 _FORMATS: dict[str, SweepFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}
 
 
-def save_figure(page: SweepPage, path: Path) -> None:
+def save_figure(page: FigurePage, path: Path) -> None:
     """Write a figure into a file whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:

@@ -10,7 +10,7 @@ import msgspec
 from ...analyzers.planning.lengths import PANELS, LengthSeries, make_series, say_law, say_residual
 from ...engine.model.phase_memory import LengthStudy, PrivacyMode
 from ...engine.units import MIB
-from ..figures.page import TEXT_IN, SweepPage, hold_settings, open_sweep_page
+from ..figures.page import TEXT_IN, FigurePage, hold_settings, open_figure_page
 from ..figures.style import FAINT, INK, PAPER, UNMEASURED_INK, show_text
 from ..sweep.figure import settle
 from .text import describe_devices, describe_training, name_memory
@@ -82,7 +82,7 @@ _MARGIN = 0.1
 _MIB = 1 << 20
 
 
-def draw_lengths(study: LengthStudy, look: LengthLook | None = None) -> SweepPage:
+def draw_lengths(study: LengthStudy, look: LengthLook | None = None) -> FigurePage:
     """Return the six panels as a figure of matplotlib.
 
     Raises:
@@ -92,7 +92,7 @@ def draw_lengths(study: LengthStudy, look: LengthLook | None = None) -> SweepPag
     series = {mode: make_series(study, mode, PANELS) for mode in study.privacy_modes}
     laws = [describe_laws([each[at] for each in series.values()], look) for at in range(len(PANELS))]
     with hold_settings("usenix"):
-        page = open_sweep_page("usenix", _choose_size(laws, look), look.dpi or DPI[look.style])
+        page = open_figure_page("usenix", _choose_size(laws, look), look.dpi or DPI[look.style])
         axes = list(page.subplots(_DOWN, _ACROSS).flatten())
         texts = [write_laws(panel, lines, look) for panel, lines in zip(axes, laws, strict=True)]
         for at, panel in enumerate(axes):
@@ -308,7 +308,7 @@ def mark_out_of_memory(
         )
 
 
-def draw_key(page: "SweepPage", study: LengthStudy, look: LengthLook) -> None:
+def draw_key(page: "FigurePage", study: LengthStudy, look: LengthLook) -> None:
     """Say below the panels what lines and crosses are, where there are several or any."""
     handles = (
         [_make_handle(look, mode) for mode in study.privacy_modes] if len(study.privacy_modes) > 1 else []

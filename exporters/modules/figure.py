@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...analyzers.breakdown import (
+from ...analyzers.comparison.model import say_signed
+from ...analyzers.modules import (
     Basis,
     BreakdownNode,
     ComparedNode,
@@ -15,7 +16,6 @@ from ...analyzers.breakdown import (
     lay_out_icicle,
     make_span_tree,
 )
-from ...analyzers.comparison.model import say_signed
 from ...engine.units import GIB, MIB, format_bytes
 from ..figures.style import INK, PAPER, open_page, save_file, say_unmeasured, show_text, title_axes
 from ..text import UNKNOWN

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...analyzers.breakdown import (
+from ...analyzers.modules import (
     Basis,
     Breakdown,
     BreakdownNode,

@@ -6,7 +6,8 @@ from io import StringIO
 
 import msgspec
 
-from ...analyzers.breakdown import (
+from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.modules import (
     KIND_WORDS,
     Basis,
     Breakdown,
@@ -23,7 +24,6 @@ from ...analyzers.breakdown import (
     make_breakdown,
     size_of,
 )
-from ...analyzers.comparison.model import say_percent, say_signed
 from ...analyzers.sentence import count
 from ...engine.model import RankCoordinates, RankSample
 from ...engine.model.sample import KindBytes, ModuleMemory, ModuleMemoryFormat

@@ -9,7 +9,7 @@ from ...analyzers.planning.partition import GraphAnalyzer, Plan, StageMemory, St
 from ...engine.errors import UsageError
 from ...engine.units import GIB, format_bytes
 from ..estimates import SHARES
-from ..figures.page import COLUMN_IN, DPI, TEXT_IN, SweepPage, hold_settings, open_sweep_page
+from ..figures.page import COLUMN_IN, DPI, TEXT_IN, FigurePage, hold_settings, open_figure_page
 from ..figures.style import INK, LINES, PAPER, choose_ink, show_text
 from ..sweep.figure import settle
 
@@ -54,7 +54,7 @@ def fold_layers(layers: Sequence[LayerNode]) -> list[FoldedLayers]:
     return [FoldedLayers(tuple(run)) for _, run in groupby(layers, key=_describe_kind)]
 
 
-def draw_graph(graph: ModelGraph) -> SweepPage:
+def draw_graph(graph: ModelGraph) -> FigurePage:
     """Return the figure of a graph.
 
     Raises:
@@ -69,7 +69,7 @@ def draw_graph(graph: ModelGraph) -> SweepPage:
     rows = -(-len(boxes) // _COLUMNS)
     height_in = rows * _ROW + _HEAD_IN
     with hold_settings("usenix"):
-        page = open_sweep_page("usenix", (TEXT_IN, height_in), DPI)
+        page = open_figure_page("usenix", (TEXT_IN, height_in), DPI)
         axes = page.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(0, TEXT_IN)
@@ -209,7 +209,7 @@ _PAD_IN = 0.04
 _Panel = tuple[Strategy, tuple[StageMemory, ...]]
 
 
-def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
+def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> FigurePage:
     """Return the figure: the recommended number of stages, by every strategy of the plan that has it.
 
     Args:
@@ -233,7 +233,7 @@ def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
     with hold_settings("usenix"):
         key_columns = 3 if columns == 1 else 5
         key_in = _KEY_IN if key_columns == 5 else _KEY_IN + _KEY_ROW_IN
-        page = open_sweep_page("usenix", (width_in, rows * _PANEL_IN + key_in), DPI)
+        page = open_figure_page("usenix", (width_in, rows * _PANEL_IN + key_in), DPI)
         page.set_layout_engine("constrained", w_pad=_PAD_IN, h_pad=_PAD_IN)
         grid = page.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for axes, panel in zip(grid.flat, panels, strict=False):

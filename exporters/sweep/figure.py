@@ -17,10 +17,10 @@ from ..figures.page import (
     ORIGINAL_COLOURS,
     ORIGINAL_FAILED,
     TEXT_IN,
+    FigurePage,
     SweepLook,
-    SweepPage,
     hold_settings,
-    open_sweep_page,
+    open_figure_page,
 )
 from ..figures.style import INK, PAPER, choose_ink
 from ..text import UNKNOWN
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
 
 
-def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> SweepPage:
+def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> FigurePage:
     """Return the heat map of a sweep as a figure of matplotlib.
 
     Raises:
@@ -62,7 +62,7 @@ def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> SweepPage:
     return page
 
 
-def settle(page: SweepPage) -> None:
+def settle(page: FigurePage) -> None:
     """Lay the page out once: every format has the same layout, and none costs another one.
 
     Raises:
@@ -90,13 +90,13 @@ _TEXT_SHARE = 9.0
 _MOST_TEXT_PT = 10.0
 
 
-def draw_original(grid: SweepGrid, look: SweepLook) -> SweepPage:
+def draw_original(grid: SweepGrid, look: SweepLook) -> FigurePage:
     """Return the figure; settings of the style have to be in place."""
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     drawn = choose_cells(grid)
     size_in = choose_size(drawn, look, 1, 1)
-    page = open_sweep_page("original", size_in, look.dpi)
+    page = open_figure_page("original", size_in, look.dpi)
     axes = page.add_subplot()
     axes.set_facecolor(ORIGINAL_ABSENT)
     values = {cell: cell.actual_bytes / GIB for cell in drawn.in_state("ok") if cell.actual_bytes is not None}
@@ -185,7 +185,7 @@ def _draw_cell(
     )
 
 
-def _draw_key(page: SweepPage, drawn: DrawnGrid, grid: SweepGrid) -> None:
+def _draw_key(page: FigurePage, drawn: DrawnGrid, grid: SweepGrid) -> None:
     from matplotlib.patches import Patch
 
     handles = []
@@ -214,7 +214,7 @@ _KEY_COLUMNS = {True: 2, False: 4}
 _ERROR_LIMITS_PERCENT = (20.0, 100.0)
 
 
-def draw_usenix(grid: SweepGrid, look: SweepLook) -> SweepPage:
+def draw_usenix(grid: SweepGrid, look: SweepLook) -> FigurePage:
     """Return the figure; settings of the style have to be in place."""
     drawn = choose_cells(grid)
     best = find_best(grid)
@@ -225,7 +225,7 @@ def draw_usenix(grid: SweepGrid, look: SweepLook) -> SweepPage:
     key_columns = _KEY_COLUMNS[width_in < 5]
     key_rows = -(-len(key) // key_columns)
     size_in = choose_size(drawn, look, panels, key_rows)
-    page = open_sweep_page("usenix", size_in, look.dpi)
+    page = open_figure_page("usenix", size_in, look.dpi)
     lines = count_lines(drawn, size_in, panels, key_rows)
     axes = page.subplots(panels, 1, squeeze=False)[:, 0]
     _draw_memory(axes[0], drawn, grid, lines=lines, is_lettered=has_theory)
@@ -377,7 +377,7 @@ _LONGEST_NAME = 30
 """Letters of a sweep's name over a panel."""
 
 
-def draw_multiples(sweeps: Sequence[IndexedSweep], look: SweepLook | None = None) -> SweepPage:
+def draw_multiples(sweeps: Sequence[IndexedSweep], look: SweepLook | None = None) -> FigurePage:
     """Return several sweeps as one figure of matplotlib.
 
     Args:
@@ -398,13 +398,13 @@ def draw_multiples(sweeps: Sequence[IndexedSweep], look: SweepLook | None = None
     return page
 
 
-def _draw(sweeps: Sequence[IndexedSweep], grids: Sequence[DrawnGrid], look: SweepLook) -> SweepPage:
+def _draw(sweeps: Sequence[IndexedSweep], grids: Sequence[DrawnGrid], look: SweepLook) -> FigurePage:
     across = _count_across(grids)
     down = -(-len(sweeps) // across)
     key = _join_keys(sweeps, grids)
     size_in = look.size_in or _choose_size(grids, down, -(-len(key) // _MULTIPLES_KEY_COLUMNS))
     cell_in = (size_in[0] - _BAR_IN) / across - _PANEL_SIDE_IN
-    page = open_sweep_page("usenix", size_in, look.dpi)
+    page = open_figure_page("usenix", size_in, look.dpi)
     axes = page.subplots(down, across, squeeze=False).flatten()
     meshes = []
     for at, (sweep, drawn, title) in enumerate(zip(sweeps, grids, name_panels(sweeps), strict=True)):

@@ -10,7 +10,7 @@ from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
 from ...engine.files.base.output_file import check_writable, write_whole
 from ...engine.units import GIB
-from ..figures.page import SweepLook, SweepPage, save_figure
+from ..figures.page import FigurePage, SweepLook, save_figure
 from ..text import UNKNOWN, show_number
 from .figure import draw_multiples, draw_sweep
 from .report import encode_csv
@@ -208,7 +208,7 @@ def write_heat_map(
     look: SweepLook,
     *,
     file: Path | None = None,
-) -> tuple[SweepPage, tuple[Path, ...]]:
+) -> tuple[FigurePage, tuple[Path, ...]]:
     """Draw a sweep and write its files; return the figure and the files.
 
     Args:
@@ -252,7 +252,7 @@ def write_multiples(
     return _write(page, {TEXT_ENDING: "\n".join(told).encode()}, base)
 
 
-def _write(page: SweepPage, others: Mapping[str, bytes], base: Path) -> tuple[Path, ...]:
+def _write(page: FigurePage, others: Mapping[str, bytes], base: Path) -> tuple[Path, ...]:
     """Write a figure in every format, and what goes with it."""
     contents = {".png": page.render("png"), ".pdf": page.render("pdf"), ".svg": page.render("svg"), **others}
     paths = []

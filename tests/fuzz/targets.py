@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vramscope.analyzers.breakdown import make_breakdown
+from vramscope.analyzers.modules import make_breakdown
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.files.framework.oom_text import parse_oom_text
 from vramscope.engine.files.memory_file import read_flight_record, read_memory_file, recognize_memory_file

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from ...analyzers.breakdown import IcicleCell
+from ...analyzers.modules import IcicleCell
 from ...engine.model import Segment, SegmentMap
 from ...engine.model.sample import FREE
 from ...engine.units import KIB, MIB

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle, size_of
+from ...analyzers.modules import Basis, BreakdownNode, find_node, lay_out_icicle, size_of
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..draw.blocks import HitBox, Icicle, draw_icicle

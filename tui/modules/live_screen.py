@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ...analyzers.breakdown import make_breakdown
+from ...analyzers.modules import make_breakdown
 from ...engine.clock import Clock
 from ...engine.model import RankSample
 from ...engine.model.sample import ModuleMemory

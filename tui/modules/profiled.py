@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from ...analyzers.breakdown import (
+from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.modules import (
     KIND_WORDS,
     Basis,
     Breakdown,
@@ -12,7 +13,6 @@ from ...analyzers.breakdown import (
     make_point_tree,
     size_of,
 )
-from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model.sample import MEMORY_KINDS, MemoryKind, ModuleMemory
 from ...engine.units import format_bytes, share_percent
 from ..draw.glyphs import Glyphs

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 
-from ...analyzers.breakdown import (
+from ...analyzers.modules import (
     Basis,
     BreakdownNode,
     ComparedNode,

@@ -28,7 +28,7 @@ def show_live(arguments: Namespace) -> int:
     config = getattr(arguments, "config", None)
 
     def start_feed() -> "Feed":
-        from vramscope.engine.viewer.attach import attach_or_start
+        from vramscope.engine.viewer.hub_feed import attach_or_start
 
         return attach_or_start(
             interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config

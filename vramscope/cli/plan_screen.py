@@ -16,7 +16,7 @@ from vramscope.tui.screens.dialogs import REPORT_WIDTH
 
 from .frame.emit import can_draw
 from .frame.flags import choose_fit_code
-from .planning import Request, plan_model, read_request, write_plan
+from .plan import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
 ALL_STRATEGIES = "exact,uniform,balanced_memory,balanced_compute,balanced_parameters"
@@ -57,7 +57,7 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
     try:
         code = show_plan(keep, model=arguments.model or arguments.factory, settings=settings)
     except NothingFitsError as error:
-        from .planning import say_nothing_fits
+        from .plan import say_nothing_fits
 
         return say_nothing_fits(error, arguments)
     does_fit = shown[0].best is not None if shown else None
@@ -71,7 +71,7 @@ def present_joint(arguments: Namespace) -> Planned:
     from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
     from vramscope.tui.plan.planned_joint import present_joint_plan
 
-    from .planning import make_joint_plan, write_outputs
+    from .plan import make_joint_plan, write_outputs
 
     plan = make_joint_plan(arguments)
     report = report_joint_plan(plan)

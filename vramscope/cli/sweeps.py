@@ -100,7 +100,7 @@ def walk_through_sweeps(job: SweepJob, settings: Settings, *, config: Path | Non
 
     from vramscope.tui.sweep.index_screen import show_sweeps
 
-    from .replaying import SweepReplayOptions, replay_cells
+    from .replay import SweepReplayOptions, replay_cells
 
     found: list[SweepIndex] = []
 

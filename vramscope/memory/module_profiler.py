@@ -99,7 +99,7 @@ class SimpleMemoryProfiler:
         self._profiler.close()
 
     def _draw(self) -> None:
-        from vramscope.analyzers.breakdown import make_breakdown
+        from vramscope.analyzers.modules import make_breakdown
         from vramscope.engine.files.module_memory import read_module_memory
         from vramscope.exporters.modules.page import write_sunbursts
 

@@ -14,7 +14,7 @@ from ...model import RankCoordinates
 from ...units import MIB, format_bytes
 from ..base.input_file import show_path
 from ..base.packed_file import CUT_NOTE, LineFile
-from ..base.series_record import (
+from ..base.series_reader import (
     MOST_BYTES,
     MOST_SECONDS,
     RecordError,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...units import GIB, MIB, format_bytes
 from ..base.input_file import show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import (
+from ..base.series_reader import (
     MOST_BYTES,
     RecordError,
     SeriesDevice,

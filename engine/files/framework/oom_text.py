@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from ...units import GIB, KIB, MIB, TIB, format_bytes
-from ..base.series_record import MOST_BYTES
+from ..base.series_reader import MOST_BYTES
 
 # Of one message; what follows is no part of it.
 MOST_CHARACTERS = 2048

@@ -13,7 +13,7 @@ from ...soundness import make_json_decoder
 from ...units import MIB, format_bytes
 from ..base.input_file import open_input_file, read_input_file, show_path
 from ..base.packed_file import CUT_NOTE, LineFile, PackedFile
-from ..base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
+from ..base.series_reader import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
 from ..framework.internlm_log import COMPUTED_NOTE, read_rank
 
 SCHEMA = "vramscope.modules/1"

@@ -12,7 +12,7 @@ from ...model.phase_memory import MemoryLevels, PhaseFile, PhaseRecord, PhaseRun
 from ...units import GIB, MIB
 from ..base.input_file import lower_first, open_input_file, show_name, show_path
 from ..base.packed_file import CUT_NOTE, LineFile
-from ..base.series_record import MOST_SECONDS, LeftOut, show_cell
+from ..base.series_reader import MOST_SECONDS, LeftOut, show_cell
 from .log import find_bytes, has_phases, read_log, read_results
 
 _MOST_BYTES = 1 << 30

@@ -17,7 +17,7 @@ from ...model.phase_memory import UNKNOWN, MemoryLevels, PhaseFile, PhaseRecord,
 from ...units import GIB, MIB
 from ..base.input_file import lower_first, show_name, show_path
 from ..base.packed_file import CUT_NOTE, LineFile, read_packed_file
-from ..base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
+from ..base.series_reader import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
 from ..framework.log import COLOUR
 from ..framework.oom_text import MARK, parse_oom_text
 

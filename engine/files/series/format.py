@@ -9,7 +9,7 @@ from ...errors import InputFileError
 from ...units import TIB
 from ..base.input_file import open_input_file, show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import RecordError, SeriesFormat, SeriesReader, show_cell
+from ..base.series_reader import RecordError, SeriesFormat, SeriesReader, show_cell
 from ..framework.internlm_log import BEGIN, InternlmLog
 from ..framework.log import HEAD_LINES, FrameworkLog, is_framework_log
 from .nvidia_smi import NvidiaSmiLog, guess_log_header, parse_log_header

@@ -12,7 +12,7 @@ from ...errors import InputFileError
 from ...model import DeviceState
 from ..base.input_file import show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import (
+from ..base.series_reader import (
     MOST_BYTES,
     RecordError,
     SeriesDevice,

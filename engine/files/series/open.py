@@ -14,7 +14,7 @@ import msgspec
 from ...errors import InputFileError
 from ..base.input_file import show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import (
+from ..base.series_reader import (
     MOST_BYTES,
     MOST_SECONDS,
     RecordError,

@@ -13,7 +13,7 @@ from ...soundness import make_json_decoder
 from ...text import clean_texts
 from ..base.input_file import lower_first, show_path
 from ..base.packed_file import LineFile
-from ..base.series_record import MOST_BYTES, MOST_SECONDS, FileReader
+from ..base.series_reader import MOST_BYTES, MOST_SECONDS, FileReader
 from .open import CUT_OFF
 
 # Characters: a node of many devices, each with many processes.

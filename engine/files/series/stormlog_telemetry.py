@@ -12,7 +12,7 @@ from ...model import RankCoordinates
 from ...units import MIB
 from ..base.input_file import lower_first, show_path
 from ..base.packed_file import CUT_NOTE, LineFile, read_packed_file
-from ..base.series_record import (
+from ..base.series_reader import (
     MOST_BYTES,
     MOST_SECONDS,
     RecordError,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.base.series_record import MOST_BYTES, RecordError
+from vramscope.engine.files.base.series_reader import MOST_BYTES, RecordError
 from vramscope.engine.files.framework.log import FrameworkLog, MemoryLine, parse_memory_line
 from vramscope.engine.sampling.series_source import open_series
 

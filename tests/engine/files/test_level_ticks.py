@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.engine.files.base.series_record import SeriesDevice, SeriesRecord
+from vramscope.engine.files.base.series_reader import SeriesDevice, SeriesRecord
 from vramscope.engine.files.snapshot_series import MOST_TICKS, LevelTicks
 
 DEVICE = SeriesDevice("index-0", 0, "0")

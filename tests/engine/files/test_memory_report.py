@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.base.series_record import MOST_BYTES
+from vramscope.engine.files.base.series_reader import MOST_BYTES
 from vramscope.engine.files.memory_report import MemoryReport
 from vramscope.engine.sampling.series_source import open_series
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.base.series_record import SeriesRecord
+from vramscope.engine.files.base.series_reader import SeriesRecord
 from vramscope.engine.files.series.nvidia_smi import NvidiaSmiLog
 from vramscope.engine.units import GIB, MIB
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.base.series_record import SeriesRecord
+from vramscope.engine.files.base.series_reader import SeriesRecord
 from vramscope.engine.files.series.open import SeriesFile
 from vramscope.engine.sampling.series_source import open_series
 

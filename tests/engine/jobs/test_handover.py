@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.jobs.handover import Handover, sweep
+from vramscope.engine.jobs.handover import Handover, remove_left_payloads
 from vramscope.engine.sources.processes import read_start_ticks
 
 from .targets import BUSY, Target, running
@@ -81,7 +81,7 @@ def test_what_attempts_of_the_past_left_is_swept_once_nobody_needs_it(folder: Pa
         for kind in ("txt", "gdb"):
             leave(target, attacher_gone, kind)
         leave(target, attacher_gone, "py", later=1)  # its pid has been given to another process since
-        sweep(folder)
+        remove_left_payloads(folder)
         assert list_names(folder) == sorted(["attach-notes.md", pending, *awaited])
-    sweep(folder)
+    remove_left_payloads(folder)
     assert list_names(folder) == sorted(["attach-notes.md", *awaited])

@@ -25,8 +25,8 @@ from vramscope.engine.ranks.messages import (
     SegmentsPart,
     unpack_segments,
 )
-from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.hub_feed import HubFeed
 from vramscope.engine.viewer.snapshot import Snapshot
 
 from ...waiting import wait_until

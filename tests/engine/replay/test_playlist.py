@@ -11,14 +11,7 @@ from tests.vramscope.cli.running import environment
 from tests.vramscope.cli.terminals import TerminalRun
 from vramscope.analyzers.planning.sweep import SweepCell
 from vramscope.cli.application import run
-from vramscope.cli.replaying import (
-    DEFAULT_OPTIONS,
-    find_sweep,
-    list_entries,
-    name_sweep,
-    open_first,
-    open_with,
-)
+from vramscope.cli.replay import DEFAULT_OPTIONS, find_sweep, list_entries, name_sweep, open_first, open_with
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.replay.feed import Playlist, PlaylistEntry
 from vramscope.engine.replay.tapes import Tape

@@ -13,7 +13,7 @@ from tests.engine.replay.recordings import grow, record
 from tests.vramscope.cli.running import environment, run
 from tests.vramscope.cli.terminals import TerminalRun
 from tests.vramscope.cli.test_import_export import SERIES, write_inputs
-from vramscope.cli.replaying import ReplayFiles
+from vramscope.cli.replay import ReplayFiles
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.units import GIB

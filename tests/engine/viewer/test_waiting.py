@@ -12,8 +12,8 @@ import pytest
 
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.ranks.messages import PROBE_SOCKET_NAME
-from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import Client, connect
+from vramscope.engine.viewer.hub_feed import HubFeed
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.endpoints import SOCKET_NAMES, HubLock, holder_pid, is_hub_alive
 
@@ -23,7 +23,7 @@ from ...tui.panes import PROGRAM, pane
 from ...vramscope.cli.running import run
 from ...vramscope.cli.test_stream import agent
 from ...waiting import wait_until
-from .test_attach import Watcher
+from .test_hub_feed import Watcher
 
 GIB = 1 << 30
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle, make_breakdown
+from vramscope.analyzers.modules import BreakdownNode, lay_out_icicle, make_breakdown
 from vramscope.cli.verbs.modules import read_named, write_charts
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.exporters.modules.page import render_sunburst, write_sunbursts

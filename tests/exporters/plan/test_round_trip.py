@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.theory import ParallelLayout, RankMemory, Trai
 from vramscope.analyzers.planning.theory.configs.flags import Flags
 from vramscope.analyzers.planning.theory.configs.megatron import read_layout
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.cli.planning import encode_outputs
+from vramscope.cli.plan import encode_outputs
 from vramscope.exporters.plan.outputs import (
     PipelineSplit,
     take_configuration,

@@ -11,7 +11,7 @@ from vramscope.engine.alerts.state import Acknowledgement, AlertState, Mute
 from vramscope.engine.model import Finding, Severity
 from vramscope.engine.settings import AlertSettings, Settings
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.tui.controls.notices import AlertNotices, Notices
+from vramscope.tui.controls.alert_notices import AlertNotices, Notices
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.terminal.abilities import TerminalAbilities
 

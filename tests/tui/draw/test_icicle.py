@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle
+from vramscope.analyzers.modules import BreakdownNode, lay_out_icicle
 from vramscope.tui.draw.blocks import draw_icicle
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.draw.spans import line_text, line_width

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from tests.engine.probe.module_memory.profiles import write_profile
 from tests.engine.replay.recordings import record
 from tests.tui.replays import make_replay, press_until
-from vramscope.analyzers.breakdown import BreakdownNode, find_node, make_point_tree
+from vramscope.analyzers.modules import BreakdownNode, find_node, make_point_tree
 from vramscope.cli.frame.parse import parse
 from vramscope.cli.live import read_by_words
 from vramscope.cli.verbs.modules import read_profiled, run

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from vramscope.analyzers.planning.partition import Device
 from vramscope.analyzers.stage_peaks import JobStages, StagePeak
 from vramscope.cli.frame.parse import parse
+from vramscope.cli.plan import Request
 from vramscope.cli.plan_screen import present_stages, present_words
-from vramscope.cli.planning import Request
 from vramscope.cli.verbs.plan import run
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import GIB

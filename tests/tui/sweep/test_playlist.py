@@ -9,7 +9,7 @@ from tests.clocks import HandClock
 from tests.engine.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from tests.tui.looks import notices, shown_text
-from vramscope.cli.replaying import DEFAULT_OPTIONS, list_entries, open_first, open_with
+from vramscope.cli.replay import DEFAULT_OPTIONS, list_entries, open_first, open_with
 from vramscope.engine.replay.feed import HOLD_S, Playlist, PlaylistFeed
 from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.settings import Settings

@@ -22,8 +22,8 @@ from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
-from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import connect
+from vramscope.engine.viewer.hub_feed import HubFeed
 from vramscope.engine.viewer.node_source import LocalNode
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of, is_hub_alive
 from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, encode
@@ -299,7 +299,7 @@ def test_two_viewers_that_start_an_agent_at_once_share_the_first(monkeypatch: py
     lock = HubLock(folder)
     lock.acquire()
     # Both looked before either had the lock.
-    monkeypatch.setattr("vramscope.engine.viewer.attach.is_hub_alive", lambda _: False)
+    monkeypatch.setattr("vramscope.engine.viewer.hub_feed.is_hub_alive", lambda _: False)
     feed = HubFeed(folder)
     feed.start_hub()
     loser = feed._hub

@@ -158,7 +158,7 @@ class _Source:
         self, recording: "Recording", span_s: tuple[float, float], start_s: float | None, end_s: float | None
     ) -> None:
         from vramscope.engine.files.base.input_file import show_path
-        from vramscope.engine.files.base.series_record import WALL_CLOCK_FROM_S
+        from vramscope.engine.files.base.series_reader import WALL_CLOCK_FROM_S
         from vramscope.exporters.recording.rows import RowReader
 
         self.recording = recording

@@ -224,7 +224,7 @@ def write_charts(
 
 
 def _draw_rank(memory: "ModuleMemory", place: Path, *, has_figures: bool) -> list[Path]:
-    from vramscope.analyzers.breakdown import make_breakdown
+    from vramscope.analyzers.modules import make_breakdown
     from vramscope.exporters.modules.page import write_sunbursts
 
     written = write_sunbursts(memory, make_breakdown(memory), place)
@@ -235,7 +235,7 @@ def _draw_rank(memory: "ModuleMemory", place: Path, *, has_figures: bool) -> lis
 
 def _draw_icicle(memory: "ModuleMemory", files: Sequence[Path]) -> list[Path]:
     """Draw the icicle of a rank into each file; return the files, none where its profile has no modules."""
-    from vramscope.analyzers.breakdown import choose_basis
+    from vramscope.analyzers.modules import choose_basis
     from vramscope.exporters.modules.figure import draw_icicle
     from vramscope.exporters.modules.page import describe_origin, join_kinds
 
@@ -432,7 +432,7 @@ def print_differences_as_json(pairs: list[Pair]) -> None:
 def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = None) -> list[Path]:
     """Write figures and tables of each pair; return their paths."""
 
-    from vramscope.analyzers.breakdown import compare_profiles
+    from vramscope.analyzers.modules import compare_profiles
     from vramscope.engine.files.base.output_file import write_files
     from vramscope.exporters.modules.figure import draw_difference_icicle
     from vramscope.exporters.modules.text import caption_difference, write_difference_table

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vramscope.analyzers.planning.partition import Plan
     from vramscope.analyzers.planning.theory.shape import Recompute
 
-    from ..planning import Planned
+    from ..plan import Planned
 
 
 SUMMARY = "split a model's layers into pipeline stages: the exact optimum, and what it is worth"
@@ -172,15 +172,15 @@ def run(arguments: Namespace) -> int:
             refuse_joint_flags(arguments)
         return show_arguments(arguments, read_settings(arguments))
     if arguments.measured is not None or arguments.measured_split is not None:
-        from ..planning import print_feedback
+        from ..plan import print_feedback
 
         return print_feedback(arguments)
     if arguments.cluster is not None:
-        from ..planning import plan_jointly_and_print
+        from ..plan import plan_jointly_and_print
 
         return plan_jointly_and_print(arguments)
     refuse_joint_flags(arguments)
-    from ..planning import check_figures, plan_model, read_request
+    from ..plan import check_figures, plan_model, read_request
 
     check_figures(arguments)
     planned = plan_model(read_request(arguments))
@@ -194,7 +194,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _write(planned: "Planned", arguments: Namespace) -> None:
-    from ..planning import draw_figures, encode_planned, write_plan
+    from ..plan import draw_figures, encode_planned, write_plan
 
     paths = []
     left_out = []

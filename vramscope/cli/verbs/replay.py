@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
     from vramscope.engine.viewer.feed import Feed
 
-    from ..replaying import ReplayFiles, SweepFolders
+    from ..replay import ReplayFiles, SweepFolders
 
 SUMMARY = "play recordings, memory traces, logs and series of other tools in the live view"
 DESCRIPTION = """\
@@ -64,7 +64,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..replaying import ReplayFiles, find_sweep
+    from ..replay import ReplayFiles, find_sweep
 
     settings = read_settings(arguments)
     sweep = find_sweep(arguments.paths, arguments.log_dir)
@@ -104,7 +104,7 @@ def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Setting
 
 
 def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settings") -> int:
-    from ..replaying import DEFAULT_OPTIONS, replay_sweep
+    from ..replay import DEFAULT_OPTIONS, replay_sweep
 
     for flag, is_given in (
         ("--compare", arguments.compare),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.breakdown import find_node, make_breakdown
+from vramscope.analyzers.modules import find_node, make_breakdown
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 from vramscope.engine.model.sample import LayoutEntry

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vramscope.analyzers.breakdown import BreakdownNode
+from vramscope.analyzers.modules import BreakdownNode
 
 STATE = """Memory State:
 time: {time}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.probe.processes import LOAD, MODEL, run_beside_torch
 from tests.engine.ranks.running import RankHub, see, see_ranks
-from vramscope.analyzers.breakdown import find_node, make_breakdown
+from vramscope.analyzers.modules import find_node, make_breakdown
 from vramscope.cli.verbs.modules import Wanted, ask_profiles
 from vramscope.engine.errors import UsageError
 from vramscope.engine.probe.module_memory.module_watch import ModelSearch

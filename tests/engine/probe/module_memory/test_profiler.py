@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.simulation.simulated import plain_answers
-from vramscope.analyzers.breakdown import find_node, make_breakdown, make_point_tree
+from vramscope.analyzers.modules import find_node, make_breakdown, make_point_tree
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.model.sample import ModuleMemory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.vramscope.cli.running import run
 from tests.waiting import wait_until
-from vramscope.analyzers.breakdown import make_breakdown
+from vramscope.analyzers.modules import make_breakdown
 from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 
 TRAINING = """

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.probe.module_memory.profiles import write_lines
-from vramscope.analyzers.breakdown import (
+from vramscope.analyzers.modules import (
     BreakdownNode,
     compare_trees,
     find_compared,

@@ -11,8 +11,8 @@ import pytest
 
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points
-from vramscope.engine.viewer.attach import HubFeed, attach_or_start
 from vramscope.engine.viewer.client import connect
+from vramscope.engine.viewer.hub_feed import HubFeed, attach_or_start
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.endpoints import is_hub_alive
 
