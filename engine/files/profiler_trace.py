@@ -39,6 +39,7 @@ _HEAD_BYTES = 1 << 20
 _START = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\s*[,}]')
 # The longest text for the pattern above, which may be split between two chunks.
 _START_BYTES = 64
+_ENDS_EARLY = "the trace ends in the middle; what was to follow is missing"
 _DEVICE = re.compile(
     rb'"id"\s*:\s*(\d{1,6})\s*,\s*"name"\s*:\s*"([^"\\\x00-\x1f\x7f]{0,128})"\s*,\s*"totalGlobalMem"\s*:\s*(\d{1,15})\b'
 )
@@ -53,14 +54,25 @@ class TraceHead:
     def __init__(self) -> None:
         self._head = b""
         self._tail = b""
+        self._end = b""
         self._start_s = 0.0
         self._has_start = False
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return () if self._has_start else ("times are as its events tell them; no base is named",)
+        return (
+            *(() if self._has_start else ("times are as its events tell them; no base is named",)),
+            *((_ENDS_EARLY,) if self._ends_early else ()),
+        )
+
+    @property
+    def _ends_early(self) -> bool:
+        """True of an object that is not closed; a list of events may lack its end in this format."""
+        end = self._end.rstrip()
+        return self._head.lstrip().startswith(b"{") and bool(end) and not end.endswith(b"}")
 
     def observe(self, data: bytes) -> None:
+        self._end = (self._end + data[-_START_BYTES:])[-_START_BYTES:]
         if len(self._head) < _HEAD_BYTES:
             self._head += data[: _HEAD_BYTES - len(self._head)]
         if not self._has_start:

@@ -139,16 +139,18 @@ def find_profiles(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
+    named: list[Path] = []
     try:
         found = {file.parent: file for file in _list_files(path, LOG_NAME)}
         found |= {file.parent: file for file in _list_files(path, EXACT_NAME)}
         if not found:
-            folders = {file.parent for file in _list_files(path, _CHART_PATTERN)}
-            found = {folder: folder for folder in folders if list_charts(folder)}
+            named = _list_files(path, _CHART_PATTERN)
+            found = {folder: folder for folder in {file.parent for file in named} if list_charts(folder)}
     except OSError as error:
         raise InputFileError(f"{show_path(path)}: cannot be read: {error.strerror or error}") from error
     if not found:
-        raise InputFileError(f"{show_path(path)}: no profile by module in this folder; {_EXPECTED}")
+        empty = f", and {min(named).name} holds no chart of one" if named else ""
+        raise InputFileError(f"{show_path(path)}: no profile by module in this folder{empty}; {_EXPECTED}")
     return [found[folder] for folder in sorted(found, key=_order)]
 
 

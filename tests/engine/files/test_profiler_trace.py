@@ -124,6 +124,20 @@ def test_a_trace_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
     assert any("no event is around this name" in note for note in source.notes)
 
 
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_a_trace_that_was_not_written_to_its_end_says_so(tmp_path: Path, name: str) -> None:
+    said = "the trace ends in the middle; what was to follow is missing"
+    path = write_trace(tmp_path / name, [memory(0, 5), memory(2000, 6), NOISE])
+    whole = path.read_bytes()
+    assert said not in play(path)[0].notes
+    text = (gzip.decompress(whole) if path.suffix == ".gz" else whole) + b"\n"
+    text = text[: text.rindex(b"aten::mm")]
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    source, samples = play(path)
+    assert [size for _, size in allocated(samples)][-1] == 6
+    assert said in source.notes
+
+
 @pytest.mark.parametrize(
     ("events", "why"),
     [

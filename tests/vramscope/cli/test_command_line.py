@@ -62,6 +62,7 @@ def test_every_verb_has_help(verb: str) -> None:
             "unknown option --replay-intervals; see `vramscope agent --help`",
         ),
         (["agent", "--read-only"], "--read-only does not go with `vramscope agent`"),
+        (["--", "--ascii"], "-- does not go with `vramscope`; see its --help"),
         (["agnet"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
         (["zzz"], f"unknown verb 'zzz'; the verbs are {', '.join(list_verbs())}"),
         (["agent", "--nonsense"], "unknown option --nonsense; see `vramscope agent --help`"),

@@ -106,7 +106,8 @@ def parse(argv: Sequence[str]) -> Namespace:
         raise UsageError(_describe_unknown_verb(strangers[0], verbs))
     for word in rest:
         if word.startswith("-"):
-            raise UsageError(f"{word} does not go with `vramscope {arguments.verb}`; see its --help")
+            usage = f"vramscope {arguments.verb}" if arguments.verb else "vramscope"
+            raise UsageError(f"{word} does not go with `{usage}`; see its --help")
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if command is not None:

@@ -116,6 +116,14 @@ def test_the_charts_of_a_folder_are_one_profile(tmp_path: Path) -> None:
     assert memory.notes[-1] == "no chart tells os_params, activation"
 
 
+def test_a_page_that_is_named_as_a_chart_and_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "params_memory_sunburst.html").write_text("<html></html>")
+    with pytest.raises(
+        InputFileError, match=r"and params_memory_sunburst\.html holds no chart of one; expected"
+    ):
+        find_profiles(tmp_path)
+
+
 def test_profiles_of_a_folder_are_in_the_order_of_ranks(tmp_path: Path) -> None:
     for rank in (10, 2):
         write_profile(tmp_path / f"rank{rank}_dp0_tp0", rank=rank)
