@@ -28,7 +28,7 @@ from .base.series_reader import (
     SeriesRecord,
 )
 from .framework.oom_text import OomNotes
-from .snapshot_series import MOST_DEVICES_OF_PROCESS, LevelTicks
+from .snapshot_series import MOST_DEVICES_OF_PROCESS, LevelTicks, describe_folding
 
 # Only the instant events `[memory]` and `[OutOfMemory]` matter, which `profile_memory=True` adds: a few
 # percent of the file. They are found by their name, so that a trace of gigabytes is neither parsed nor read
@@ -142,6 +142,7 @@ class ProfilerTrace(SeriesReader):
             *((f"events of memory of the host were left out: {count:,}",) if count else ()),
             *self._ooms.notes,
             *self._head.notes,
+            *describe_folding(ticks for _, ticks in self._levels.values()),
             *((CUT_NOTE,) if self._file.is_cut else ()),
             *self._left_out.notes(),
         )
@@ -394,6 +395,7 @@ class MemoryTimeline(SeriesReader):
             "allocated is the sum of the categories of torch.profiler, which leaves out what it did not see",
             *((f"at its peak of {format_bytes(peak)}: {told}",) if told else ()),
             _NOT_TOLD,
+            *describe_folding([self._ticks]),
             *((CUT_NOTE,) if self._file.is_cut else ()),
             *self._left_out.notes(),
         )

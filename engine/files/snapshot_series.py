@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
@@ -69,14 +69,16 @@ class LevelTicks:
         self._most_ticks = MOST_TICKS if interval_s is None else MOST_GIVEN_TICKS
         self._ticks: dict[int, _Tick] = {}
         self._first = self._last = 0
+        self.events = 0
+
+    def __len__(self) -> int:
+        """Ticks in which there were events."""
+        return len(self._ticks)
 
     @property
     def interval_s(self) -> float:
         """Grows when ticks are joined."""
         return self._shortest_s * (1 << self._joins)
-
-    def __bool__(self) -> bool:
-        return bool(self._ticks)
 
     def add(
         self, time_s: float, allocated_bytes: int | None, reserved_bytes: int | None, *, is_oom: bool = False
@@ -86,6 +88,7 @@ class LevelTicks:
         Args:
             time_s: Below 10^10, so that ticks can be numbered.
         """
+        self.events += 1
         number = math.floor((time_s + _TOLERANCE_S) / self._shortest_s) >> self._joins
         tick = self._ticks.get(number)
         if tick is None:
@@ -188,6 +191,23 @@ class _Tick:
         self.ooms += later.ooms
 
 
+def describe_folding(gathered: Iterable[LevelTicks]) -> Iterator[str]:
+    """Yield what became of the events if a tick has several of them."""
+    devices = [it for it in gathered if it]
+    events = sum(it.events for it in devices)
+    ticks = sum(len(it) for it in devices)
+    if ticks < events:
+        longest_s = max(it.interval_s for it in devices)
+        is_shortest = longest_s <= SHORTEST_TICK_S
+        finer = (
+            "no tick is shorter" if is_shortest else "`vramscope import --interval 1ms` keeps more of them"
+        )
+        yield (
+            f"{events:,} events are folded into {ticks:,} ticks of {1000 * longest_s:g} ms, each with its "
+            f"newest and most; {finer}"
+        )
+
+
 _NO_HISTORY = (
     "no history of allocations in it (torch.cuda.memory._record_memory_history): one sample, of a moment "
     "that the file does not tell and that stands at 0 s"
@@ -217,6 +237,7 @@ class SnapshotSeries(SeriesReader):
         self._has_times = all(min(trace.time_us, default=0) >= 0 for trace in self._snapshot.traces)
         self._ooms = OomNotes()
         self._starts: list[str] = []
+        self._gathered: list[LevelTicks] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -226,6 +247,7 @@ class SnapshotSeries(SeriesReader):
             *self._starts[:4],
             *self._ooms.notes,
             *self._snapshot.notes,
+            *describe_folding(self._gathered),
             *self._left_out.notes(),
         )
 
@@ -262,6 +284,7 @@ class SnapshotSeries(SeriesReader):
         if not self._is_sound(trace.device, max(int(allocated.max()), int(reserved.max()))):
             return
         ticks = LevelTicks(self._interval_s)
+        self._gathered.append(ticks)
         is_oom = [action == TraceAction.OOM for action in trace.action]
         for row, (time_s, size, held) in enumerate(
             zip(times_s.tolist(), allocated.tolist(), reserved.tolist(), strict=True)
