@@ -6,6 +6,7 @@ Runs that have fewer ranks than the size of their world are parts: those of one 
 minutes are one job, unless they share a rank. What stays ambiguous stays apart.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -50,18 +51,20 @@ def find_jobs(ranks: Iterable[ClusterRank]) -> tuple[JobMembers, ...]:
     """Return the jobs of some processes, by name; processes without a known rank belong to none."""
     placed = [it for it in ranks if it.rank is not None]
     parts = [part for same in _group_by_name(placed) for part in _join_or_part(same)]
-    incomplete = [part for part in parts if part.is_incomplete and part.age_s is not None]
-    whole = [part for part in parts if part not in incomplete]
+    whole: list[_Part] = []
+    incomplete: list[_Part] = []
+    for part in parts:
+        (incomplete if part.is_incomplete and part.age_s is not None else whole).append(part)
     for alike in _group_by_start(incomplete):
         # Parts in which two processes claim one rank are of different jobs.
         joined = _make_part([rank for part in alike for rank in part.ranks])
         has_twice = len({*joined.numbers}) < len(joined.numbers)
         whole += alike if has_twice else [joined]
     jobs = [part for part in whole if len(part.ranks) > 1]
-    names = [part.name for part in jobs]
+    names = Counter(part.name for part in jobs)
     described = []
     for part in jobs:
-        node = f" on {part.ranks[0].key.node}" if names.count(part.name) > 1 else ""
+        node = f" on {part.ranks[0].key.node}" if names[part.name] > 1 else ""
         members = tuple(it.key for it in part.ranks)
         described.append(JobMembers(f"{part.name}{node}", part.world_size, members))
     return tuple(sorted(described, key=lambda job: (job.key, job.members)))

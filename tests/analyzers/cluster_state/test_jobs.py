@@ -1,5 +1,7 @@
 """Which processes of several nodes are one job."""
 
+import time
+
 import pytest
 
 from vramscope.analyzers.cluster_state import ClusterRank, RankKey
@@ -56,3 +58,12 @@ def test_parts_of_a_job_are_joined_and_jobs_are_told_apart(
 ) -> None:
     assert {it.key: len(it.members) for it in find_jobs(ranks)} == jobs
     assert find_jobs(reversed(ranks)) == find_jobs(ranks)
+
+
+def test_thousands_of_parts_do_not_take_the_square_of_them() -> None:
+    # A node reports as many runs as it likes, each a part of a job that is never whole.
+    names = [f"run-{it}" for it in range(50_000)]
+    ranks = [it for name in names for it in _ranks("a", name, range(1), 8)]
+    started_s = time.process_time()
+    assert find_jobs(ranks) == ()  # all of them claim rank 0
+    assert time.process_time() - started_s < 5.0
