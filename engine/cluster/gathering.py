@@ -66,7 +66,6 @@ def trim_sample_to_report(sample: Sample, node_id: str, time_s: float, interval_
 
 
 def _trim_device(device: DeviceSample) -> DeviceSample:
-    memory = device.memory
     is_read = device.state == "ok"
     return DeviceSample(
         device.uuid,
@@ -74,13 +73,20 @@ def _trim_device(device: DeviceSample) -> DeviceSample:
         kind=device.kind,
         mig_index=device.mig_index,
         state=device.state,
-        memory=MemoryReading(
-            memory.total_bytes,
-            memory.used_bytes if is_read else None,
-            memory.free_bytes if is_read else None,
-        ),
+        memory=_trim_memory(device.memory, is_read=is_read),
         utilization_percent=device.utilization_percent if is_read else None,
     )
+
+
+def _trim_memory(memory: MemoryReading, *, is_read: bool) -> MemoryReading:
+    # What no device can hold is unmeasured, as where a driver answers so: balance and sums rest on it.
+    total_bytes = memory.total_bytes if memory.total_bytes is not None and memory.total_bytes > 0 else None
+    most_bytes = math.inf if total_bytes is None else total_bytes
+    used_bytes, free_bytes = (
+        it if is_read and it is not None and 0 <= it <= most_bytes else None
+        for it in (memory.used_bytes, memory.free_bytes)
+    )
+    return MemoryReading(total_bytes, used_bytes, free_bytes)
 
 
 def _trim_rank(rank: RankSample, place: RankCoordinates, time_s: float) -> RankSample:

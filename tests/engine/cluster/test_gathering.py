@@ -20,9 +20,11 @@ from vramscope.engine.cluster.gathering import (
     Reporter,
     open_reporter,
     prepare_gathering,
+    read_report,
 )
 from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
 from vramscope.engine.errors import UsageError
+from vramscope.engine.model import DeviceSample, MemoryReading
 from vramscope.engine.wire.messages import (
     PROTOCOL_VERSION,
     Envelope,
@@ -171,6 +173,26 @@ def test_a_node_of_another_version_is_refused_in_a_sentence(folder: Path) -> Non
             assert not receipt.is_accepted
             assert receipt.reason.endswith(": install the same version of vramscope on both sides")
         assert (collector.rejected, dict(roll.nodes)) == (3, {})
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        (MemoryReading(80 * GIB, -40 * GIB, 90 * GIB), MemoryReading(80 * GIB)),
+        (MemoryReading(1, 1 << 62, 0), MemoryReading(1, None, 0)),
+        (MemoryReading(0, 5, 5), MemoryReading(None, 5, 5)),
+        (MemoryReading(-1, None, None), MemoryReading()),
+        (MemoryReading(80 * GIB, 80 * GIB, 0), MemoryReading(80 * GIB, 80 * GIB, 0)),
+    ],
+)
+def test_sizes_that_no_device_can_have_are_unmeasured(told: MemoryReading, kept: MemoryReading) -> None:
+    report = make_report("n", 40)
+    sample = msgspec.structs.replace(report.sample, devices=(DeviceSample("GPU-0", 0, memory=told),))
+    read = read_report(encode(REPORT, "n", msgspec.structs.replace(report, sample=sample)))
+    assert read.sample.devices[0].memory == kept
 
 
 def test_a_node_that_floods_holds_up_no_other(folder: Path) -> None:
