@@ -267,6 +267,9 @@ class AgentStream:
         return [*(it for it in missed if it.time_s > seen[1]), newest]
 
 
+AGENT_LOOKS_WITHIN_S = 2.0
+
+
 class LiveStream:
     """Asks the agent of this node where one runs; samples in this process otherwise, and starts nothing.
 
@@ -279,6 +282,7 @@ class LiveStream:
             AgentStream, lambda: DriverStream(interval_s)
         )
         self._has_seen_devices = False
+        self._opened_s = 0.0
 
     @property
     def agent(self) -> "AgentStream | None":
@@ -304,6 +308,11 @@ class LiveStream:
     def start(self) -> None:
         # Not when it is made: who ends a watch by a signal gets its report from the first reading on.
         self._node.open()
+        self._opened_s = time.monotonic()
+
+    def _has_waited(self) -> bool:
+        # The first samples of an agent on a busy machine come before it has looked for devices.
+        return time.monotonic() - self._opened_s > AGENT_LOOKS_WITHIN_S
 
     def past(self) -> Iterable[Sample]:
         return self._source.past()
@@ -315,7 +324,7 @@ class LiveStream:
         agent = self.agent
         if agent is not None and agent.lost is not None and not samples:
             self._node.leave_agent(f"{agent.lost}; sampling in this process from here on")
-        elif agent is not None and samples and not self._has_seen_devices:
+        elif agent is not None and samples and not self._has_seen_devices and self._has_waited():
             # An agent that knows no device cannot say why: we look for ourselves.
             self._node.leave_agent("the agent knows no device; looking in this process")
             return []
