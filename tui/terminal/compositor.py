@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .strip_caches import make_caches_late
+from .strip_caches import make_caches_lazy
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -289,7 +289,7 @@ Layer = tuple[int, Strip]
 # Textual 8.2.8 caches this by `self`, though it calls it `cls`: the cache keeps the strips of a thousand
 # widgets that were closed long ago.
 StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: ignore[arg-type, assignment]
-make_caches_late()
+make_caches_lazy()
 
 
 class ShownPicture:

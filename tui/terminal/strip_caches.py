@@ -25,7 +25,7 @@ CACHE_SIZES = {
 }
 
 
-class LateCache:
+class LazyCache:
     """A slot of `Strip` that is filled when it is first read."""
 
     def __init__(self, slot: MemberDescriptorType, size: int) -> None:
@@ -45,7 +45,7 @@ class LateCache:
         self._write(strip, cache)
 
 
-def _begin(self: Strip, segments: Iterable[Segment], cell_length: int | None = None) -> None:
+def _init_without_caches(self: Strip, segments: Iterable[Segment], cell_length: int | None = None) -> None:
     self._segments = list(segments)
     self._cell_length = cell_length
     self._render_cache = None
@@ -53,10 +53,10 @@ def _begin(self: Strip, segments: Iterable[Segment], cell_length: int | None = N
     self._cell_count = None
 
 
-def make_caches_late() -> None:
+def make_caches_lazy() -> None:
     """Let all strips of this process make their caches when they are first used; again it does nothing."""
     for name, size in CACHE_SIZES.items():
         slot = Strip.__dict__[name]
         if isinstance(slot, MemberDescriptorType):
-            setattr(Strip, name, LateCache(slot, size))
-    Strip.__init__ = _begin  # type: ignore[method-assign]
+            setattr(Strip, name, LazyCache(slot, size))
+    Strip.__init__ = _init_without_caches  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.errors import DriverNotLoadedError, SourceUnavailableError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Finding, Sample
@@ -267,7 +268,8 @@ class AgentStream:
         return [*(it for it in missed if it.time_s > seen[1]), newest]
 
 
-AGENT_LOOKS_WITHIN_S = 2.0
+DISCOVERY_WITHIN_S = 2.0
+"""The first samples of an agent on a busy machine come before it has looked for devices."""
 
 
 class LiveStream:
@@ -275,12 +277,19 @@ class LiveStream:
 
     Args:
         interval_s: Seconds from one sample to the next, where this process samples; an agent keeps its own.
+        node: The agent or the sampler in this process; by default those of this user.
+        clock: Says how long an agent has had to find its devices.
     """
 
-    def __init__(self, interval_s: float) -> None:
-        self._node: NodeSource[AgentStream, DriverStream] = NodeSource(
-            AgentStream, lambda: DriverStream(interval_s)
-        )
+    def __init__(
+        self,
+        interval_s: float,
+        *,
+        node: NodeSource[AgentStream, DriverStream] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._node = node or NodeSource(AgentStream, lambda: DriverStream(interval_s))
+        self._clock = clock or SystemClock()
         self._has_seen_devices = False
         self._opened_s = 0.0
 
@@ -308,11 +317,7 @@ class LiveStream:
     def start(self) -> None:
         # Not when it is made: who ends a watch by a signal gets its report from the first reading on.
         self._node.open()
-        self._opened_s = time.monotonic()
-
-    def _has_waited(self) -> bool:
-        # The first samples of an agent on a busy machine come before it has looked for devices.
-        return time.monotonic() - self._opened_s > AGENT_LOOKS_WITHIN_S
+        self._opened_s = self._clock.monotonic_s()
 
     def past(self) -> Iterable[Sample]:
         return self._source.past()
@@ -324,7 +329,12 @@ class LiveStream:
         agent = self.agent
         if agent is not None and agent.lost is not None and not samples:
             self._node.leave_agent(f"{agent.lost}; sampling in this process from here on")
-        elif agent is not None and samples and not self._has_seen_devices and self._has_waited():
+        elif (
+            agent is not None
+            and samples
+            and not self._has_seen_devices
+            and self._clock.monotonic_s() - self._opened_s > DISCOVERY_WITHIN_S
+        ):
             # An agent that knows no device cannot say why: we look for ourselves.
             self._node.leave_agent("the agent knows no device; looking in this process")
             return []

@@ -9,8 +9,8 @@ from rich.style import Style
 from textual.cache import FIFOCache
 from textual.strip import Strip
 
-from vramscope.tui.terminal import compositor  # noqa: F401 - makes caches late
-from vramscope.tui.terminal.strip_caches import CACHE_SIZES, LateCache
+from vramscope.tui.terminal import compositor  # noqa: F401 - makes caches lazy
+from vramscope.tui.terminal.strip_caches import CACHE_SIZES, LazyCache
 
 SEGMENTS = [Segment("ab ", Style(color="red")), Segment("漢字"), Segment("é", Style(bold=True))]
 
@@ -38,7 +38,7 @@ def test_caches_have_the_names_and_sizes_of_textual() -> None:
 def test_a_strip_of_the_screens_makes_no_cache_before_it_is_used() -> None:
     strip = Strip(SEGMENTS)
     crop = Strip.__dict__["_crop_cache"]
-    assert isinstance(crop, LateCache)
+    assert isinstance(crop, LazyCache)
     assert not any(_is_made(strip, name) for name in CACHE_SIZES)
     assert strip.crop(1, 4) is strip.crop(1, 4)
     assert [name for name in CACHE_SIZES if _is_made(strip, name)] == ["_crop_cache"]
