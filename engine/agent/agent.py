@@ -160,7 +160,7 @@ def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None
         return
     exporter = ExporterProcess(folder, arguments, tell=_print)
     try:
-        _print(f"metrics are at {exporter.start()}")
+        _print(f"metrics are available at {exporter.start()}")
         yield
     finally:
         exporter.stop()
@@ -284,14 +284,14 @@ class ExporterProcess:
                 return
             wait_s = BACKOFF_S[min(crashes, len(BACKOFF_S) - 1)]
             reason = last_line(self._log) or f"status {code}"
-            self._warn(f"the exporter of metrics ended ({reason}); it is started again in {wait_s:g} s")
+            self._warn(f"the metrics exporter ended ({reason}); restarting it in {wait_s:g} s")
             if self._stop.wait(wait_s):
                 return
             _close_pipes(self._process)
             self._process = self._spawn()
             address = _read_address(self._process)
             if address is not None:
-                self._warn(f"metrics are at {address} again")
+                self._warn(f"metrics are available again at {address}")
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
         _close_pipes(process)

@@ -84,4 +84,4 @@ class AnalyzerHost:
 
     def _set_aside(self, analyzer: Analyzer, error: Exception) -> None:
         self._analyzers.remove(analyzer)
-        self.reason = f"analyzer {analyzer.name} failed and was set aside: {error!r}"
+        self.reason = f"analyzer {analyzer.name} failed and was stopped: {error!r}"

@@ -206,7 +206,7 @@ class Hub:
         if is_sound(sample):
             return sample
         mended = mend_numbers(sample)
-        reason = "a number was none, and is shown as not measured"
+        reason = "a value was not a number and is shown as not measured"
         self._rejections.add("from a source of this node", reason, self._clock.monotonic_s())
         return mended
 
@@ -248,8 +248,8 @@ class Hub:
         """
         if self._lock is not None and not self._lock.is_current():
             raise RuntimeFolderError(
-                f"{self._lock.path} was removed while the agent served that folder, and nobody finds it "
-                "there any more; start `vramscope agent` again"
+                f"{self._lock.path} was removed while the agent was running, so viewers can no longer "
+                "find it; start `vramscope agent` again"
             )
         self._sockets.restore()
         if self._roster is not None:
@@ -299,7 +299,7 @@ class Hub:
         check_numbers(report)
         left_out = len(told.findings) - len(found) + len(told.assessments) - len(report.assessments)
         if left_out:
-            reason = f"an analyzer found {left_out} things at times, or with numbers, that cannot be"
+            reason = f"{left_out} findings of an analyzer were dropped: impossible times or numbers"
             self._rejections.add(f"from the worker of process {told.pid}", reason, self._clock.monotonic_s())
         return report
 
@@ -342,13 +342,13 @@ class Hub:
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
         elif request.verb == "leave":
-            self._refuse(peer, request.request_id, "this agent is no relay: it has no nodes to leave")
+            self._refuse(peer, request.request_id, "this agent is not a relay and has no nodes to remove")
         elif request.verb == "advise" and request.action is None:
-            self._refuse(peer, request.request_id, "an advice needs an action, as empty_cache")
+            self._refuse(peer, request.request_id, "advice needs an action, for example empty_cache")
         elif self._roster is not None:
             self._roster.ask(request.pid, _make_wish(request.verb, peer, request))
         else:
-            self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
+            self._refuse(peer, request.request_id, "this agent plays a recording; no process reports to it")
 
     def _accept_remote_report(self, peer: bytes, report: WorkerReport) -> None:
         """Accept what a worker elsewhere has found, if it is allowed and nobody else reports."""

@@ -138,7 +138,7 @@ class HubSockets:
     def notes(self) -> tuple[str, ...]:
         """What went wrong at the sockets, in sentences."""
         times = "once" if self._restarts == 1 else f"{self._restarts:,} times"
-        cut = f"the stream was opened again {times}: {self._flooder}"
+        cut = f"the stream was reopened {times}: {self._flooder}"
         return (*((cut,) if self._restarts else ()), *(() if self._gate is None else self._gate.notes))
 
     def wait(self, timeout_ms: int) -> None:
@@ -195,7 +195,7 @@ class HubSockets:
     def refuse_report(self, peer: bytes) -> str | None:
         """Return why a worker's report by way of requests is refused, in one sentence, or None."""
         if self._gate is None or not isinstance(peer, RemotePeer):
-            return "workers of this node report by a socket of their own"
+            return "workers on this node must report on their own socket"
         return self._gate.refuse_report(peer)
 
     def take_reports(self) -> Iterator[bytes]:
@@ -231,8 +231,8 @@ class HubSockets:
                 viewers = self._topics[TOPIC_VIEWER]
                 wanted = f"more than {MAX_TOPICS} topics"
                 if len(self._topics) <= MAX_TOPICS:
-                    wanted = f"one topic, of which there were more than {MAX_SUBSCRIBERS:,} subscriptions"
-                self._restart_stream(f"{_name_peer(frame)} wanted {wanted}")
+                    wanted = f"one topic that already had {MAX_SUBSCRIBERS:,} subscriptions"
+                self._restart_stream(f"{_name_peer(frame)} subscribed to {wanted}")
                 yield from (False for _ in range(viewers))
                 return
 

@@ -121,7 +121,7 @@ class WorkerSupervisor:
         elif now_s - self._heard_s > SILENT_S:
             self._process.kill()
             self._process.wait()
-            self._note_end(now_s, f"the worker had not reported for {SILENT_S:.0f} s and was ended")
+            self._note_end(now_s, f"the worker did not report for {SILENT_S:.0f} s and was stopped")
 
     def _begin(self, now_s: float) -> None:
         """Start the worker; a program that cannot be run, as while it is replaced, is tried again later."""
@@ -130,7 +130,7 @@ class WorkerSupervisor:
             self._process = self._start(self._command, self._log)
         except (OSError, RuntimeFolderError) as error:
             why = error.strerror or error if isinstance(error, OSError) else error
-            self._note_end(now_s, f"the worker cannot be started: {why}")
+            self._note_end(now_s, f"cannot start the worker: {why}")
 
     def take_report(self, report: WorkerReport) -> None:
         if report.pid == self.pid:
@@ -219,10 +219,13 @@ class WorkerSeat:
     def refuse(self, user: str, report: WorkerReport) -> str | None:
         """Return why a report is refused, in one sentence, or None; who reports has the seat."""
         if not self._is_open:
-            return "this agent runs its analyzers itself: start it with --no-worker for those of elsewhere"
+            return (
+                "this agent runs its own analyzers; start it with --no-worker to use analyzers on "
+                "another machine"
+            )
         holder = (user, report.pid)
         if self._holder not in (None, holder) and not self._is_silent:
-            return "another worker analyzes for this agent"
+            return "another worker already analyzes for this agent"
         self._holder, self._report, self._heard_s = holder, report, self._clock.monotonic_s()
         return None
 
@@ -231,7 +234,11 @@ class WorkerSeat:
         report = self._report
         if report is None:
             return ()
-        silent = f"it is elsewhere, and has not reported for {SILENT_S:.0f} s" if self._is_silent else None
+        silent = (
+            f"the worker on another machine has not reported for {SILENT_S:.0f} s"
+            if self._is_silent
+            else None
+        )
         return (
             WorkerStatus(
                 name=report.name,

@@ -279,5 +279,5 @@ class CloserLook:
             return act(inquirer)
         except Exception as error:  # noqa: BLE001 - an inquirer's bug is reported, and the findings go on without it
             self._inquirers.remove(inquirer)
-            self.reason = f"inquirer {inquirer.name} failed and was set aside: {error!r}"
+            self.reason = f"inquirer {inquirer.name} failed and was stopped: {error!r}"
             return otherwise

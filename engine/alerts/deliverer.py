@@ -65,13 +65,13 @@ def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
                 start_new_session=True,
             )
         except OSError as error:
-            raise DeliveryError(f"{command[0]} cannot be run: {error.strerror}") from error
+            raise DeliveryError(f"cannot run {command[0]}: {error.strerror}") from error
         try:
             code = process.wait(job.hook.timeout_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            late = f"had not ended after {job.hook.timeout_s:g} s and was ended"
+            late = f"did not end within {job.hook.timeout_s:g} s and was stopped"
             raise DeliveryError(f"{command[0]} {late}") from None
         if code != 0:
             last = _last_line(said)
@@ -89,7 +89,7 @@ def _post(job: DeliveryJob) -> None:
         except (WebhookError, TimeoutError) as error:
             may_pass = not isinstance(error, WebhookError) or error.may_pass
             if is_last or not may_pass:
-                reason = str(error) or f"has not answered within {hook.timeout_s:g} s"
+                reason = str(error) or f"did not answer within {hook.timeout_s:g} s"
                 raise DeliveryError(f"{hook.target} {reason}{', twice' if is_last else ''}") from error
             time.sleep(hook.retry_after_s)
         else:
@@ -177,7 +177,7 @@ def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
     except (OSError, http.client.HTTPException) as error:
         raise WebhookError(_explain(error), may_pass=True) from error
     except ValueError as error:  # its text repeats the address
-        raise WebhookError("has an address that cannot be used", may_pass=False) from error
+        raise WebhookError("has an invalid address", may_pass=False) from error
 
 
 def _split_authorization(url: str) -> tuple[str, dict[str, str]]:
@@ -193,12 +193,12 @@ def _split_authorization(url: str) -> tuple[str, dict[str, str]]:
 def _explain(reason: object) -> str:
     """Say what went wrong on the way, without the address."""
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"has a certificate that is not trusted: {reason.verify_message}"
+        return f"has an untrusted certificate: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):
-        return f"has a name that is not known: {reason.strerror}"
+        return f"has an unknown host name: {reason.strerror}"
     if isinstance(reason, OSError) and reason.strerror:
         return f"cannot be reached: {reason.strerror}"
-    return f"did not answer as a web server does ({type(reason).__name__})"
+    return f"is not a web server ({type(reason).__name__})"
 
 
 if __name__ == "__main__":

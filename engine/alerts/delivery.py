@@ -109,7 +109,7 @@ class HookLane:
             job = msgspec.json.encode(DeliveryJob(self._hook, alert))
             self._process, self._said = self._start(job)
         except OSError as error:
-            self._note_failure(f"no process could be started to tell {self._hook.target}: {error.strerror}")
+            self._note_failure(f"cannot start a process that alerts {self._hook.target}: {error.strerror}")
         self._ends_s = self._clock.monotonic_s() + self._hook.longest_s
 
     def _check_process(self, process: Process) -> None:
@@ -126,7 +126,9 @@ class HookLane:
             self._delivered = self._delivered + 1
             self._reason = None
         else:
-            self._note_failure(said or f"telling {self._hook.target} ended with status {code}")
+            self._note_failure(
+                said or f"the process that alerts {self._hook.target} ended with status {code}"
+            )
 
     def _note_failure(self, reason: str) -> None:
         self._failed = self._failed + 1
@@ -222,10 +224,10 @@ def _make_finding(node: str) -> Finding:
         device_uuid=None,
         device=None,
         severity="low",
-        title="This alert was sent to try out the hook",
+        title="This alert is a test of the hook",
         opened_s=now_s,
         updated_s=now_s,
         evidence=(Evidence("example", 1 << 30, "bytes"),),
-        method="Nothing was measured: somebody ran `vramscope agent --test-alert`.",
+        method="Nothing was measured: someone ran `vramscope agent --test-alert`.",
         advice="nothing",
     )

@@ -192,15 +192,15 @@ class AlertDesk:
             finding: The finding it is about; None if the hub does not know its id.
         """
         if finding is None:
-            return "that finding is forgotten: it closed long ago, or belonged to another agent"
+            return "unknown finding: it closed long ago or belonged to another agent"
         if decision.verb == "acknowledge":
             self._book.acknowledge(finding, time_s)
         elif decision.verb == "release":
             self._book.release(finding, time_s)
         elif decision.scope is None:
-            return "how long to mute it was not said"
+            return "no mute time was given"
         elif decision.scope == "open" and not finding.is_open:
-            return "that finding has closed already"
+            return "that finding has already closed"
         else:
             self._book.mute(finding, decision.scope, time_s)
         return None
@@ -346,7 +346,7 @@ class AlertBook:
             kept = load_decisions(self._path)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            self._unread = f"what was acknowledged and muted could not be read: {self._path}: {why}"
+            self._unread = f"cannot read acknowledged and muted findings: {self._path}: {why}"
             return
         now_s = self._clock.wall_s()
         mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]
@@ -403,7 +403,7 @@ class AlertBook:
             return False
         self._crossings.remember(finding.id, before.gravest)
         self._adopt(finding)
-        what = f"goes on after a restart of the agent, {finding.severity}"
+        what = f"still open after the agent restarted, {finding.severity}"
         self._write(finding, finding.opened_s, what, finding.title)
         return True
 
@@ -480,7 +480,7 @@ class Keeper:
                 save_decisions(self._path, kept)
                 self.reason = None
             except OSError as error:
-                self.reason = f"what is acknowledged and muted is not kept: {self._path}: {error.strerror}"
+                self.reason = f"cannot save acknowledged and muted findings: {self._path}: {error.strerror}"
             self._is_late = False
 
     def _pop_waiting(self) -> KeptDecisions | None:

@@ -51,7 +51,7 @@ def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Al
         schema=ALERT_SCHEMA,
         id=f"{finding.id}-{event}{rank}",
         event=event,
-        text=("TEST, nothing is the matter. " if is_test else "") + _summarize(event, finding),
+        text=("TEST, nothing is wrong. " if is_test else "") + _summarize(event, finding),
         time_s=finding.updated_s if time_s is None else time_s,
         gravest=gravest,
         finding=finding,
@@ -85,7 +85,7 @@ def _summarize(event: AlertEvent, finding: Finding) -> str:
     if event == "closed":
         lasted = format_age(max(0.0, (finding.closed_s or finding.updated_s) - finding.opened_s))
         return f"{finding.node}: over after {lasted}: {finding.title}"
-    head = f"{finding.node}: {finding.severity}" + (", graver than before" if event == "raised" else "")
+    head = f"{finding.node}: {finding.severity}" + (", more severe than before" if event == "raised" else "")
     advice = f" To do: {finding.advice}" if finding.advice else ""
     return f"{head}: {finding.title.rstrip('.')}.{advice}"
 
@@ -138,4 +138,4 @@ def list_hooks(settings: AlertSettings) -> list[Hook]:
 def describe_address(url: str) -> str:
     """Return an address without user, password, path and query, which may be secret."""
     found = _HOST.match(url)  # urllib is for the process that delivers
-    return f"{found[1]}://{found[2]}/…" if found else "an address that cannot be understood"
+    return f"{found[1]}://{found[2]}/…" if found else "an invalid address"

@@ -39,7 +39,7 @@ def describe_holder(host: str, port: int) -> str:
     nearest = next((it for it in (host, *_EVERYWHERE) if it in held), next(iter(held)))
     pid = held[nearest]
     if pid is None:
-        return "a process of somebody else"
+        return "a process of another user"
     try:
         return f"process {pid} ({psutil.Process(pid).name()})"
     except psutil.Error:
@@ -214,8 +214,8 @@ def parse_ssh_hosts(text: str, command: str = DEFAULT_COMMAND) -> list[SshHost]:
     hosts = [_parse(word.strip(), command) for word in text.split(",")]
     if len(hosts) > MOST_SSH_HOSTS:
         raise UsageError(
-            f"{len(hosts)} hosts: expected at most {MOST_SSH_HOSTS} through ssh, a process each; for more "
-            "let the agents listen (`vramscope agent --listen`) and name them with --connect"
+            f"{len(hosts)} hosts: expected at most {MOST_SSH_HOSTS} through ssh, each takes a process; "
+            "for more, run `vramscope agent --listen` on them and use --connect"
         )
     return hosts
 
@@ -276,7 +276,7 @@ def list_nodes(hosts: Iterable[Host]) -> tuple[list[Host], list[str]]:
     again: list[str] = []
     for host in hosts:
         if host.label in once:
-            again.append(f"{host.label} is named more than once, and followed once")
+            again.append(f"{host.label} is named more than once; it is followed once")
         once.setdefault(host.label, host)
     if len(once) > MOST_NODES:
         raise UsageError(f"{len(once)} nodes: expected at most {MOST_NODES}")
@@ -347,13 +347,13 @@ def run_command(words: Sequence[str]) -> Answer:
             )
         except OSError as error:
             raise UsageError(
-                f"{words[0]}: {error.strerror or error}; --slurm asks it for the nodes of a job: type it "
-                "on a machine of the cluster, or name the nodes with --connect or --ssh"
+                f"{words[0]}: {error.strerror or error}; --slurm needs it to list the nodes of a job: "
+                "run this on a machine of the cluster, or name the nodes with --connect or --ssh"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise HubUnreachableError(
-                f"{words[0]} did not answer within {ANSWERS_WITHIN_S:g} s; `scontrol ping` tells whether the "
-                "controller of Slurm does"
+                f"{words[0]} did not answer within {ANSWERS_WITHIN_S:g} s; check the Slurm controller "
+                "with `scontrol ping`"
             ) from error
         return Answer(done.returncode, _read(output), _read(complaint))
 
@@ -398,7 +398,7 @@ def _list_parts(job: str, run: Runner) -> list[JobPart]:
         raise HubUnreachableError(f"squeue failed: {_last_line(answer)}")
     parts = [part for part in parts if "+" not in job or part.name == job]
     if not parts:
-        raise UsageError(f"--slurm {job}: Slurm knows no such job, or no longer; `squeue --me` lists yours")
+        raise UsageError(f"--slurm {job}: Slurm has no such job, or no longer; `squeue --me` lists yours")
     return parts
 
 
@@ -407,12 +407,12 @@ def _explain_absence(job: str, parts: Sequence[JobPart]) -> str:
     if waiting is not None:
         reason = "" if waiting.reason == "None" else f", {waiting.reason}"
         return f"job {job} has no nodes yet: {waiting.state}{reason}"
-    return f"job {job} has no nodes any more: {parts[-1].state}"
+    return f"job {job} no longer has nodes: {parts[-1].state}"
 
 
 def _last_line(answer: Answer) -> str:
     lines = f"{answer.output}\n{answer.complaint}".strip().splitlines()
-    return lines[-1].strip() if lines else f"exit code {answer.code}, and not a word"
+    return lines[-1].strip() if lines else f"exit code {answer.code}, no message"
 
 
 def _read(file: IO[bytes]) -> str:

@@ -125,11 +125,7 @@ class RemoteConnection:
     def warning(self) -> str | None:
         """Say that there is no key at the other end, where there is one here and so one was expected."""
         is_unproven = self.link.is_connected and self._keys is None and self._trust.pair is not None
-        return (
-            f"{self.address.text} speaks without keys: who answers there is not proven"
-            if is_unproven
-            else None
-        )
+        return f"{self.address.text} uses no keys: its identity is not verified" if is_unproven else None
 
     @property
     def is_connected(self) -> bool:
@@ -146,7 +142,7 @@ class RemoteConnection:
 
     @property
     def silence(self) -> str:
-        return f"does not answer: no agent listens at {self.address.text}, or the way to it is closed"
+        return f"does not answer: no agent listens at {self.address.text}, or a firewall blocks it"
 
     def silence_s(self, now_s: float) -> float | None:
         """None: there is no relay between that could know."""
@@ -218,8 +214,8 @@ class RemoteConnection:
         self.link.failure = None
         self._cut_until_s = now_s + CUT_TOLD_S
         self.trouble = (
-            f"{self.address.text} was reached and did not go on: the network between is cut or too slow, or "
-            "who listens there hangs"
+            f"{self.address.text} accepted the connection and then fell silent: the network is down or "
+            "too slow, or the agent hangs"
         )
 
     def _note_failure(self, failure: Failure) -> float:
@@ -299,7 +295,7 @@ class RelayedConnection:
 
     @property
     def silence(self) -> str:
-        return "the relay has no figures of it yet"
+        return "the relay has no data from it yet"
 
     def silence_s(self, now_s: float) -> float | None:
         if self._aged is None or self._aged[0] is not self.known:
@@ -401,8 +397,9 @@ class RemoteWorkerLink(HubConversation):
         names = [node.name for node in known.nodes if node.name.isprintable()]
         shown = ", ".join([*names[:MOST_SHOWN], *(["…"] if len(names) > MOST_SHOWN else [])]) or "none yet"
         return (
-            f"--connect {self._connection.address.label}: a relay answers there, and analyzers work for an "
-            f"agent itself: name one of those behind it, by an address that is reached from here: {shown}"
+            f"--connect {self._connection.address.label}: this is a relay, and analyzers need the "
+            "agent itself; connect to an agent behind it, at an address that is reachable from here: "
+            f"{shown}"
         )
 
     def _wait(self, timeout_s: float) -> None:
@@ -440,7 +437,5 @@ class RemoteWorkerLink(HubConversation):
         if now_s - self._connected_s > AWAY_S:
             name = self._connection.address.label
             is_known = self.heard_s is not None
-            return (
-                f"{name}: {'the connection is lost; trying again' if is_known else self._connection.silence}"
-            )
+            return f"{name}: {'connection lost; trying again' if is_known else self._connection.silence}"
         return None

@@ -130,7 +130,7 @@ class Doorkeeper:
             self.note = None
         except InputFileError as error:
             self._allowed = AllowList()
-            self.note = f"nobody but you is let in: {error}"
+            self.note = f"only you can connect: {error}"
 
 
 class Listening(NamedTuple):
@@ -142,7 +142,7 @@ class Listening(NamedTuple):
     """Key of its user; None to let everybody in."""
     doorkeeper: Doorkeeper
     times: LinkTimes = LinkTimes()
-    taken: str = "port {port} is taken by {holder}: name another with --listen"
+    taken: str = "port {port} is in use by {holder}: choose another with --listen"
     """What is said where somebody else listens there already."""
 
     @property
@@ -150,12 +150,12 @@ class Listening(NamedTuple):
         """Where it listens and who may come, in one sentence."""
         where = f"listening on {self.address.text}"
         if self.pair is not None:
-            return f"{where} for the keys that `vramscope keys list` shows"
+            return f"{where} for the keys in `vramscope keys list`"
         if self.address.is_loopback:
-            return f"{where} without keys: whoever is on this machine may read, and nobody do more"
+            return f"{where} without keys: everyone on this machine can read; nobody can change anything"
         return (
-            f"{where}, INSECURE: whoever reaches it reads commands, users and memory of this node, and so "
-            "does everybody between; nobody may do more than read"
+            f"{where}, INSECURE: anyone who can reach it, or the traffic on its way, can read this "
+            "node's commands, users and memory; nobody can change anything"
         )
 
 
@@ -175,8 +175,8 @@ def prepare_listening(text: str, *, is_insecure: bool) -> Listening:
     pair = None if is_insecure else read_key_pair(folder)
     if pair is None and not is_insecure and not address.is_loopback:
         raise UsageError(
-            f"--listen {text}: beyond loopback an agent listens with keys, and you have none yet: make one "
-            "with `vramscope keys new` (--insecure lets everybody read instead)"
+            f"--listen {text}: an agent that other machines can reach needs a key, and you have none: "
+            "create one with `vramscope keys new` (or let everyone read with --insecure)"
         )
     return make_listening(address, pair, folder)
 
@@ -301,7 +301,7 @@ class Gate:
     def notes(self) -> tuple[str, ...]:
         """What went wrong here, in sentences."""
         note = self._doorkeeper.note
-        told = f"{self.ignored} messages over tcp came too fast, or were none, and were left out"
+        told = f"{self.ignored} messages over tcp were dropped: too frequent or invalid"
         return tuple(filter(None, (note, told if self.ignored else None)))
 
     def offer(self, nodes: Iterable[str]) -> None:
@@ -347,7 +347,7 @@ class Gate:
         if role != "controller" and request.verb not in _MAY_ASK[role]:
             return self._explain_role(peer.user, "controller")
         if request.node not in self._nodes:
-            return f"{self._node} knows no node {request.node[:MAX_SHOWN]!r}"
+            return f"{self._node} has no node {request.node[:MAX_SHOWN]!r}"
         return self._admit(peer, request) if request.verb == "join" else None
 
     def is_on_its_way(self, peer: RemotePeer, request: Request) -> bool:
@@ -433,11 +433,11 @@ class Gate:
         if excess is not None:
             return f"the list of devices {excess}"
         if not self._spend(peer, JOIN_COSTS if request.detail == "full" else CELLS_COST):
-            return "everything was asked for too often: ask again in a few seconds"
+            return "the full state was requested too often: ask again in a few seconds"
         state = self._peers.get(peer)
         if state is None:
             return (
-                f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
+                f"{self._node} rejects more viewers: it has {MAX_PEERS}, or {MAX_PEERS_OF_KEY} with one key"
             )
         topics = tuple(it[:MAX_TOPIC_CHARACTERS].encode() for it in request.topics[:MAX_TOPICS])
         state.follow(request.node, topics, select_devices(request.devices))
@@ -469,16 +469,14 @@ class Gate:
         return idle is not None
 
     def _explain_unknown(self, user: str) -> str:
-        return (
-            f"this key is not allowed on {self._node}: there type `vramscope keys allow {user} --name NAME`"
-        )
+        return f"this key is not allowed on {self._node}: run there `vramscope keys allow {user} --name NAME`"
 
     def _explain_role(self, user: str, role: Role) -> str:
         if user == VISITOR:
-            return f"{self._node} listens without keys: everybody may read, and nobody may do more"
+            return f"{self._node} listens without keys: everyone can read, nobody can change anything"
         return (
-            f"this key may not do that on {self._node}: there type `vramscope keys allow {user} --name NAME "
-            f"--role {role}`"
+            f"this key may not do that on {self._node}: run there `vramscope keys allow {user} --name "
+            f"NAME --role {role}`"
         )
 
 

@@ -121,7 +121,7 @@ def read_report(data: bytes) -> NodeReport:
     envelope = decode(data)
     if envelope.kind == EARLIER_REPORT:
         raise WireVersionError(
-            "this node reports as earlier versions do: install the same version of vramscope on both sides"
+            "this node runs an older version: install the same version of vramscope on both sides"
         )
     if envelope.kind != REPORT:
         raise WireError(f"a message of kind {envelope.kind[:40]!r} was rejected: expected {REPORT!r}")
@@ -204,21 +204,21 @@ class NodeRoll:
         known = self._nodes.get(report.node_id)
         if known is None and len(self._nodes) >= MOST_NODES:
             self.refused += 1
-            return f"{MOST_NODES} nodes are gathered already, and no more are taken"
+            return f"rejected: {MOST_NODES} nodes report already, the most there can be"
         if known is None or self._judge(known, self._clock.monotonic_s()) not in ("here", "late"):
             return None
         if known.key != key:
             self.twins += 1
             return (
-                f"the name {report.node_id} is held by another key until its node has left, or has been "
-                f"silent for {self._timeout_s:.0f} s: give this node a name of its own"
+                f"the name {report.node_id} is in use with another key, until that node leaves or is "
+                f"silent for {self._timeout_s:.0f} s: give this node a unique name"
             )
         return None if known.report.session == report.session else self.refuse_twin(report.node_id)
 
     def refuse_twin(self, node_id: str) -> str:
         """Return the sentence for a second node under one name, and count it."""
         self.twins += 1
-        return f"another node reports under the name {node_id}: give this one a name of its own"
+        return f"another node reports under the name {node_id}: give this one a unique name"
 
     def find(self, *presences: Presence) -> tuple[str, ...]:
         now_s = self._clock.monotonic_s()
@@ -261,7 +261,7 @@ def _read_host(text: str) -> str:
         return parse_address(f"[{bare}]" if ":" in bare else bare).host
     except UsageError as error:
         raise UsageError(
-            f"{text}: expected a host alone, by name or number; its port is given apart"
+            f"{text}: expected a host name or IP address only; give the port separately"
         ) from error
 
 
@@ -284,25 +284,25 @@ def prepare_gathering(
     pair = None if is_insecure else read_key_pair(folder)
     if pair is None and not is_insecure and not address.is_loopback:
         raise UsageError(
-            f"{host}: beyond loopback reports travel with keys, and you have none yet: make one with "
-            "`vramscope keys new` (--insecure, or insecure=True in a program, takes reports "
-            "of everybody instead)"
+            f"{host}: reports from other machines need keys, and you have none: create one with "
+            "`vramscope keys new` (or accept reports from anyone with --insecure, in a program "
+            "insecure=True)"
         )
     hint = " (torchrun uses 29500 too)" if port == TORCHRUN_PORT else ""
     return make_listening(address, pair, folder, visitor="worker")._replace(
-        taken=f"port {{port}} of {{host}} is taken by {{holder}}{hint}: "
-        "name another port, here and at the workers"
+        taken=f"port {{port}} of {{host}} is in use by {{holder}}{hint}: choose another, here and on the "
+        "workers"
     )
 
 
 def describe_gathering(listening: Listening) -> str:
     """Say where reports are accepted, and from whom."""
-    where = f"gathering on {listening.address.text}"
+    where = f"collecting on {listening.address.text}"
     if listening.pair is not None:
-        return f"{where} for your key and those with the role worker (`vramscope keys list`)"
+        return f"{where} for your key and keys with the role worker (`vramscope keys list`)"
     if listening.address.is_loopback:
-        return f"{where} without keys: of whoever is on this machine"
-    return f"{where}, INSECURE: whoever reaches it may report, and everybody between may read"
+        return f"{where} without keys: from anyone on this machine"
+    return f"{where}, INSECURE: anyone who can reach it can report, and anyone on the way can read"
 
 
 MOST_AT_ONCE_S = 0.1
@@ -381,8 +381,8 @@ class Collector:
         if self._gate.refuse_report(peer) is not None:
             self._gate.note_rejected()
             return (
-                f"this key may not report to {self._node_id}: there type "
-                f"`vramscope keys allow {peer.user} --name NAME --role worker`"
+                f"this key may not report to {self._node_id}: run there `vramscope keys allow "
+                f"{peer.user} --name NAME --role worker`"
             )
         if report.node_id == self._node_id:
             return self._roll.refuse_twin(report.node_id)
@@ -397,19 +397,19 @@ class MasterTrust(Trust):
 
     def explain(self, address: TcpAddress, failure: Failure, keys: NodeKeys | None) -> str:
         if keys is None:
-            what = "leave out --insecure" if self.is_insecure else "make one with `vramscope keys new`"
-            return f"who listens at {address.text} asks for a key: {what}; or it is no master of vramscope"
+            what = "leave out --insecure" if self.is_insecure else "create one with `vramscope keys new`"
+            return f"{address.text} asks for a key: {what}; or it is not a vramscope master"
         if failure == "refused":
             return (
-                f"refused: this key is not allowed on {address.host}: there type "
-                f"`vramscope keys allow {keys.own.public_text} --name NAME --role worker`"
+                f"refused: this key is not allowed on {address.host}: run there `vramscope keys allow "
+                f"{keys.own.public_text} --name NAME --role worker`"
             )
         if failure == "mechanism":
-            return f"the master at {address.text} takes no keys: --insecure, typed here too, reports to it"
+            return f"the master at {address.text} uses no keys: report to it with --insecure here too"
         return (
-            f"the master at {address.text} has another key than is known here for {address.host}, or none: "
-            f"there type `vramscope keys list`, and here `vramscope keys allow KEY --name {address.host} "
-            "--role node` with the public key that it shows"
+            f"the master at {address.text} has no key, or not the one known here for {address.host}: "
+            "run `vramscope keys list` there, and here `vramscope keys allow KEY --name "
+            f"{address.host} --role node` with the public key that it shows"
         )
 
 
@@ -510,8 +510,7 @@ def open_reporter(
     known = trust or MasterTrust(*read_trust(is_insecure=is_insecure))
     if known.pair is None and not known.is_insecure and not numeric.is_loopback:
         raise UsageError(
-            f"{host}: beyond loopback reports travel with keys, and you have none yet: make one with "
-            "`vramscope keys new` (--insecure, or insecure=True in a program, sends them "
-            "without)"
+            f"{host}: reports to other machines need keys, and you have none: create one with "
+            "`vramscope keys new` (or send without keys with --insecure, in a program insecure=True)"
         )
     return Reporter(TcpAddress(host or "localhost", port), numeric, known)

@@ -116,8 +116,8 @@ def _check_mounted(path: Path, found: os.stat_result) -> None:
     is_given = found.st_uid == 0 and found.st_gid in (os.getegid(), *os.getgroups())
     if stat.S_IMODE(found.st_mode) & (0o037 if is_given else 0o077):
         raise InputFileError(
-            f"{path}: is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, expected 0400, or 0440 "
-            "for a group of yours): change it where it is mounted from (`defaultMode: 0400` of a Secret)"
+            f"{path}: is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, expected 0400, "
+            "or 0440 for a group of yours): change it in the mount (`defaultMode: 0400` of a Secret)"
         )
 
 
@@ -201,8 +201,8 @@ def read_key_pair(folder: Path) -> KeyPair | None:
     secret = parse_key(lines[0]) if len(lines) == 1 else None
     if secret is None:
         raise InputFileError(
-            f"{path}: expected one line of {KEY_DIGITS} hexadecimal digits: restore the file, or make "
-            "another key with `vramscope keys new --replace`"
+            f"{path}: expected one line of {KEY_DIGITS} hexadecimal digits: restore the file, or "
+            "replace the key with `vramscope keys new --replace`"
         )
     return _pair_of(secret)
 
@@ -262,14 +262,13 @@ def _wait(descriptor: int, path: Path, tell: Callable[[str], None], end_s: float
         except BlockingIOError:
             if time.monotonic() > end_s:
                 raise OutputFileError(
-                    f"{path}: another `vramscope keys` has been changing the keys all the time: look for it, "
-                    "then type this again"
+                    f"{path}: another `vramscope keys` keeps changing the keys: end it, then try again"
                 ) from None
             time.sleep(_RETRY_S)
         except OSError as error:
             if error.errno not in _CANNOT_LOCK:
                 raise OutputFileError(f"{path}: {error.strerror or error}") from error
-            tell("the file system of your keys cannot lock: change them in one place at a time")
+            tell("the file system with your keys has no locks: run only one `vramscope keys` at a time")
             return
         else:
             return
@@ -327,11 +326,11 @@ class AllowList:
         others = [it for it in self.keys if _slot(it) != _slot(key)]
         if any(it.name == key.name and it.role != "node" for it in others) and key.role != "node":
             raise UsageError(
-                f"{key.name} names another key already: choose another name, or type "
-                f"`vramscope keys revoke {key.name}` first"
+                f"{key.name} already names another key: choose another name, or run `vramscope keys "
+                f"revoke {key.name}` first"
             )
         if len(others) >= MOST_KEYS:
-            raise UsageError(f"{MOST_KEYS} keys are allowed already, and no more are kept: revoke some")
+            raise UsageError(f"cannot allow more than {MOST_KEYS} keys: revoke some first")
         return AllowList([*others, key])
 
     def revoke(self, word: str) -> tuple["AllowList", tuple[AllowedKey, ...]]:
@@ -354,11 +353,9 @@ def check_name(name: str) -> None:
         UsageError: It is empty, too long, or has other characters than letters, digits and a few signs.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"name {name!r}: expected up to 100 letters, digits and signs of . @ : * ? [ ] % + - _"
-        )
+        raise UsageError(f"name {name!r}: expected up to 100 letters, digits and . @ : * ? [ ] % + - _")
     if parse_key(name) is not None:
-        raise UsageError(f"name {name}: it reads as a key; choose a word")
+        raise UsageError(f"name {name}: looks like a key; choose a word")
 
 
 def read_allow_list(folder: Path) -> AllowList:

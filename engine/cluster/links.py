@@ -286,19 +286,19 @@ class Trust(NamedTuple):
     def explain(self, address: TcpAddress, failure: Failure, keys: NodeKeys | None) -> str:
         """Return why an agent could not be reached, in one sentence with what to do."""
         if keys is None:
-            what = "leave out --insecure" if self.is_insecure else "make one with `vramscope keys new`"
+            what = "leave out --insecure" if self.is_insecure else "create one with `vramscope keys new`"
             asks = f"the agent there asks for a key: {what}"
-            return asks if failure == "mechanism" else f"{asks}; or it is no agent of vramscope"
+            return asks if failure == "mechanism" else f"{asks}; or it is not a vramscope agent"
         if failure == "refused":
             return (
-                f"refused: this key is not allowed on {address.host}: there type "
-                f"`vramscope keys allow {keys.own.public_text} --name NAME`"
+                f"refused: this key is not allowed on {address.host}: run there `vramscope keys allow "
+                f"{keys.own.public_text} --name NAME`"
             )
         if failure == "mechanism":
-            return "the agent there listens without keys: --insecure, typed here too, reads it nevertheless"
+            return "the agent there uses no keys: read it with --insecure here too"
         return (
-            f"the agent there has another key than is known here for {address.host}, or none: there type "
-            f"`vramscope keys list`, and here `vramscope keys allow KEY --name {address.host} --role node` "
+            f"the agent there has no key, or not the one known here for {address.host}: run `vramscope "
+            f"keys list` there, and here `vramscope keys allow KEY --name {address.host} --role node` "
             "with the public key that it shows"
         )
 
@@ -323,5 +323,5 @@ def check_reachable(address: TcpAddress, trust: Trust) -> None:
     """
     if trust.pair is None and not trust.is_insecure and not address.is_loopback:
         raise UsageError(
-            "agents elsewhere are reached with keys, and you have none: type `vramscope keys new`"
+            "agents on other machines need a key, and you have none: create one with `vramscope keys new`"
         )

@@ -179,13 +179,13 @@ class Relay:
         node = self._nodes.get(request.node)
         if node is None:
             if request.verb != "join":
-                return f"{self._name} is a relay: ask one of the nodes behind it"
+                return f"{self._name} is a relay: ask a node behind it"
             known = self._list_nodes(request.request_id)
             self._gate.answer_join(peer, request, _NO_NODE, encode("nodes", self.relay_id, known))
         elif request.verb == "join":
             node.join(peer, request, known_hub_id)
         elif node.known.connection != "live":
-            return f"{node.name} is not there: {node.known.reason or 'it has not answered yet'}"
+            return f"{node.name} is not connected: {node.known.reason or 'it has not answered yet'}"
         else:
             node.pass_on(peer, request)
         return None

@@ -77,7 +77,7 @@ def parse_node_patterns(text: str) -> tuple[str, ...]:
     """
     patterns = tuple(word.strip().casefold() for word in text.split(","))
     if not all(pattern and pattern.isprintable() for pattern in patterns):
-        raise UsageError(f"--nodes {text!r}: expected names of nodes with * and ?, as 'gpu1*,n7'")
+        raise UsageError(f"--nodes {text!r}: expected node names, with * and ?, for example 'gpu1*,n7'")
     if len(patterns) > MOST_PATTERNS:
         raise UsageError(f"--nodes names {len(patterns)} patterns: expected at most {MOST_PATTERNS}")
     return patterns
@@ -85,7 +85,7 @@ def parse_node_patterns(text: str) -> tuple[str, ...]:
 
 def explain_no_node(choice: Choice, names: Sequence[str]) -> str:
     known = ", ".join([*names[:MOST_SHOWN], *(["…"] if len(names) > MOST_SHOWN else [])])
-    return f"no node matches --nodes {','.join(choice.nodes)}: there are {known}"
+    return f"no node matches --nodes {','.join(choice.nodes)}; known are {known}"
 
 
 FIRST_ANSWER_WITHIN_S = 2.0
@@ -262,7 +262,7 @@ class RemoteNode:
             is_early = not self.has_answered and now_s - self._asked_s < FIRST_ANSWER_WITHIN_S
             return self.conversation.refused or (None if is_early else "the agent is silent")
         if self.has_answered:
-            return "the connection is lost; trying again"
+            return "connection lost; trying again"
         is_late = now_s - self._began_s >= self.connection.answers_within_s
         return self.connection.silence if is_late else None
 
@@ -360,7 +360,7 @@ class RelayLink:
         if self._told is None:
             return ()
         if self._is_loop:
-            reason = "this relay leads back to the one that follows it: leave it out of --connect there"
+            reason = "loop: this relay follows the one that follows it; leave it out of --connect there"
             return (KnownNode(self.label, "lost", reason),)
         sound = [*_choose_sound(self._told.nodes)]
         wanted = tuple(it for it in sound if self._choice.wants_node(it.name))

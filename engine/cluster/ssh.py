@@ -87,7 +87,7 @@ class FrameReader:
             del self._left[: at + len(HELLO)]
             self.has_greeted = True
         elif len(self._left) > MOST_BEFORE_HELLO_BYTES:
-            raise WireError("no greeting of vramscope in what came")
+            raise WireError("vramscope did not answer")
         return self.has_greeted
 
 
@@ -289,7 +289,7 @@ class SshConnection:
 
     @property
     def silence(self) -> str:
-        return "ssh has not come through yet"
+        return "ssh has not connected yet"
 
     def silence_s(self, now_s: float) -> float | None:
         return None
@@ -327,7 +327,7 @@ class SshConnection:
         self._process.pump()
         ended = self._process.find_end()
         if ended is None and self._has_hung_up(now_s):
-            ended = "the connection of ssh was closed"
+            ended = "the ssh connection was closed"
         if ended is not None:
             self._give_up(ended, now_s)
 
@@ -344,7 +344,7 @@ class SshConnection:
         try:
             self._process = SshProcess(self._host)
         except OSError as error:
-            self._give_up(f"ssh cannot be started here: {error.strerror or error}", now_s)
+            self._give_up(f"cannot start ssh here: {error.strerror or error}", now_s)
             return
         self._polled_fd = self._process.output_fd
         self._poller.register(self._polled_fd, zmq.POLLIN | zmq.POLLERR)
@@ -436,7 +436,7 @@ class SshProcess:
             try:
                 found = self._reader.take(data)
             except WireError as error:
-                self._fault = f"no bridge of vramscope answers there: {error}"
+                self._fault = f"no vramscope answers there: {error}"
                 self.is_closed_there = True
         return [message for message in found if message]
 
@@ -477,22 +477,22 @@ class SshProcess:
         where = self._host.typed_words
         command = self._host.bridge_command
         if code < 0:
-            return f"ssh was ended by signal {-code}"
+            return f"ssh was killed by signal {-code}"
         if code in EXITS_NOT_FOUND:
             return (
-                f"`{command}` could not be started there ({line}): name the path of vramscope there with "
+                f"cannot start `{command}` there ({line}): give the path of vramscope there with "
                 "--ssh-command"
             )
         if code != EXIT_SSH:
-            return f"`{command}` has ended there: {line or f'exit code {code}'}"
+            return f"`{command}` ended there: {line or f'exit code {code}'}"
         if "Permission denied" in line:
             return (
-                f"{line.rstrip('.')}: no password is asked for here; load your key with `ssh-add`, or "
-                f"install one there with `ssh-copy-id {where}`"
+                f"{line.rstrip('.')}: passwords cannot be entered here; load your key with `ssh-add`, "
+                f"or install one there with `ssh-copy-id {where}`"
             )
         if "Host key verification failed" in line:
-            return f"{line.rstrip('.')}: type `ssh {where}`, which shows the key of that host and says why"
-        return line or "ssh has ended and does not say why"
+            return f"{line.rstrip('.')}: run `ssh {where}` to see the host's key and the reason"
+        return line or "ssh ended without a message"
 
 
 def _read(pipe: IO[bytes]) -> bytes | None:

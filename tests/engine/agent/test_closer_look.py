@@ -71,7 +71,7 @@ def test_an_answer_tells_the_open_findings_anew_and_later_ones_come_with_it() ->
 def test_one_that_fails_is_set_aside_and_the_others_go_on() -> None:
     look = CloserLook([Broken(), Curious()])
     assert look.follow(SAMPLE, [FOUND]) == [FOUND]
-    assert look.reason == "inquirer broken failed and was set aside: ValueError('no idea')"
+    assert look.reason == "inquirer broken failed and was stopped: ValueError('no idea')"
     assert look.take_inquiries() == [Inquiry("segments", 7)]
 
 

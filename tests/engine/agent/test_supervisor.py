@@ -86,7 +86,7 @@ def test_a_silent_worker_is_ended_and_started_anew(clock: HandClock, tmp_path: P
     assert starter.processes[0].returncode is not None
     status = supervisor.status()
     assert (status.restarts, status.samples_dropped) == (1, 3)
-    assert "had not reported for 10 s" in str(status.reason)
+    assert "did not report for 10 s" in str(status.reason)
 
 
 def test_stopping_ends_the_worker_by_closing_its_input(
@@ -113,7 +113,7 @@ def test_a_worker_that_cannot_be_run_is_tried_again_and_the_hub_goes_on(
 
     supervisor = WorkerSupervisor(tmp_path, clock, start=refuse)
     supervisor.poll()
-    assert supervisor.status().reason == "the worker cannot be started: Permission denied"
+    assert supervisor.status().reason == "cannot start the worker: Permission denied"
     clock.now_s += BACKOFF_S[0]
     supervisor.poll()
     assert supervisor.status().state == "starting"

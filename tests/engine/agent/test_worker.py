@@ -209,5 +209,5 @@ def test_an_analyzer_that_fails_is_set_aside_and_named() -> None:
     for sample in _full(1, 120):
         host.observe(sample)
     assert host.names == ("pressure",)
-    assert host.reason == "analyzer broken failed and was set aside: ZeroDivisionError('oops')"
+    assert host.reason == "analyzer broken failed and was stopped: ZeroDivisionError('oops')"
     assert len(host.open_ids) == 1

@@ -140,7 +140,7 @@ def test_hooks_can_be_tried_out(tmp_path: Path) -> None:
     ]
     assert out.read_text() == "told"
     assert receiver.bodies[0]["is_test"] is True
-    assert receiver.bodies[0]["text"].startswith("TEST, nothing is the matter.")
+    assert receiver.bodies[0]["text"].startswith("TEST, nothing is wrong.")
 
 
 def test_a_hook_that_fails_its_trial_is_told() -> None:

@@ -102,7 +102,7 @@ def test_an_address_that_leads_elsewhere_is_not_followed() -> None:
 def test_a_receiver_that_hangs_is_given_up() -> None:
     with Receiver(0) as receiver:
         told = reason_of(receiver.url(), timeout_s=0.2)
-    assert told.endswith("has not answered within 0.2 s, twice")
+    assert told.endswith("did not answer within 0.2 s, twice")
 
 
 def test_a_receiver_that_drips_is_given_up() -> None:
@@ -126,7 +126,7 @@ def test_a_receiver_that_drips_is_given_up() -> None:
         finally:
             dripping.kill()
             dripping.wait()
-    assert told.endswith("has not answered within 0.3 s, twice")
+    assert told.endswith("did not answer within 0.3 s, twice")
 
 
 def test_a_port_where_nobody_listens_is_told() -> None:
@@ -167,7 +167,7 @@ def make_certificate(folder: Path) -> Path:
 def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = make_certificate(tmp_path)
     with Receiver(certificate=certificate) as receiver:
-        assert "has a certificate that is not trusted: self-signed certificate" in reason_of(receiver.url())
+        assert "has an untrusted certificate: self-signed certificate" in reason_of(receiver.url())
         assert receiver.bodies == []
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
         deliver_to(receiver.url())
@@ -232,14 +232,14 @@ def test_a_command_that_fails_is_told_with_its_status_and_last_words(tmp_path: P
 
 def test_a_command_that_is_not_there_is_told() -> None:
     told = reason_of(command=("/no/such/program",))
-    assert told == "/no/such/program cannot be run: No such file or directory"
+    assert told == "cannot run /no/such/program: No such file or directory"
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "child"
     # A shell is up at once, also where the machine is busy: the time that it gets runs from its start.
     told = reason_of(command=("/bin/sh", "-c", 'sleep 600 & echo $! >"$0"; wait', str(note)), timeout_s=2.0)
-    assert told == "/bin/sh had not ended after 2 s and was ended"
+    assert told == "/bin/sh did not end within 2 s and was stopped"
     child = int(note.read_text())
     wait_until(lambda: _has_ended(child), what="the command's child to end")
 

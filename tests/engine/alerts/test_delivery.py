@@ -165,7 +165,7 @@ def test_a_process_that_cannot_be_started_is_told() -> None:
     delivery.poll()
     assert not delivery.is_busy
     reason = delivery.status()[0].reason
-    assert reason == "command: no process could be started to tell tell: Resource temporarily unavailable"
+    assert reason == "command: cannot start a process that alerts tell: Resource temporarily unavailable"
 
 
 def test_a_hook_that_hangs_holds_the_other_up_no_moment() -> None:

@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_decision_holds(tmp_path
     book.acknowledge(finding, NOON_S)
     assert book.state.is_acknowledged(finding)
     assert book.reason is not None
-    assert "not kept" in book.reason
+    assert "cannot save" in book.reason
 
 
 def test_a_folder_that_does_not_answer_holds_nothing_up(

@@ -87,13 +87,13 @@ def test_decisions_that_cannot_be_carried_out_are_refused_with_the_reason(privat
         decide(client, "acknowledge", make_finding("unknown"))
         refused = until(client, lambda s: s.decision_refused).decision_refused
         assert refused is not None
-        assert refused.reason.startswith("that finding is forgotten")
+        assert refused.reason.startswith("unknown finding")
         decide(client, "mute", closed, "open")
         second = until(client, lambda s: s.decision_refused != refused).decision_refused
         assert second is not None
-        assert second.reason == "that finding has closed already"
+        assert second.reason == "that finding has already closed"
         decide(client, "mute", closed)
-        until(client, lambda s: s.decision_refused and "how long" in s.decision_refused.reason)
+        until(client, lambda s: s.decision_refused and "no mute time" in s.decision_refused.reason)
 
 
 def test_requests_without_a_decision_do_not_end_the_hub(private_environment: Path) -> None:
@@ -193,4 +193,4 @@ def test_what_cannot_be_kept_is_among_the_notes_of_the_hub(private_environment: 
         decide(client, "acknowledge", make_finding())
         notes = until(client, lambda s: s.hub and s.hub.notes).hub
         assert notes is not None
-        assert "what is acknowledged and muted is not kept" in notes.notes[0]
+        assert "cannot save acknowledged and muted findings" in notes.notes[0]

@@ -33,7 +33,7 @@ def test_an_agent_without_keys_lets_nobody_advise() -> None:
     with ListeningHub(None, keys_folder()) as hub:
         refused = run("advise", "1", "empty_cache", "--connect", hub.address.text)
     assert (refused.code, refused.stdout) == (2, "")
-    assert "node listens without keys: everybody may read, and nobody may do more" in refused.stderr
+    assert "node listens without keys: everyone can read, nobody can change anything" in refused.stderr
 
 
 def test_a_node_behind_a_relay_is_named_and_the_relay_goes_by_its_own_keys() -> None:
@@ -53,12 +53,12 @@ def test_a_node_behind_a_relay_is_named_and_the_relay_goes_by_its_own_keys() -> 
         assert f"{name} (node) is no relay: leave out --node 'other'" in direct.stderr
     assert {it.code for it in (asked, unknown, direct, *refused)} == {2}
     for it in refused:
-        assert "relay listens without keys: everybody may read, and nobody may do more" in it.stderr
+        assert "relay listens without keys: everyone can read, nobody can change anything" in it.stderr
 
 
 def test_a_worker_is_told_that_a_relay_is_none_of_its_agents() -> None:
     with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
         refused = run("worker", "--connect", relay.address.text)
     assert refused.code == 2
-    assert f"--connect {relay.address.label}: a relay answers there" in refused.stderr
+    assert f"--connect {relay.address.label}: this is a relay" in refused.stderr
     assert f"from here: {hub.address.label}" in refused.stderr

@@ -209,7 +209,7 @@ def test_a_table_says_how_many_devices_are_followed_and_what_there_is_instead(
         assert "o device of node matches --devices 9: it has 0-1" in told.err
         assert "No device of node matches --devices 9: it has 0-1" in told.out
         assert show(*node, "--nodes", "elsewhere*") == 2
-        assert "no node matches --nodes elsewhere*: there are 127.0.0.1" in capfd.readouterr().err
+        assert "no node matches --nodes elsewhere*; known are 127.0.0.1" in capfd.readouterr().err
 
 
 def _leave(code: int) -> None:
@@ -242,7 +242,7 @@ def test_only_chosen_nodes_behind_a_relay_are_followed_and_the_rest_is_counted()
 
             wait_until(is_said, what="that there is none")
             assert [it.reason for it in told if it.node == NO_NODE] == [watch.mismatch]
-            assert watch.mismatch == f"no node matches --nodes n7: there are {', '.join(names)}"
+            assert watch.mismatch == f"no node matches --nodes n7; known are {', '.join(names)}"
 
 
 def test_guard_says_that_it_concludes_from_what_is_followed_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_one_key_cannot_take_the_places_of_all_others() -> None:
     with _open_gate() as gate:
         refusals = [_join(gate, bytes([1, *divmod(at, 256)]), ALICE) for at in range(MAX_PEERS_OF_KEY + 1)]
         assert refusals[0] is None
-        assert "of one key" in (refusals[-1] or "")
+        assert "with one key" in (refusals[-1] or "")
         assert _join(gate, b"bob", BOB) is None
         assert _join(gate, b"own", OWN) is None
 

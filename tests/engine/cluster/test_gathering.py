@@ -118,7 +118,7 @@ def test_a_name_is_of_the_first_key_that_reports_under_it_until_its_node_has_lef
             other.send(forged)
             collector.collect()
             other.receive()
-            return "held by another key" in (other.trouble or "")
+            return "in use with another key" in (other.trouble or "")
 
         wait_until(is_told, what="the refusal")
         assert (roll.find("here"), roll.twins > 0) == (("w",), True)

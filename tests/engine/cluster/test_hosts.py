@@ -66,11 +66,11 @@ def test_a_file_of_hosts_may_have_comments_and_a_bad_line_is_told_by_its_place(t
 def test_a_host_that_is_named_twice_is_followed_once() -> None:
     nodes, again = list_nodes(parse_hosts("n1,n2,n1:5757"))
     assert [it.label for it in nodes] == ["n1", "n2"]
-    assert again == ["n1 is named more than once, and followed once"]
+    assert again == ["n1 is named more than once; it is followed once"]
 
 
 def test_beyond_loopback_an_agent_wants_a_key_or_a_word() -> None:
     with pytest.raises(UsageError, match=r"vramscope keys new.*--insecure"):
         prepare_listening("0.0.0.0:5757", is_insecure=False)
     assert "INSECURE" in prepare_listening("0.0.0.0:5757", is_insecure=True).words
-    assert "nobody do more" in prepare_listening("", is_insecure=False).words
+    assert "nobody can change anything" in prepare_listening("", is_insecure=False).words

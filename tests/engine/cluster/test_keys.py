@@ -89,7 +89,7 @@ def test_a_file_system_without_locks_is_told_and_keys_are_changed_all_the_same(
 
     monkeypatch.setattr("fcntl.flock", refuse)
     assert run(["keys", "allow", ONE.hex(), "--name", "bob"]) == 0
-    assert "cannot lock: change them in one place at a time" in capsys.readouterr().err
+    assert "has no locks: run only one `vramscope keys` at a time" in capsys.readouterr().err
     assert read_allow_list(keys_folder()).role_of(ONE) == "viewer"
 
 

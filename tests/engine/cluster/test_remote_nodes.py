@@ -112,7 +112,7 @@ def test_who_has_a_key_and_is_answered_without_one_is_told_that_nothing_is_prove
                 hub.producer.push([make_sample(1)])
                 status = until(watch, has_seq(1)).hub
                 assert status is not None
-                assert any("speaks without keys" in note for note in status.notes) == is_told
+                assert any("uses no keys" in note for note in status.notes) == is_told
 
 
 def test_a_node_that_is_away_is_said_to_be_and_others_are_followed_meanwhile() -> None:
@@ -130,7 +130,7 @@ def test_a_hub_that_ended_is_lost_with_its_age_and_found_again() -> None:
         hub.producer.push([make_sample(4)])
         until(watch, has_seq(4))
         hub.hub.stop()
-        lost = until(watch, says("connection is lost"))
+        lost = until(watch, says("connection lost"))
         assert lost.sample is not None
         assert (lost.silent_s or 0) > 2
         with ListeningHub(None, keys_folder(), hub.address) as after:

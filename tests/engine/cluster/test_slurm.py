@@ -50,12 +50,12 @@ def test_a_job_has_the_nodes_of_all_its_parts_that_run(job: str, names: list[str
 @pytest.mark.parametrize(
     ("job", "kind", "told"),
     [
-        ("2", HubUnreachableError, "job 2 has no nodes any more: COMPLETED"),
+        ("2", HubUnreachableError, "job 2 no longer has nodes: COMPLETED"),
         ("3_4", HubUnreachableError, "no nodes yet: PENDING, ReqNodeNotAvail, UnavailableNodes:n3"),
         ("6", HubUnreachableError, "job 6 has no nodes yet: PENDING$"),
-        ("3_99", UsageError, "Slurm knows no such job"),
-        ("5+2", UsageError, "Slurm knows no such job"),
-        ("99", UsageError, "Slurm knows no such job"),
+        ("3_99", UsageError, "Slurm has no such job"),
+        ("5+2", UsageError, "Slurm has no such job"),
+        ("99", UsageError, "Slurm has no such job"),
         ("12.0", UsageError, "expected a job as squeue shows it: 1234"),
         ("--help", UsageError, "expected a job"),
         ("4294967299", UsageError, "expected a job"),

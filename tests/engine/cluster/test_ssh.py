@@ -102,7 +102,7 @@ def test_a_relay_passes_on_a_node_that_it_reaches_through_ssh(
 
 def test_why_a_node_is_not_reached_is_said_with_what_to_do(sshd: LoopbackSshd) -> None:
     with _following(sshd) as watch:  # its key is not known
-        until(watch, says(f"Host key verification failed: type `ssh -p {sshd.port} 127.0.0.1`"))
+        until(watch, says(f"Host key verification failed: run `ssh -p {sshd.port} 127.0.0.1`"))
         assert sshd.known_hosts.read_text() == ""
         sshd.trust()
         (sshd.folder / "authorized").write_text("")
@@ -110,10 +110,10 @@ def test_why_a_node_is_not_reached_is_said_with_what_to_do(sshd: LoopbackSshd) -
         assert "ssh-add" in (watch.nodes[sshd.host].picture.newest.reason or "")
     (sshd.folder / "authorized").write_text((sshd.folder / "user.pub").read_text())
     with _following(sshd, "/nowhere/vramscope") as watch:
-        reason = until(watch, says("`/nowhere/vramscope agent --stdio` could not be started")).reason or ""
+        reason = until(watch, says("cannot start `/nowhere/vramscope agent --stdio`")).reason or ""
         assert "--ssh-command" in reason
     with _following(sshd, "cat /dev/zero; true") as watch:
-        until(watch, says("no bridge of vramscope answers there"))
+        until(watch, says("no vramscope answers there"))
 
 
 def test_what_the_shell_there_prints_first_is_no_message() -> None:

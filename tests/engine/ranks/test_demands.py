@@ -175,7 +175,7 @@ def test_a_hub_without_probes_says_so(private_environment: Path) -> None:
     with RunningHub(private_environment) as running, Client(private_environment) as client:
         running.producer.push([make_sample(1)])
         see(client, lambda s: s.sample)
-        with pytest.raises(UsageError, match="this agent plays a recording: no process reports to it"):
+        with pytest.raises(UsageError, match="this agent plays a recording; no process reports to it"):
             client.detach(1)
 
 

@@ -117,7 +117,7 @@ def test_an_assessor_that_fails_is_set_aside_and_the_others_are_heard() -> None:
     host.observe(make_sample(1))
     assert [assessment.level for assessment in host.assess()] == ["low"]
     assert (host.names, host.assess()) == (("used",), [])
-    assert host.reason == "analyzer broken failed and was set aside: ZeroDivisionError('oops')"
+    assert host.reason == "analyzer broken failed and was stopped: ZeroDivisionError('oops')"
 
 
 class _OldBatch(msgspec.Struct, frozen=True):

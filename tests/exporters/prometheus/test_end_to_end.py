@@ -26,7 +26,7 @@ from vramscope.engine.recording import Recording
 from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import MIB
 
-METRICS_AT = "vramscope agent: metrics are at "
+METRICS_AT = "vramscope agent: metrics are available at "
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def test_the_exporter_is_started_again_after_a_crash_and_ends_with_its_agent(
         wait_until(lambda: is_measured(url), what="both devices")
         assert "serving" in read_line(agent)
         kill_exporter(agent)
-        assert "the exporter of metrics ended" in read_line(agent)
+        assert "the metrics exporter ended" in read_line(agent)
         again = read_line(agent).partition(METRICS_AT)[2].removesuffix(" again\n")
         wait_until(lambda: is_measured(again), what="both devices again")
         assert agent.poll() is None

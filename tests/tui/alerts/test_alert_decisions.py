@@ -90,8 +90,8 @@ async def test_what_the_hub_refused_is_told_once() -> None:
     feed = FakeFeed(make_alerts())
     app = make_app(feed)
     async with app.run_test(size=(120, 32)) as pilot:
-        refused = DecisionRefused(7, "that finding has closed already")
+        refused = DecisionRefused(7, "that finding has already closed")
         for seq in (2, 3, 4):
             feed.hand_over(later(make_alerts(decision_refused=refused), seq))
             await pilot.pause()
-        assert notices(app).count("Not done: that finding has closed already.") == 1
+        assert notices(app).count("Not done: that finding has already closed.") == 1

@@ -7,7 +7,7 @@ from vramscope.tui.fleet.screen import LostLines
 from vramscope.tui.widgets.verdict_line import shorten_reason, word_lost
 
 CLOSED = "does not answer: no agent listens at n1:5757, or the way to it is closed"
-REFUSED = f"refused: this key is not allowed: there type `vramscope keys allow {'ab' * 32} --name NAME`"
+REFUSED = f"refused: this key is not allowed: run there `vramscope keys allow {'ab' * 32} --name NAME`"
 
 
 def _lose(name: str, reason: str, silent_s: float | None = None) -> FleetNode:

@@ -51,7 +51,7 @@ async def test_the_fleet_is_first_and_enter_shows_a_node_and_back() -> None:
 
 
 async def test_why_a_node_was_never_reached_is_said_in_full_in_its_place() -> None:
-    what_to_do = f"there type `vramscope keys allow {'ab' * 32} --name NAME`"
+    what_to_do = f"run there `vramscope keys allow {'ab' * 32} --name NAME`"
     refused = Snapshot(node="n2", connection="lost", reason=f"refused: this key is not allowed: {what_to_do}")
     app = make_nodes_app(SeveralNodes(refused))
     async with app.run_test(size=(80, 24)) as pilot:

@@ -128,7 +128,10 @@ def test_an_agent_serves_prometheus_and_records(hostile: HostileFolder) -> None:
         encoding="utf-8",
     ) as process:
         assert process.stderr is not None
-        assert "metrics are at http://127.0.0.1:" in process.stderr.readline() + process.stderr.readline()
+        assert (
+            "metrics are available at http://127.0.0.1:"
+            in process.stderr.readline() + process.stderr.readline()
+        )
         wait_for_worker()
         outcome = hostile.run("run", "--record=job.vscope", "--", "true")
         assert outcome.code == 0

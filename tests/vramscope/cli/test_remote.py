@@ -50,7 +50,7 @@ def test_who_has_a_key_is_told_where_an_agent_here_speaks_without_one() -> None:
         hub.producer.push([make_sample(1)])
         outcome = run("--connect", hub.address.text, "--once", "--json")
     assert (outcome.code, len(outcome.lines)) == (0, 1)
-    assert outcome.stderr.count("speaks without keys: who answers there is not proven") == 1
+    assert outcome.stderr.count("uses no keys: its identity is not verified") == 1
 
 
 def test_the_nodes_of_a_slurm_job_are_found_and_followed(

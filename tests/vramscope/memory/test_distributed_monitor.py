@@ -126,7 +126,7 @@ def test_strangers_are_counted_and_end_nothing(port: int) -> None:
 def test_what_cannot_work_is_refused_in_words(port: int) -> None:
     with make("m", "master", port):
         other = make("n", "master", port)
-        with pytest.raises(UsageError, match=rf"port {port} .* is taken by process {os.getpid()}"):
+        with pytest.raises(UsageError, match=rf"port {port} .* is in use by process {os.getpid()}"):
             other.start_monitoring()
         assert not other.is_monitoring
     far = vramscope.DistributedMemoryMonitor("w", "worker", "192.0.2.7", port)

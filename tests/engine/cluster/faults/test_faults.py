@@ -183,7 +183,7 @@ def test_a_handshake_that_is_held_up_says_nothing_of_keys() -> None:
     with scene() as it:
         it.publish(make_sample(1))
         it.path.stall()
-        it.until(it.far, says("cut or too slow"))
+        it.until(it.far, says("down or too slow"))
         it.path.cut()
         it.path.resume()
         it.until(it.far, says("no agent listens"))

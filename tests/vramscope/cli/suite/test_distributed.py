@@ -87,5 +87,5 @@ def test_a_port_that_is_taken_is_named_with_its_holder(
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = str(other.getsockname()[1])
         assert run(["distributed", "--role", "master", "--port", port]) == 2
-    assert f"port {port} of 127.0.0.1 is taken by process" in capfd.readouterr().err
+    assert f"port {port} of 127.0.0.1 is in use by process" in capfd.readouterr().err
     assert run(["distributed", "--role", "worker", "--nodes", "3"]) == 2
