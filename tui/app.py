@@ -395,7 +395,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             while self.screen is not self.device_screen:
                 self.pop_screen()
         elif not devices:
-            self.notify("There is no device to show.", timeout=3)
+            self.notify("No device to show.", timeout=3)
         else:
             selected = self.live.devices.selected
             uuids = [device.uuid for device in devices]
@@ -536,7 +536,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def action_save_settings(self) -> None:
         if self._save_settings is None:
-            self.notify("Settings cannot be kept here.", severity="warning")
+            self.notify("Settings cannot be saved here.", severity="warning")
             return
         order = self.node_screen.processes.order
         values = {

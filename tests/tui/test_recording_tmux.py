@@ -18,14 +18,14 @@ def test_a_recording_is_begun_left_found_again_and_ended(
     with pane(f"{PROGRAM} --read-only", variables) as opened:
         opened.wait_for("1 GPU", "30.0")
         opened.press("R")
-        opened.wait_for("started with --read-only: nothing is recorded")
+        opened.wait_for("Started with --read-only: recording is not possible")
         quit_of(opened)
     with pane(PROGRAM, variables, width=200) as opened:
         opened.wait_for("1 GPU", "30.0")
         opened.press("C-p")
         opened.wait_for("Search for commands")
         opened.press("r", "e", "c", "o", "r", "d")
-        opened.wait_for("app: record", "Record this node into a file")
+        opened.wait_for("app: record", "Start or stop recording this node")
         opened.leave("app: record")
         opened.press("R")
         opened.wait_for("● REC", "KiB", "Recording into")

@@ -66,7 +66,7 @@ async def test_tab_shows_node_after_node_and_each_says_what_it_has(paths: list[P
     app = _make_app(paths)
     async with app.run_test(size=(120, 32)) as pilot:
         await press_until(pilot, ["space"], lambda it: it.is_paused)
-        assert any("3 nodes on one clock" in text for text in notices(app))
+        assert any("3 nodes, replayed together" in text for text in notices(app))
         await press_until(pilot, ["g", *"50s", "enter"], lambda it: it.position_s == START_S + 50)
         await _wait_for(pilot, "node1 1/3")
         await pilot.press("tab")
@@ -76,7 +76,7 @@ async def test_tab_shows_node_after_node_and_each_says_what_it_has(paths: list[P
         await press_until(pilot, ["g", *"157s", "enter"], lambda it: it.position_s == START_S + 157)
         await _wait_for(pilot, "node10 3/3", "69.1 / 79.6 GiB")
         await press_until(pilot, ["g", *"250s", "enter"], lambda it: it.position_s == START_S + 250)
-        await _wait_for(pilot, "node10 3/3", "its recording has ended, its last figures are 51 s old")
+        await _wait_for(pilot, "node10 3/3", "its recording has ended, its last data is 51 s old")
         await pilot.press("2", "tab")
         await _wait_for(pilot, "node1 1/3")
         assert isinstance(app.screen, DeviceScreen)

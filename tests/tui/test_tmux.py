@@ -37,7 +37,7 @@ def test_a_recording_is_shown_and_driven_by_keys(run_folder: Path) -> None:
         shown = opened.wait_for("recorded trace", "2 ranks", "rank 1", "q quit")
         assert "Traceback" not in shown
         opened.press("?")
-        opened.wait_for("vramscope: keys", "Stop at this moment")
+        opened.wait_for("vramscope: keys", "Pause or play; at the end")
         opened.leave("vramscope: keys")
         opened.press("space")
         opened.wait_for("paused 1")
@@ -63,7 +63,7 @@ def test_live_devices_processes_and_a_refused_signal(
     with pane(f"{PROGRAM} --read-only", pretend_environment) as opened:
         opened.wait_for("2 GPUs", "Pretend GPU", "60.0", "20.0 GiB", "2 processes")
         opened.press("Tab", "K")
-        opened.wait_for("started with --read-only")
+        opened.wait_for("Started with --read-only")
         opened.press("/", "g", "p", "u", "1")
         opened.wait_for("1 of 2 match")
         opened.leave("1 of 2 match")
@@ -137,7 +137,7 @@ def test_inside_gnu_screen_the_same_is_shown(run_folder: Path, private_environme
     with pane(command, {"SCREENDIR": str(folder)}) as opened, _ending_screen(program, folder):
         opened.wait_for("recorded trace", "2 ranks", "rank 1", "q quit")
         opened.press("?")
-        opened.wait_for("vramscope: keys", "Stop at this moment")
+        opened.wait_for("vramscope: keys", "Pause or play; at the end")
         opened.leave("vramscope: keys")
         opened.resize(80, 24)
         opened.wait_for("recorded trace", "q quit")

@@ -59,7 +59,7 @@ class AlertHeading(OneLine):
             for stage in ("acknowledged", "muted", "closed")
             if counts[stage]
         ]
-        direction = ", inverted" if order.is_inverted else ""
+        direction = ", reversed" if order.is_inverted else ""
         sort = [Piece(f"by {order.column}{direction}", "muted", "screen.choose_sort")]
         found = [Piece(f"{shown} of {len(every)} match “{filter_text}”", "accent")] if filter_text else []
         self._told = ([Piece("Alerts  ", "muted"), *join_pieces(groups, "  ")], sort, found)
@@ -168,7 +168,7 @@ class AlertDetail(LinePage):
             ("What to do", _wrap(finding.advice, room)),
             ("Evidence", list(self._draw_evidence(finding, room))),
             ("What happened", list(self._draw_changes(room))),
-            ("How it was concluded", _wrap(finding.method, room, "muted")),
+            ("Method", _wrap(finding.method, room, "muted")),
         )
         for title, lines in sections:
             if lines:
@@ -201,14 +201,14 @@ class AlertDetail(LinePage):
     def _describe_decision(self, row: AlertRow) -> str:
         """Return what was decided about it and how to undo that."""
         if row.stage == "acknowledged":
-            return "acknowledged: nobody is told of it any more (u takes that back)"
+            return "acknowledged: no more notifications (u undoes this)"
         if row.mute is None:
             return ""
         if row.mute.until_s is not None:
             until = f"until {format_time(row.mute.until_s, 'wall')}"
         else:
             until = "until it closes" if row.mute.finding_id is not None else "for good"
-        return f"{row.kind} is muted on this device {until} (u takes that back)"
+        return f"{row.kind} is muted on this device {until} (u undoes this)"
 
     def _draw_evidence(self, finding: Finding, room: int) -> Iterator[Line]:
         """Yield a line for each value, the names in one column; unmeasured ones last."""
@@ -264,12 +264,12 @@ KEYS_FROM_ROWS = 12
 PREVIEW_FROM_ROWS = 28
 LEAST_LIST_ROWS = 6
 FILTER_HINT = "in kind, severity, device, text; Enter keeps, Esc clears"
-READ_ONLY = "this view was started with --read-only: nothing is decided from here"
-NOTHING_FOUND = "Nothing was found so far."
-NOTHING_FOUND_YET = "Nothing was found up to this moment."
-WHAT_WOULD_BE = (
-    "Here stands what the analyzers find, with its evidence, how it was concluded and what to do: memory "
-    "that runs out or will, leaks, fragmentation, memory held idle. It stays in the list after it closed."
+READ_ONLY = "started with --read-only: alerts cannot be acknowledged or muted here"
+NOTHING_FOUND = "No findings so far."
+NOTHING_FOUND_YET = "No findings up to this moment."
+WHAT_APPEARS = (
+    "This list shows what the analyzers find, with evidence, method and advice: out-of-memory errors and "
+    "forecasts, leaks, fragmentation, idle reserved memory. Closed findings stay in the list."
 )
 SCOPES: dict[MuteScope, str] = {
     "hour": "for an hour",
@@ -294,7 +294,7 @@ class AlertsScreen(SnapshotScreen):
         self._hooks = HookLine(id="hooks")
         self.list = AlertList(id="list")
         self.detail = AlertDetail(id="detail")
-        self._filter = FilterBar(hint=FILTER_HINT, example="such as: leak gpu5", id="filter")
+        self._filter = FilterBar(hint=FILTER_HINT, example="e.g. leak gpu5", id="filter")
 
     def compose(self) -> ComposeResult:
         yield self._title
@@ -352,8 +352,8 @@ class AlertsScreen(SnapshotScreen):
         if has_any:
             return (f"No alert matches “{self._filter_text}”; Esc shows all.",)
         if self.snapshot.replay is not None:
-            return (NOTHING_FOUND_YET, "", WHAT_WOULD_BE)
-        return (NOTHING_FOUND, "", WHAT_WOULD_BE, "", _describe_watch(self.snapshot.hub))
+            return (NOTHING_FOUND_YET, "", WHAT_APPEARS)
+        return (NOTHING_FOUND, "", WHAT_APPEARS, "", _describe_watch(self.snapshot.hub))
 
     def _rearrange(self) -> None:
         """Show the parts that fit: one in full, or the list, with a preview where there is room."""
@@ -416,7 +416,7 @@ class AlertsScreen(SnapshotScreen):
 
         used = self.order.column
         choices: dict[str, str] = {
-            name: f"{name}  (invert)" if name == used else name for name in ALERT_COLUMNS
+            name: f"{name}  (reverse)" if name == used else name for name in ALERT_COLUMNS
         }
         self.app.push_screen(ChoiceScreen("Sort alerts by", choices, chosen=used), sort)
 
@@ -437,14 +437,14 @@ class AlertsScreen(SnapshotScreen):
     def action_acknowledge(self) -> None:
         row = self.list.selected_row
         if row is not None and row.stage == "closed":
-            self.notify("It has closed: there is nothing to acknowledge.", timeout=3)
+            self.notify("This alert has closed: there is nothing to acknowledge.", timeout=3)
         elif self._may_decide() and row is not None:
             self._decide(FindingDecision("acknowledge", row.finding.id))
 
     def action_release(self) -> None:
         row = self.list.selected_row
         if row is not None and not self.snapshot.alerts.is_silent(row.finding):
-            self.notify("It is neither acknowledged nor muted.", timeout=3)
+            self.notify("This alert is neither acknowledged nor muted.", timeout=3)
         elif self._may_decide() and row is not None:
             self._decide(FindingDecision("release", row.finding.id))
 
@@ -474,9 +474,9 @@ class AlertsScreen(SnapshotScreen):
         if self._is_read_only:
             self.notify(READ_ONLY, severity="warning", timeout=4)
         elif self.list.selected_row is None:
-            self.notify("There is no alert.", timeout=3)
+            self.notify("No alert is selected.", timeout=3)
         elif self.snapshot.connection != "live":
-            self.notify("The agent is not reached: nothing can be decided now.", timeout=4)
+            self.notify("Not connected to the agent: alerts cannot be changed now.", timeout=4)
         else:
             return True
         return False
@@ -494,9 +494,9 @@ class AlertsScreen(SnapshotScreen):
 
 def _describe_watch(hub: HubStatus | None) -> str:
     if hub is None:
-        return "No agent is reached yet."
+        return "Not connected to an agent yet."
     names = [name.replace("_", " ") for worker in hub.workers for name in worker.analyzers]
     if not names:
         reasons = [worker.reason for worker in hub.workers if worker.reason]
-        return f"No analyzer runs{': ' + reasons[0] if reasons else ''}."
-    return f"Analyzers at work: {', '.join(names)}."
+        return f"No analyzer is running{': ' + reasons[0] if reasons else ''}."
+    return f"Analyzers running: {', '.join(names)}."

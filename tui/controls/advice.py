@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ..app import VramscopeApp
 
 CHOICES = {
-    "empty_cache": "empty_cache      give back what its allocator caches and nobody uses",
-    "skip_long_batch": "skip_long_batch  leave out batches that would not fit",
-    "reduce_batch": "reduce_batch     take smaller batches from here on",
-    "checkpoint": "checkpoint       save what there is",
+    "empty_cache": "empty_cache      release cached memory to the device",
+    "skip_long_batch": "skip_long_batch  skip batches that would not fit",
+    "reduce_batch": "reduce_batch     use smaller batches from now on",
+    "checkpoint": "checkpoint       save a checkpoint",
 }
-REASON = "asked for in the live view"
-CHOOSE_FIRST = "Choose the process first: in the list of processes, or on the screen of its device."
-READ_ONLY = "This view was started with --read-only: nobody is advised from here."
+REASON = "requested in the live view"
+CHOOSE_FIRST = "Select a process first: in the process list, or on the screen of its device."
+READ_ONLY = "Started with --read-only: processes cannot be advised here."
 NEWS_S = 8.0
 
 
@@ -44,8 +44,8 @@ class AdviceControl:
             app.notify(CHOOSE_FIRST, timeout=4)
         elif self._find_rank(pid) is None:
             app.notify(
-                f"Process {pid} does not report: only one that `vramscope run` started, or that was attached "
-                "to, can be advised.",
+                f"Process {pid} does not report, so it cannot be advised. Start it with `vramscope run`, or "
+                "attach to it with `vramscope attach`.",
                 severity="warning",
                 markup=False,
             )
@@ -82,7 +82,7 @@ class AdviceControl:
         if action is not None and isinstance(feed, AdvisingFeed):
             feed.advise(pid, cast(AdviceAction, action), REASON)
             self._app.notify(
-                f"Process {pid} is asked for {action} at the end of its next step.", markup=False
+                f"Requested {action} of process {pid}, at the end of its next step.", markup=False
             )
 
     def _notify_outcome(self, advice: RankAdvice) -> None:

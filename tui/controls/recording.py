@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHANGE_LOOK_S = 0.2
 # A sentence with a file's name in it takes longer to read.
 NEWS_S = 8.0
-READ_ONLY = "This view was started with --read-only: nothing is recorded from here."
+READ_ONLY = "Started with --read-only: recording is not possible here."
 
 
 class RecordingControl:

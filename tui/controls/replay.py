@@ -32,7 +32,7 @@ class GoToScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label("Go to", classes="dialog--title")
-            field = Input(placeholder="such as: 35%", compact=True)
+            field = Input(placeholder="e.g. 35%", compact=True)
             field.cursor_blink = False
             yield field
             yield Label(f"{EXPECTED}; Esc cancels", id="goto-hint", classes="dialog--hint", markup=False)
@@ -125,7 +125,7 @@ class ReplayControl:
         place = self._app.known.place
         if place is not None and not self._has_explained_nodes:
             self._has_explained_nodes = True
-            text = f"{place.total} nodes on one clock: Tab shows the next one."
+            text = f"{place.total} nodes, replayed together: Tab shows the next one."
             self._app.notify(text, timeout=5, markup=False)
 
     def _show_same_rank(self, snapshot: Snapshot) -> None:

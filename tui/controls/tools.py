@@ -68,8 +68,8 @@ class SweepTool(Tool["SweepIndex"]):
     """Sweeps in folders."""
 
     QUESTION = "Sweeps over TP and PP"
-    EXAMPLE = "such as: memory_traces_scaling log"
-    HINT = "folders of traces, of logs, or trees of both, and flags of vramscope sweep"
+    EXAMPLE = "e.g. memory_traces_scaling log"
+    HINT = "folders with traces or logs, at any depth; then flags of vramscope sweep"
 
     def open(self, found: "SweepIndex") -> None:
         from ..sweep.index_screen import SweepIndexScreen
@@ -85,7 +85,7 @@ class SweepTool(Tool["SweepIndex"]):
 
         path = asked.cells[asked.at].path
         if path is not None:
-            told = f"This view stays with what it shows. In a shell: vramscope replay {show_path(path)}"
+            told = f"Replay it in another shell: vramscope replay {show_path(path)}"
             self._app.notify(told, timeout=NOTE_S, markup=False)
 
 
@@ -93,7 +93,7 @@ class PlanTool(Tool["Planned"]):
     """A plan of a model's stages, with the measured needs of the job drawn on it."""
 
     QUESTION = "Plan the stages of a model"
-    EXAMPLE = "such as: llama3-8b  or  ./config.json --stages 2-8 --micro-batches 16"
+    EXAMPLE = "e.g. llama3-8b  or  ./config.json --stages 2-8 --micro-batches 16"
     make: PlanModel | None = None
     text = ""
 
@@ -193,7 +193,7 @@ class PlanTool(Tool["Planned"]):
 def _describe(defaults: "JobDefaults") -> str:
     """Return the defaults for missing flags, in words."""
     count = defaults.stages
-    stages = "2-8 stages" if count is None else f"{count_text(count, 'stage', 'stages')}, as the job has"
+    stages = "2-8 stages" if count is None else f"{count_text(count, 'stage', 'stages')}, as in the job"
     if defaults.capacity_bytes is None:
         return stages
     return f"{stages}, devices of {format_bytes(defaults.capacity_bytes)}"
@@ -203,8 +203,8 @@ class BreakdownTool(Tool["Sequence[Profiled]"]):
     """Memory by module: of training processes, or of files."""
 
     QUESTION = "Memory by module"
-    EXAMPLE = "such as: memory_trace  or  run7/rank0_dp0_tp0/memory.log"
-    HINT = "files of profiles, or folders with those of ranks; several are compared"
+    EXAMPLE = "e.g. memory_trace  or  run7/rank0_dp0_tp0/memory.log"
+    HINT = "profile files, or folders with one per rank; several are compared"
 
     def __init__(self, app: "VramscopeApp") -> None:
         super().__init__(app)

@@ -90,7 +90,7 @@ def draw_comparison(
         return []
     width, rows = size
     if compared.simulated is None:
-        return [[Span(f" Beside the simulation: {NO_PARTNER}", "muted")]]
+        return [[Span(f" Simulation: {NO_PARTNER}", "muted")]]
     head, _ = join_facts(_peak_facts(compared, compared.simulated), width - 2)
     iteration = compared.iteration(step)
     lines: list[Line] = [[Span(" "), *head]]

@@ -48,8 +48,8 @@ LEAST_LIVE_S = 300.0
 # Height from which blank lines separate the sections.
 ROOMY_FROM_ROWS = 24
 NO_PROBE = (
-    "No allocator data: only the training process can tell. Start it with "
-    "`vramscope run -- python train.py`, or take in one that runs with `vramscope attach PID`."
+    "No allocator data: it comes from the training process. Start that with "
+    "`vramscope run -- python train.py`, or attach to a running one with `vramscope attach PID`."
 )
 
 
@@ -97,8 +97,8 @@ class DevicePage(LinePage):
         devices = snapshot.sample.devices if snapshot.sample else ()
         device = next((device for device in devices if device.uuid == self._content.uuid), None)
         if device is None:
-            what = "This device is gone" if snapshot.sample else "There are no figures of this node here"
-            return [self._fit([Span(f" {what}; Esc leads back to the others.", "muted")], width)]
+            what = "This device is gone" if snapshot.sample else "There is no data of this node here"
+            return [self._fit([Span(f" {what}; Esc goes back to the others.", "muted")], width)]
         lines = _Sections(self._content, device, width, height, self.glyphs).compose(
             self._history_graph, self._segments
         )
@@ -175,7 +175,7 @@ class _Sections:
             mark = self._glyphs.selected if is_chosen else " "
             name = Span(name_rank(rank), "strong" if is_chosen else "muted")
             line += [Span(mark, "accent"), name, Span("  ")]
-        return [*line, Span("Tab chooses", "faint")]
+        return [*line, Span("Tab: next", "faint")]
 
     def _span(self) -> TimeSpan:
         sample = self._content.snapshot.sample
@@ -378,7 +378,7 @@ NARROW_NAMES: dict[PartKind, str] = {
 }
 # Below this, memory lost to rounding is not worth a remark.
 LEAST_INTERNAL_BYTES = MIB
-NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
+READ_APART = "(driver and allocator were read at different times)"
 
 
 def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> list[Line]:
@@ -447,4 +447,4 @@ def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
     if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:
         yield f"lost to rounding {format_bytes(gap.internal_bytes)}"
     if not gap.is_consistent:
-        yield NOT_OF_ONE_INSTANT
+        yield READ_APART

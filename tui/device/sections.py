@@ -127,7 +127,7 @@ def _signed(value_bytes: float) -> str:
 def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
     """Return when memory is expected to run out from now on, with its range."""
     if found.oom_in_s is None:
-        return glyphs.unmeasured if found.level == "unknown" else "not foreseen"
+        return glyphs.unmeasured if found.level == "unknown" else "not expected"
     past_s = now_s - found.time_s
     low, middle, high = (
         None if span_s is None else format_age(max(0.0, round(span_s - past_s)))
@@ -137,8 +137,8 @@ def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
 
 
 MOST_STACKS = 10
-ON_PROCESSORS = "No segment map: tensors in host memory have no caching allocator."
-NO_BACKEND = "No segment map yet: the process has not used a device so far."
+ON_PROCESSORS = "No segment map: host memory has no caching allocator."
+NO_BACKEND = "No segment map yet: the process has not used a device."
 
 
 class SegmentQuestion(NamedTuple):
@@ -207,7 +207,7 @@ def describe_summary(summary: SegmentSummary, left_out: int = 0) -> list[Line]:
     if summary.private:
         pieces.append([Span("private ", "muted"), Span(f"{summary.private:,}")])
     if summary.stranded_bytes:
-        held = f"{summary.stranded_segments:,} of them hold {format_bytes(summary.stranded_bytes)} stranded"
+        held = f"{format_bytes(summary.stranded_bytes)} stranded in {summary.stranded_segments:,} of them"
         pieces.append([Span(held, "medium")])
     if summary.awaiting_bytes:
         pieces.append([Span("awaiting a stream ", "muted"), Span(format_bytes(summary.awaiting_bytes))])
@@ -230,14 +230,14 @@ def explain_absence(rank: RankSample, question: SegmentQuestion) -> str:
     if question.asked_s is None:
         return "No segment map: the connection is not live."
     waiting = f" for {format_age(question.asked_s)}" if question.asked_s >= 2.0 else ""
-    return f"Segment map asked for, waiting{waiting}."
+    return f"Segment map requested, waiting{waiting}."
 
 
 def draw_stacks(stacks: tuple[LiveStack, ...], width: int, glyphs: Glyphs) -> list[Line]:
     """Return the largest live blocks by the place that allocated them, a line each."""
     if not stacks:
         return []
-    lines: list[Line] = [[Span(" largest live memory by the line that allocated it", "strong")]]
+    lines: list[Line] = [[Span(" largest live memory, by the line that allocated it", "strong")]]
     for stack in stacks[:MOST_STACKS]:
         figure = right_text(format_bytes(stack.size_bytes), 10, glyphs.ellipsis)
         count = right_text(f"{stack.count:,} ×", 9, glyphs.ellipsis)

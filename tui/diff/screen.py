@@ -39,7 +39,7 @@ _NARROW_AT_CELLS = 10
 
 
 def draw_heading(width: int) -> str:
-    titles = ["who", "parts at", "figure", "A", "B", "B less A", "%", "at end", "noise"]
+    titles = ["who", "diverge at", "metric", "A", "B", "B minus A", "%", "at end", "noise"]
     return "  " + _lay_out(titles, width, "…")
 
 
@@ -50,7 +50,7 @@ class DifferenceList(RowTable[SubjectDifference]):
     def show(self, subjects: Sequence[SubjectDifference], figure: Figure | None) -> None:
         """List subjects in order; `figure` None shows the most telling one of each."""
         self._figure = figure
-        self.absence = "nothing is in both runs"
+        self.absence = "no rank or device is in both runs"
         self.rows = tuple(subjects)
         self._draw()
 
@@ -142,7 +142,9 @@ class DifferencePicture(LinePage, can_focus=False):
             parts_at,
             say_position(curves.positions[0], subject.aligned_by),
             say_position(curves.positions[-1], subject.aligned_by),
-            "they part from the start" if told is not None and told.is_from_start else f"they part: {where}",
+            "they diverge from the start"
+            if told is not None and told.is_from_start
+            else f"they diverge: {where}",
         )
         lines = [[Span(f" {subject.name}: {FIGURE_WORDS[figure]}  ", "text"), *self._draw_legend()]]
         if size[1] < LEAST_ROWS:

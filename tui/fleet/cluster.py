@@ -102,7 +102,7 @@ def describe_cluster(
     for job in picture.jobs:
         lines += [[], *_describe_job(job, width, glyphs)]
     if not picture.jobs:
-        lines += [[], [Span("No job of two ranks or more reports from these nodes.", "muted")]]
+        lines += [[], [Span("No job with two or more ranks reports from these nodes.", "muted")]]
     return lines
 
 
@@ -146,7 +146,7 @@ def _describe_job(job: JobState, width: int, glyphs: Glyphs) -> Iterator[Line]:
 def _list_facts(job: JobState) -> list[str]:
     facts = [job.label]
     if job.world_size is not None and len(job.ranks) < job.world_size:
-        facts.append(f"{len(job.ranks):,} of its ranks are seen")
+        facts.append(f"{len(job.ranks):,} of its ranks report")
     if job.balance is not None:
         facts.append(f"balance {job.balance:.2f}")
     if job.stage_skew is not None:

@@ -170,7 +170,7 @@ def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
         facts.insert(0, f"its clock {format_age(abs(node.clock_offset_s))} {sign}")
     if node.state == "lost":
         since = "" if node.silent_s is None else f" {format_age(node.silent_s)}"
-        facts.insert(0, f"node lost{since}, figures are old")
+        facts.insert(0, f"node lost{since}, data is old")
     elif device.is_old:
         facts.insert(0, device.state)
     return facts
@@ -189,7 +189,7 @@ GROUP_TITLES: Mapping[Grouping, str] = {
     "tp": "tensor-parallel rank (tp)",
     "pp": "pipeline stage (pp)",
     "dp": "data-parallel rank (dp)",
-    "none": "none: all devices in a row",
+    "none": "none: all devices in one group",
 }
 SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "name": "name"}
 
@@ -235,7 +235,7 @@ class FleetScreen(ThriftyScreen[None]):
         self._title = OneLine(id="title")
         self._verdict = VerdictLine(id="verdict")
         self._filter = FilterBar(
-            hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
+            hint="Enter keeps, Esc clears", example="e.g. node:n1* used>90%", id="filter"
         )
         self.grid = FleetGrid(id="grid")
         self._across = OneLine(id="across")
@@ -305,9 +305,7 @@ class FleetScreen(ThriftyScreen[None]):
             view = self._view
             wanted = [it for it in picture.devices if self._wanted(it)] if view.filter_text else None
             groups = group_fleet(picture, view.grouping, view.sort, wanted)
-            absence = (
-                "No device matches; Esc shows all." if picture.census.total else "No device is known yet."
-            )
+            absence = "No device matches; Esc shows all." if picture.census.total else "No devices yet."
             self.grid.show(groups, self._choose(wanted), view.figure, self._describe_lost, absence)
             self._verdict.show(judge_fleet(picture.census, picture.coverage))
             self._write_title(picture.census.total if wanted is None else len(wanted))
@@ -332,7 +330,7 @@ class FleetScreen(ThriftyScreen[None]):
     def _write_title(self, wanted: int) -> None:
         picture = self._picture
         if self._is_paused:
-            self._title.set_pieces([Piece("paused", "medium"), Piece("  space goes on", "muted")])
+            self._title.set_pieces([Piece("paused", "medium"), Piece("  space resumes", "muted")])
         else:
             told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self.glyphs)
             self._title.set_pieces(*told)
@@ -425,7 +423,7 @@ class FleetScreen(ThriftyScreen[None]):
         message.stop()
         self.grid.focus()
         if self._refusal:
-            self.notify(f"{self._refusal} · such as: {EXAMPLE}", severity="warning", markup=False)
+            self.notify(f"{self._refusal} · e.g. {EXAMPLE}", severity="warning", markup=False)
             self._refusal = ""
             self.draw()
 

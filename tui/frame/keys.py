@@ -110,7 +110,7 @@ def sorts(group: str, choose: str, before: str, after: str, label: str = "sort c
         key("s", "choose_sort", f"{group}-sort", "sort", choose, "s"),
         key("less_than_sign", "shift_sort(-1)", f"{group}-sort-left", f"{label} left", before),
         key("greater_than_sign", "shift_sort(1)", f"{group}-sort-right", f"{label} right", after),
-        key("I", "invert_sort", f"{group}-invert", "invert sorting", "Sort the other way round."),
+        key("I", "invert_sort", f"{group}-invert", "reverse order", "Reverse the sort order."),
     ]
 
 
@@ -121,7 +121,7 @@ def filters(group: str, sentence: str) -> Binding:
 def chooses(group: str, leave: str) -> list[Binding]:
     """Return the keys of a question with a list of answers; the list widget handles arrows and Enter."""
     return [
-        key(leave, "dismiss(None)", f"{group}-cancel", "cancel", "Choose none."),
+        key(leave, "dismiss(None)", f"{group}-cancel", "cancel", "Cancel."),
         key("j", "move(1)", f"{group}-down", "down", "Next line."),
         key("k", "move(-1)", f"{group}-up", "up", "Previous line."),
     ]
@@ -130,14 +130,16 @@ def chooses(group: str, leave: str) -> list[Binding]:
 def scrolls(group: str, leave: str) -> list[Binding]:
     """Return the keys of a dialog with scrolling text."""
     return [
-        key(leave, "dismiss", f"{group}-close", "close", "Close it."),
+        key(leave, "dismiss", f"{group}-close", "close", "Close."),
         key("down,j", "scroll(1)", f"{group}-down", "down", "Scroll down."),
         key("up,k", "scroll(-1)", f"{group}-up", "up", "Scroll up."),
     ]
 
 
 _PAGES = ("Go up by one page.", "Go down by one page.")
-_NOTES = key("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out.")
+_NOTES = key(
+    "i", "notes", "view-notes", "notes", "Show the notes: what limits the data, and what was left out."
+)
 
 # The table, a line a key.
 # fmt: off
@@ -146,12 +148,12 @@ _NOTES = key("i", "notes", "view-notes", "notes", "Read what limits the figures 
 _VIEWS = [
     key("1", "show_live", "view-live", "Live", "The live view of every device.", "1"),
     key("2", "show_device", "view-device", "Device", "One device in full: history, the gap, its segments.", "2"),
-    key("3", "show_alerts", "view-alerts", "Alerts", "Every finding: evidence, advice, what happened; acknowledge and mute.", "3"),
+    key("3", "show_alerts", "view-alerts", "Alerts", "All findings: evidence, advice, history; acknowledge and mute.", "3"),
     key("5", "show_sweep", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
-    key("6", "show_plan", "view-plan", "Plan", "Cut a model into pipeline stages, with what the job was measured to need.", "6"),
-    key("7", "show_breakdown", "view-breakdown", "Breakdown", "Memory by module and kind, of the process that trains here or of profiles in files.", "7"),
+    key("6", "show_plan", "view-plan", "Plan", "Split a model into pipeline stages; compare with the running job's memory.", "6"),
+    key("7", "show_breakdown", "view-breakdown", "Breakdown", "Memory by module and kind, of a training process or of profiles in files.", "7"),
 ]
-_PAUSE = key("space", "pause", "view-pause", "pause", "Freeze the figures, or let them go on; history is kept meanwhile.", "space")
+_PAUSE = key("space", "pause", "view-pause", "pause", "Pause or resume the display; sampling goes on.", "space")
 _THEME = key("T", "next_theme", "view-theme", "next theme", "Switch to the next theme: dark, light, high contrast, mono.")
 _COMMANDS = key("ctrl+p", "command_palette", "app-commands", "commands", "Search every command by name.")
 _HELP = [
@@ -160,64 +162,64 @@ _HELP = [
 ]
 _SETTINGS = [
     _THEME,
-    key("E", "export", "view-export", "export", "Write the picture (SVG) and its figures (JSON) into this folder."),
+    key("E", "export", "view-export", "export", "Write the screen (SVG) and its data (JSON) to this folder."),
     _COMMANDS,
-    key("f12", "save_settings", "app-save-settings", "save settings", "Keep the theme and the sorting for next time."),
+    key("f12", "save_settings", "app-save-settings", "save settings", "Save the theme and the sorting for next time."),
     *_HELP,
-    key("q", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", "q"),
-    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", first=True),
+    key("q", "quit", "app-quit", "quit", "Quit vramscope; training goes on.", "q"),
+    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Quit vramscope; training goes on.", first=True),
 ]
 VIEW = [*_VIEWS, _PAUSE, *_SETTINGS]
 NODES = [
     key("tab", "step_node(1)", "node-next", "next node", "Show the next node.", first=True),
-    key("shift+tab", "step_node(-1)", "node-before", "node before", "Show the node before.", first=True),
+    key("shift+tab", "step_node(-1)", "node-before", "previous node", "Show the previous node.", first=True),
 ]
-RECORD = key("R", "record", "app-record", "record", "Record this node into a file, or end that; it goes on when you quit.")
-ADVISE = key("A", "advise", "process-advise", "advise", "Ask the training process that is marked, or shown, to do something about its memory.")
+RECORD = key("R", "record", "app-record", "record", "Start or stop recording this node; it goes on when you quit.")
+ADVISE = key("A", "advise", "process-advise", "advise", "Advise the selected training process, for example to release its cache.")
 SHOW_FLEET = [
-    key("0", "show_fleet", "view-fleet", "Fleet", "Every device of every node, a cell each.", "0"),
-    key("backspace", "show_fleet", "view-fleet", "Fleet", "Every device of every node, a cell each."),
+    key("0", "show_fleet", "view-fleet", "Fleet", "All devices of all nodes, one cell each.", "0"),
+    key("backspace", "show_fleet", "view-fleet", "Fleet", "All devices of all nodes, one cell each."),
 ]
 _LEAVE_FILE = [
-    key("q", "quit", "app-quit", "quit", "Leave.", "q"),
-    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Leave.", first=True),
+    key("q", "quit", "app-quit", "quit", "Quit.", "q"),
+    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Quit.", first=True),
 ]
 # Of `sweep`, `plan` and `modules`, whose screens have a key of their own for it.
 FILE_WITHOUT_EXPORT = [_THEME, _COMMANDS, *_HELP, *_LEAVE_FILE]
 FILE = [
     *(_THEME, _COMMANDS, *_HELP),
-    key("E", "export", "view-export", "export", "Write the picture (SVG) and the report into this folder."),
+    key("E", "export", "view-export", "export", "Write the screen (SVG) and the report to this folder."),
     *_LEAVE_FILE,
 ]
 
 # ── a replay: `j` and `k` move in time, lists go by arrows and Home ──
 REPLAY = [
-    key("space", "pause", "replay-pause", "pause", "Stop at this moment, or play on; at the end, play from the start.", "space"),
-    key("left_square_bracket", "replay('step', -1)", "replay-frame-back", "back", "Stop and show the sample before this one.", "[", first=True),
-    key("right_square_bracket", "replay('step', 1)", "replay-frame", "on", "Stop and show the next sample.", "]", first=True),
+    key("space", "pause", "replay-pause", "pause", "Pause or play; at the end, play from the start.", "space"),
+    key("left_square_bracket", "replay('step', -1)", "replay-frame-back", "back", "Pause and show the previous sample.", "[", first=True),
+    key("right_square_bracket", "replay('step', 1)", "replay-frame", "forward", "Pause and show the next sample.", "]", first=True),
     key("j", "replay('skip', -10)", "replay-back", "−10s", "Go back 10 s.", "j", first=True),
-    key("k", "replay('skip', 10)", "replay-on", "+10s", "Go on 10 s.", "k", first=True),
-    key("g", "go_to", "replay-go-to", "go to", "Go to a moment: a time of day, a date, 1h20m, 35%, +10m.", "g", first=True),
-    key("n", "replay('mark', 1)", "replay-next", "next", "Go to the next finding or out-of-memory error; where there is none at all, the next step.", "n", first=True),
-    key("N", "replay('mark', -1)", "replay-before", "before", "Go to the finding or out-of-memory error before; where there is none at all, the step before.", "N", first=True),
+    key("k", "replay('skip', 10)", "replay-on", "+10s", "Go forward 10 s.", "k", first=True),
+    key("g", "go_to", "replay-go-to", "go to", "Go to a time: a time of day, a date, 1h20m, 35%, +10m.", "g", first=True),
+    key("n", "replay('mark', 1)", "replay-next", "next", "Go to the next finding or out-of-memory error; without any, to the next step.", "n", first=True),
+    key("N", "replay('mark', -1)", "replay-before", "previous", "Go to the previous finding or out-of-memory error; without any, to the previous step.", "N", first=True),
     key("plus,equals_sign", "replay('speed', 1)", "replay-faster", "faster", "Play twice as fast, up to 64 times.", "+", first=True),
     key("minus", "replay('speed', -1)", "replay-slower", "slower", "Play half as fast, down to a quarter.", "-", first=True),
-    key("L", "replay('loop')", "replay-loop", "loop", "Begin again at the end, or stop there.", "L", first=True),
+    key("L", "replay('loop')", "replay-loop", "loop", "At the end, start again or stop.", "L", first=True),
     *NODES,
     *_VIEWS,
     *_SETTINGS,
 ]
 PLAYLIST = [
     key("right_curly_bracket", "replay('turn', 1)", "replay-next-run", "next config", "Go to the next configuration of the sweep that has a trace.", "}", first=True),
-    key("left_curly_bracket", "replay('turn', -1)", "replay-run-before", "config before", "Go to the configuration before, to the nearest that has a trace.", "{", first=True),
+    key("left_curly_bracket", "replay('turn', -1)", "replay-run-before", "previous config", "Go to the previous configuration of the sweep that has a trace.", "{", first=True),
     *REPLAY,
 ]
 # Once Tab or a click has given the time bar the focus.
 TIME_BAR = [
     key("left", "app.replay('skip', -10)", "bar-back", "−10s", "Go back 10 s."),
-    key("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go on 10 s."),
-    key("shift+left", "app.replay('step', -1)", "bar-frame-back", "back", "Show the sample before this one."),
-    key("shift+right", "app.replay('step', 1)", "bar-frame-on", "on", "Show the next sample."),
+    key("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go forward 10 s."),
+    key("shift+left", "app.replay('step', -1)", "bar-frame-back", "back", "Show the previous sample."),
+    key("shift+right", "app.replay('step', 1)", "bar-frame-on", "forward", "Show the next sample."),
     key("home", "app.replay('go', 0, '0%')", "bar-start", "start", "Go to the start."),
     key("end", "app.replay('go', 0, '100%')", "bar-end", "end", "Go to the end."),
 ]
@@ -226,14 +228,14 @@ TIME_BAR = [
 _PROCESS_LIST = [
     *sorts("process", "Choose the column to sort processes by.", "Sort by the column to the left.", "Sort by the column to the right."),
     filters("process", "Show only processes whose user, PID, command or GPU contains what you type."),
-    key("K", "signal", "process-signal", "signal", "Send a signal to the process marked in the list, after a question.", "K"),
+    key("K", "signal", "process-signal", "signal", "Send a signal to the selected process; asks first.", "K"),
     _NOTES,
 ]
 LIVE = [
     *_PROCESS_LIST,
-    key("tab,shift+tab", "switch_part", "view-switch", "switch", "Go from the devices to the processes and back.", "Tab", first=True),
-    key("p", "switch_part", "view-switch", "switch", "Go from the devices to the processes and back."),
-    key("escape", "leave", "view-leave", "back", "Leave the processes, or drop the filter."),
+    key("tab,shift+tab", "switch_part", "view-switch", "switch", "Switch between devices and processes.", "Tab", first=True),
+    key("p", "switch_part", "view-switch", "switch", "Switch between devices and processes."),
+    key("escape", "leave", "view-leave", "back", "Leave the process list, or clear the filter."),
 ]
 DEVICE_PANELS = [
     *moves_across("device", "Select the device above.", "Select the device below.", "Select the device to the left.", "Select the device to the right.",
@@ -251,57 +253,57 @@ PROCESSES = [
 DEVICE = [
     *_PROCESS_LIST,
     key("tab", "step_rank(1)", "device-step", "next rank", "Show the next training process of the device, or the next device.", "Tab", first=True),
-    key("shift+tab", "step_rank(-1)", "device-step-back", "rank before", "Show the training process before this one, or the device before.", first=True),
+    key("shift+tab", "step_rank(-1)", "device-step-back", "previous rank", "Show the previous training process of the device, or the previous device.", first=True),
     key("full_stop", "step_rank(1)", "device-step", "next rank", "Show the next training process of the device, or the next device."),
-    key("comma", "step_rank(-1)", "device-step-back", "rank before", "Show the training process before this one, or the device before."),
-    key("p", "switch_part", "view-switch", "processes", "Go from the page to the processes and back.", "p"),
-    key("escape", "leave", "view-leave", "back", "Go back to all devices, or drop the filter.", "Esc"),
+    key("comma", "step_rank(-1)", "device-step-back", "previous rank", "Show the previous training process of the device, or the previous device."),
+    key("p", "switch_part", "view-switch", "processes", "Switch between the page and the processes.", "p"),
+    key("escape", "leave", "view-leave", "back", "Go back to all devices, or clear the filter.", "Esc"),
 ]
 DEVICE_PAGE = [
     *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Scroll up by a page.", "Scroll down by a page.", "Go to the top.", "Go to the bottom."),
-    key("left,h", "screen.step_device(-1)", "device-before", "device before", "Show the device before this one."),
+    key("left,h", "screen.step_device(-1)", "device-before", "previous device", "Show the previous device."),
     key("right,l", "screen.step_device(1)", "device-next", "next device", "Show the next device."),
 ]
 
 # ── alerts ──
 ALERTS = [
-    key("a", "acknowledge", "alerts-acknowledge", "acknowledge", "You take care of it: nobody is told of it any more, and every viewer sees that.", "a"),
+    key("a", "acknowledge", "alerts-acknowledge", "acknowledge", "Stop notifications about this alert; every viewer shows it as acknowledged.", "a"),
     key("m", "mute", "alerts-mute", "mute", "Mute this kind of alert on this device: for an hour, until it closes, or for good.", "m"),
-    key("u", "release", "alerts-undo", "undo", "Take acknowledging and muting it back.", "u"),
-    *sorts("alerts", "Choose what alerts are sorted by.", "Sort by the column before: time, severity, kind, device.", "Sort by the next column: time, severity, kind, device."),
+    key("u", "release", "alerts-undo", "undo", "Undo acknowledging and muting.", "u"),
+    *sorts("alerts", "Choose the column to sort alerts by.", "Sort by the previous column: time, severity, kind, device.", "Sort by the next column: time, severity, kind, device."),
     filters("alerts", "Show only alerts whose kind, severity, device, state or text contains what you type."),
     _NOTES,
     key("tab", "step_alert(1)", "alerts-step", "next alert", "Select the next alert.", first=True),
-    key("shift+tab", "step_alert(-1)", "alerts-step-back", "alert before", "Select the alert before.", first=True),
+    key("shift+tab", "step_alert(-1)", "alerts-step-back", "previous alert", "Select the previous alert.", first=True),
     key("full_stop", "step_alert(1)", "alerts-step", "next alert", "Select the next alert."),
-    key("comma", "step_alert(-1)", "alerts-step-back", "alert before", "Select the alert before."),
-    key("escape", "leave", "view-leave", "back", "Go back: to the list, or out.", "Esc"),
+    key("comma", "step_alert(-1)", "alerts-step-back", "previous alert", "Select the previous alert."),
+    key("escape", "leave", "view-leave", "back", "Go back to the list, or leave.", "Esc"),
 ]
 ALERT_LIST = [
-    *moves("alerts", "Select the alert above.", "Select the alert below.", "Up by a page.", "Down by a page.", "First alert.", "Last alert."),
-    key("enter", "open", "alerts-open", "whole", "Show the whole alert: evidence, method, advice, history."),
+    *moves("alerts", "Select the alert above.", "Select the alert below.", "Go up by a page.", "Go down by a page.", "Select the first alert.", "Select the last alert."),
+    key("enter", "open", "alerts-open", "details", "Show the alert in full: evidence, method, advice, history."),
 ]
 ALERT_DETAIL = [
-    *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Up by a page.", "Down by a page.", "Go to the top.", "To the bottom."),
-    key("left,h", "screen.step_alert(-1)", "alerts-before", "alert before", "Show the alert above in the list."),
-    key("right,l", "screen.step_alert(1)", "alerts-next", "next alert", "Show the alert below in the list."),
+    *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Scroll up by a page.", "Scroll down by a page.", "Go to the top.", "Go to the bottom."),
+    key("left,h", "screen.step_alert(-1)", "alerts-before", "previous alert", "Show the previous alert of the list."),
+    key("right,l", "screen.step_alert(1)", "alerts-next", "next alert", "Show the next alert of the list."),
     key("enter", "screen.leave", "alerts-list", "list", "Go back to the list."),
 ]
 
 # ── fleet ──
 FLEET = [
-    filters("fleet", "Show only devices for which all terms hold, such as node:gpu1* used>90% risk>=medium."),
+    filters("fleet", "Show only devices that match all terms, such as node:gpu1* used>90% risk>=medium."),
     key("g", "choose_grouping", "fleet-group", "group", "Group devices by node, job, or place in the parallel layout (tp, pp, dp).", "g"),
-    key("s", "choose_sort", "fleet-sort", "sort", "Choose what goes first: risk, used, name.", "s"),
-    key("n", "ask_nodes", "fleet-nodes", "nodes", "Every node in a line: age, clock, agent.", "n"),
-    key("c", "ask_cluster", "fleet-cluster", "cluster", "What is known across nodes: findings, jobs, their pipeline stages.", "c"),
-    key("v", "switch_figure", "fleet-cells", "cells", "Cells show how full devices are, or their risk."),
-    key("escape", "leave", "view-leave", "back", "Drop the filter, or let the cursor follow the gravest."),
+    key("s", "choose_sort", "fleet-sort", "sort", "Choose the order: risk, used, name.", "s"),
+    key("n", "ask_nodes", "fleet-nodes", "nodes", "List all nodes: age, clock, agent.", "n"),
+    key("c", "ask_cluster", "fleet-cluster", "cluster", "Show the cluster: findings across nodes, jobs, their pipeline stages.", "c"),
+    key("v", "switch_figure", "fleet-cells", "cells", "Switch the cells between memory used and risk."),
+    key("escape", "leave", "view-leave", "back", "Clear the filter, or let the cursor follow the highest risk."),
 ]
 FLEET_GRID = [
     *moves_across("device", "Select the device above.", "Select the device below.", "Select the device to the left.", "Select the device to the right.",
                   "Go up by a page.", "Go down by a page.", "Select the first device.", "Select the last device."),
-    key("enter", "open", "device-open", "open", "Show its node, with it selected.", "Enter"),
+    key("enter", "open", "device-open", "open", "Show the device's node, with the device selected.", "Enter"),
 ]
 NODE_LIST = [
     *moves("node", "Select the node above.", "Select the node below.", "Go up by a page.", "Go down by a page.", "Select the first node.", "Select the last node.",
@@ -319,47 +321,47 @@ CLUSTER_PAGE = [
 
 # ── inspect ──
 INSPECT = [
-    key("i", "report", "view-report", "report", "Read everything that the file says.", "i"),
-    key("o", "failures", "view-failures", "out of memory", "Read which requests failed.", "o"),
-    key("s", "settings", "view-settings", "settings", "Read what other allocator settings would have reserved, as simulated.", "s"),
+    key("i", "report", "view-report", "report", "Show the full report of the file.", "i"),
+    key("o", "failures", "view-failures", "out of memory", "Show the requests that failed.", "o"),
+    key("s", "settings", "view-settings", "settings", "Show what other allocator settings would have reserved (simulated).", "s"),
     key("d", "choose_device", "device-choose", "device", "Choose the device to show.", "d"),
 ]
 STACKS = [
     key("enter", "open", "stack-open", "whole stack", "Show the whole stack.", "Enter"),
-    *moves("stack", "Go to the stack above.", "Go to the stack below.", *_PAGES, "Go to the largest.", "Go to the smallest that is listed."),
+    *moves("stack", "Go to the stack above.", "Go to the stack below.", *_PAGES, "Go to the largest.", "Go to the smallest listed."),
 ]
 
 # ── diff ──
 DIFFERENCE = [
-    key("i", "report", "view-report", "report", "Read everything that was found.", "i"),
-    key("f,right", "next_figure(1)", "view-figure", "figure", "Show another figure: what says most, then each in turn.", "f"),
-    key("F,left", "next_figure(-1)", "view-figure-back", "figure before", "Show the figure before."),
+    key("i", "report", "view-report", "report", "Show the full report.", "i"),
+    key("f,right", "next_figure(1)", "view-figure", "metric", "Show the next metric; the one that differs most comes first.", "f"),
+    key("F,left", "next_figure(-1)", "view-figure-back", "previous metric", "Show the previous metric."),
 ]
 DIFFERENCE_LIST = moves(
-    "device", "Go to the rank or device above.", "Go to the rank or device below.", *_PAGES, "Go to the first one.", "Go to the last one.", down_shown_as="j/k",
+    "device", "Go to the rank or device above.", "Go to the rank or device below.", *_PAGES, "Go to the first.", "Go to the last.", down_shown_as="j/k",
 )
 
 # ── modules ──
 BREAKDOWN = [
-    key("left_square_bracket", "step_point(-1)", "modules-point-before", "earlier", "Show the point of the profile before this one.", "[", first=True),
-    key("right_square_bracket", "step_point(1)", "modules-point", "later", "Show the next point; after the last one comes the whole profile.", "]", first=True),
-    key("f", "step_kind(1)", "modules-kind", "kind", "Show one kind of memory after the other: all, parameters, gradients, optimizer, activations.", "f"),
-    key("F", "step_kind(-1)", "modules-kind-before", "kind before", "Show the kind before."),
-    key("b", "switch_basis", "modules-basis", "basis", "Draw by what was measured, or by what was computed from shapes.", "b"),
-    key("tab", "step_profile(1)", "modules-next", "next", "Show the next rank or run at the same place, held against the first.", "Tab", first=True),
-    key("shift+tab", "step_profile(-1)", "modules-before", "before", "Show the rank or run before.", first=True),
-    key("i", "report", "modules-report", "report", "Read everything as text.", "i"),
-    key("E", "export_breakdown", "modules-export", "export", "Write the icicle (SVG, PDF), its blocks (CSV), the picture and the report into a new folder here.", "E"),
-    key("escape", "leave", "modules-leave", "back", "Go up to the whole tree, then out.", "Esc"),
+    key("left_square_bracket", "step_point(-1)", "modules-point-before", "earlier", "Show the previous point of the profile.", "[", first=True),
+    key("right_square_bracket", "step_point(1)", "modules-point", "later", "Show the next point; after the last comes the whole profile.", "]", first=True),
+    key("f", "step_kind(1)", "modules-kind", "kind", "Show the next kind of memory: all, parameters, gradients, optimizer, activations.", "f"),
+    key("F", "step_kind(-1)", "modules-kind-before", "previous kind", "Show the previous kind."),
+    key("b", "switch_basis", "modules-basis", "basis", "Draw measured sizes, or sizes computed from shapes.", "b"),
+    key("tab", "step_profile(1)", "modules-next", "next", "Show the next rank or run at the same place, compared with the first.", "Tab", first=True),
+    key("shift+tab", "step_profile(-1)", "modules-before", "previous", "Show the previous rank or run.", first=True),
+    key("i", "report", "modules-report", "report", "Show the report as text.", "i"),
+    key("E", "export_breakdown", "modules-export", "export", "Write the icicle (SVG, PDF), its blocks (CSV), the screen and the report to a new folder here.", "E"),
+    key("escape", "leave", "modules-leave", "back", "Go up to the whole tree, then leave.", "Esc"),
 ]
 LIVE_BREAKDOWN = [
-    key("n", "follow_newest", "modules-newest", "newest", "Stay at the newest point.", "n"),
+    key("n", "follow_newest", "modules-newest", "newest", "Follow the newest point.", "n"),
     key("o", "app.open_profiles", "modules-open", "open", "Open profiles in files or folders instead of a running process.", "o"),
 ]
 ICICLE = [
     key("enter", "zoom", "modules-zoom", "zoom", "Zoom into the block under the cursor.", "Enter"),
     key("backspace", "zoom_out", "modules-zoom-out", "up", "Zoom out by one level.", "Bksp"),
-    key("up,k", "move_up", "modules-up", "above", "Go to what the block is part of."),
+    key("up,k", "move_up", "modules-up", "above", "Go to the parent of the block."),
     key("down,j", "move_down", "modules-down", "below", "Go to the first part of the block."),
     key("left,h", "move_beside(-1)", "modules-left", "left", "Go to the block to the left."),
     key("right,l", "move_beside(1)", "modules-right", "right", "Go to the block to the right."),
@@ -370,34 +372,34 @@ ICICLE = [
 # ── plan ──
 PLAN = [
     key("c", "mark", "plan-mark", "compare", "Mark this plan, then compare others with it.", "c"),
-    key("tab,shift+tab", "switch_part", "plan-switch", "switch", "Go from the plans to the stages and back.", "Tab", first=True),
-    *sorts("plan", "Choose the column to sort by.", "Sort by the column before.", "Sort by the next column.", "sort"),
-    filters("plan", "Show only plans in which every word that you type occurs."),
-    key("a", "analysis", "plan-analysis", "analysis", "How the model's figures are spread over its layers, or what the search left out.", "a"),
-    key("i", "report", "plan-report", "report", "Read everything as text.", "i"),
-    key("E", "export_plan", "plan-export", "export", "Write the plan's files, the picture and the report into a new folder here.", "E"),
-    key("escape", "leave", "view-leave", "back", "Go back: to the stages, to the plans, out.", "Esc"),
+    key("tab,shift+tab", "switch_part", "plan-switch", "switch", "Switch between plans and stages.", "Tab", first=True),
+    *sorts("plan", "Choose the column to sort by.", "Sort by the previous column.", "Sort by the next column.", "sort"),
+    filters("plan", "Show only plans that contain every word you type."),
+    key("a", "analysis", "plan-analysis", "analysis", "Show how size and compute are spread over the layers, or what the search left out.", "a"),
+    key("i", "report", "plan-report", "report", "Show the report as text.", "i"),
+    key("E", "export_plan", "plan-export", "export", "Write the plan's files, the screen and the report to a new folder here.", "E"),
+    key("escape", "leave", "view-leave", "back", "Go back to the stages, to the plans, then leave.", "Esc"),
 ]
-PLAN_LINES = moves("plan", "Go to the line above.", "Go to the next line.", *_PAGES, "Go to the first line.", "Go to the last line.")
+PLAN_LINES = moves("plan", "Go to the line above.", "Go to the line below.", *_PAGES, "Go to the first line.", "Go to the last line.")
 PLAN_LIST = [
-    key("enter", "open", "plan-open", "open", "Show the stages of the plan, then what is in the stage.", "Enter"),
+    key("enter", "open", "plan-open", "open", "Show the stages of the plan, then the contents of the stage.", "Enter"),
     *PLAN_LINES,
 ]
 
 # ── sweep ──
 SWEEP = [
-    key("e", "show_mode('error')", "sweep-error", "error", "Show the signed error of the theory, or what was measured.", "e"),
-    key("t", "show_mode('theory')", "sweep-theory", "theory", "Show what the theory said, or what was measured.", "t"),
-    key("tab", "step_sweep(1)", "sweep-next", "next sweep", "Show the next sweep; side by side, another one beside this.", "Tab", first=True),
-    key("shift+tab", "step_sweep(-1)", "sweep-before", "sweep before", "Show the sweep before.", first=True),
-    key("b", "beside", "sweep-beside", "beside", "Put another sweep beside this one: the same cell is marked in both.", "b"),
-    key("d", "show_mode('difference')", "sweep-difference", "difference", "Side by side: show the second less the first.", "d"),
-    key("i", "report", "sweep-report", "report", "Read everything that the sweep says.", "i"),
-    key("E", "export_figure", "sweep-export", "export", "Write the figure (PDF, SVG, PNG), every layout (CSV) and a text into this folder.", "E"),
-    key("escape", "leave", "sweep-leave", "back", "Go back: to one sweep, to the list, or out.", "Esc"),
+    key("e", "show_mode('error')", "sweep-error", "error", "Switch between the signed error of the theory and measured memory.", "e"),
+    key("t", "show_mode('theory')", "sweep-theory", "theory", "Switch between the theory's prediction and measured memory.", "t"),
+    key("tab", "step_sweep(1)", "sweep-next", "next sweep", "Show the next sweep; side by side, replace the second one.", "Tab", first=True),
+    key("shift+tab", "step_sweep(-1)", "sweep-before", "previous sweep", "Show the previous sweep.", first=True),
+    key("b", "beside", "sweep-beside", "compare", "Show a second sweep next to this one: the same cell is marked in both.", "b"),
+    key("d", "show_mode('difference')", "sweep-difference", "difference", "Side by side: show the second minus the first.", "d"),
+    key("i", "report", "sweep-report", "report", "Show the full report of the sweep.", "i"),
+    key("E", "export_figure", "sweep-export", "export", "Write the figure (PDF, SVG, PNG), all layouts (CSV) and a text to this folder.", "E"),
+    key("escape", "leave", "sweep-leave", "back", "Go back: to one sweep, to the list, then leave.", "Esc"),
 ]
 SWEEP_GRID = [
-    key("enter", "open", "sweep-open", "replay", "Replay the marked layout; j and k then go from one to the next.", "Enter"),
+    key("enter", "open", "sweep-open", "replay", "Replay the marked layout; } and { then go to the next and the previous one.", "Enter"),
     *moves_across("sweep", "Mark the cell above (less TP).", "Mark the cell below (more TP).", "Mark the cell to the left (less PP).", "Mark the cell to the right (more PP).",
                   *_PAGES, "Mark the first cell of the row.", "Mark the last cell of the row."),
     key("g", f"move(0, {-FAR})", "sweep-top", "top", "Mark the first cell of the column."),
@@ -405,14 +407,14 @@ SWEEP_GRID = [
     key("B", "go_best", "sweep-best", "best", "Mark the best layout."),
 ]
 SWEEP_INDEX = [
-    *sorts("sweep", "Choose what sweeps are sorted by.", "Sort by the column before.", "Sort by the next column."),
-    filters("sweep", "Show only some: model=485B, gpus>=1024, state=oom, words of the name."),
-    key("i", "report", "sweep-report", "report", "Read everything that the sweeps say.", "i"),
-    key("E", "export_figure", "sweep-export", "export", "Write the listed sweeps as small multiples (PDF, SVG, PNG) and a text into this folder.", "E"),
-    key("escape", "leave", "sweep-leave", "back", "Drop the filter, or go out.", "Esc"),
+    *sorts("sweep", "Choose the column to sort sweeps by.", "Sort by the previous column.", "Sort by the next column."),
+    filters("sweep", "Show only sweeps that match: model=485B, gpus>=1024, state=oom, words of the name."),
+    key("i", "report", "sweep-report", "report", "Show the full report of the sweeps.", "i"),
+    key("E", "export_figure", "sweep-export", "export", "Write the listed sweeps as small multiples (PDF, SVG, PNG) and a text to this folder.", "E"),
+    key("escape", "leave", "sweep-leave", "back", "Clear the filter, or leave.", "Esc"),
 ]
 SWEEP_LIST = [
-    key("enter", "open", "sweep-open", "open", "Show the grid of the chosen sweep.", "Enter"),
+    key("enter", "open", "sweep-open", "open", "Show the grid of the selected sweep.", "Enter"),
     *moves("sweep", "Go to the sweep above.", "Go to the sweep below.", *_PAGES, "Go to the first sweep.", "Go to the last sweep."),
 ]
 
@@ -421,15 +423,15 @@ HELP = [*scrolls("help", "escape,question_mark,f1,q,enter"), key("1", "app.show_
 NOTES_DIALOG = scrolls("notes", "escape,i,q,enter,1")
 TEXT = [
     *scrolls("text", "escape,q,enter,i,o,s"),
-    key("pagedown", "page(1)", "text-page-down", "page down", "A page down."),
-    key("pageup", "page(-1)", "text-page-up", "page up", "A page up."),
+    key("pagedown", "page(1)", "text-page-down", "page down", "Scroll down by a page."),
+    key("pageup", "page(-1)", "text-page-up", "page up", "Scroll up by a page."),
 ]
 CHOICE = chooses("choice", "escape,q")
 DEVICE_CHOICE = chooses("choice", "escape,q,d")
 SORT = chooses("sort", "escape,q,s")
-SIGNAL = [*chooses("signal", "escape,n,q"), key("y", "confirm", "signal-confirm", "send", "Send the marked signal.")]
-GO_TO = [key("escape", "dismiss(None)", "goto-cancel", "cancel", "Stay at this moment.")]
-PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Close the question, open nothing.")]
+SIGNAL = [*chooses("signal", "escape,n,q"), key("y", "confirm", "signal-confirm", "send", "Send the selected signal.")]
+GO_TO = [key("escape", "dismiss(None)", "goto-cancel", "cancel", "Cancel.")]
+PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Cancel.")]
 FILTER_BAR = [key("escape", "clear", "filter-clear", "clear filter", "Clear the filter and show everything.")]
 # fmt: on
 
@@ -439,6 +441,8 @@ KEY_NAMES = {
     "esc": "Esc",
     "tab": "Tab",
     "shift+tab": "Shift+Tab",
+    "shift+←": "Shift+←",
+    "shift+→": "Shift+→",
     "⇥": "Tab",
     "pgup": "PgUp",
     "pgdn": "PgDn",

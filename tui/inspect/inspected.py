@@ -168,7 +168,7 @@ def _sum_used(shares: DeviceShares) -> int | None:
 def _split_used(shares: DeviceShares) -> tuple[BarPart, ...]:
     """Return the parts of the used memory; empty ones are left out, unknown ones are not."""
     unallocated: tuple[BarPart, ...] = (
-        BarPart("freed, awaited", shares.awaiting_bytes, "waiting"),
+        BarPart("awaiting free", shares.awaiting_bytes, "waiting"),
         BarPart("stranded", shares.stranded_bytes, "cached"),
         BarPart("cached", shares.cached_bytes, "releasable"),
     )
@@ -185,7 +185,7 @@ def _split_used(shares: DeviceShares) -> tuple[BarPart, ...]:
 def _describe_request(summary: FlightSummary) -> str:
     where = summary.request.headline
     at = "" if where is None else f" at {where.name} ({where.filename}:{where.line})"
-    return f"{format_bytes(summary.size_bytes)} asked for{at}"
+    return f"{format_bytes(summary.size_bytes)} requested{at}"
 
 
 def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None) -> Inspected:
@@ -247,7 +247,7 @@ def _split_reserved(levels: MemoryLevels) -> tuple[BarPart, ...]:
     """Return the parts of the reserved memory; empty ones are left out."""
     parts = (
         BarPart("live", levels.allocated_bytes, "live"),
-        BarPart("freed, awaited", levels.active_bytes - levels.allocated_bytes, "waiting"),
+        BarPart("awaiting free", levels.active_bytes - levels.allocated_bytes, "waiting"),
         BarPart("stranded", levels.stranded_bytes, "cached"),
         BarPart("can be given back", levels.releasable_bytes, "releasable"),
     )
@@ -261,6 +261,6 @@ def _describe_failure(failure: FailedRequest) -> str:
     free = format_bytes(failure.device_free_bytes)
     live = format_bytes(failure.allocated_bytes)
     return (
-        f"{when}{format_bytes(failure.size_bytes)} asked for{at}: {free} free on the device, "
+        f"{when}{format_bytes(failure.size_bytes)} requested{at}: {free} free on the device, "
         f"{live} of {format_bytes(failure.reserved_bytes)} reserved were live"
     )

@@ -45,7 +45,7 @@ class InspectStacks(RowTable[StackGroup]):
 
     def show(self, groups: tuple[StackGroup, ...], *, is_recorded: bool = True) -> None:
         """List stacks; without any, either nothing is live or the file does not record what is."""
-        self.absence = "nothing is live" if is_recorded else "what was live is not in the file"
+        self.absence = "nothing is live" if is_recorded else "the file does not record live blocks"
         self.list_rows(groups)
 
     def on_click(self, event: events.Click) -> None:
@@ -177,7 +177,7 @@ class InspectPicture(LinePage, can_focus=False):
         heading: Line = [Span(told, "muted"), *self._draw_legend()]
         if len(lines) > rows - 1:
             hidden = len(lines) - rows + 2
-            lines = [*lines[: rows - 2], [Span(f" and {hidden:,} rows more", "muted")]]
+            lines = [*lines[: rows - 2], [Span(f" and {hidden:,} more rows", "muted")]]
         return [heading, *lines]
 
     def _draw_legend(self) -> Line:
@@ -336,11 +336,11 @@ class InspectScreen(FileScreen[Inspected]):
         """Return the line above the keys: failed requests, else the settings."""
         if device.failures:
             count = len(device.failures)
-            more = f"{count - 1} more, o shows them" if count > 1 else "o shows where"
+            more = f"{count - 1} more, o lists them" if count > 1 else "o shows where"
             failed = [Piece("out of memory ", "critical"), Piece(device.failures[0])]
             return join_pieces([failed, [Piece(more, "muted")]])
         settings = self.inspected.settings if self.inspected else ""
-        return [Piece("settings ", "muted"), Piece(settings or "none told", "muted")]
+        return [Piece("settings ", "muted"), Piece(settings or "not recorded", "muted")]
 
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
@@ -380,7 +380,7 @@ class InspectScreen(FileScreen[Inspected]):
         if self.inspected is None or self.device is None:
             return
         advice = self._advice.get(self._shown)
-        text = f"{self._computing}\n\nThe screen shows it once it is there." if advice is None else ""
+        text = f"{self._computing}\n\nThe screen shows the result when it is ready." if advice is None else ""
         text = text or "\n\n".join(advice.sentences if advice else ())
         self.app.push_screen(TextScreen(f"Other allocator settings, simulated: {self.device.name}", text))
 
@@ -388,14 +388,14 @@ class InspectScreen(FileScreen[Inspected]):
         device = self.device
         if device is None:
             return
-        text = device.failure_report or "no request failed, as far as the file tells"
+        text = device.failure_report or "the file records no failed request"
         self.app.push_screen(TextScreen(f"Out of memory: {device.name}", text))
 
     def action_choose_device(self) -> None:
         if self.inspected is None:
             return
         if len(self.inspected.devices) < 2:
-            self.notify("The file tells of one device.", timeout=3)
+            self.notify("The file has only one device.", timeout=3)
             return
         self.app.push_screen(DeviceChoiceScreen(self.inspected.devices, self._shown), self._show_chosen)
 

@@ -36,7 +36,7 @@ class SortScreen(ModalScreen[SortOrder | None]):
     def _describe(self, name: SortColumn) -> str:
         title = column_named(name).title
         word = title if len(title) <= 3 else title.lower()
-        return f"{word}  (invert)" if name == self._order.column else word
+        return f"{word}  (reverse)" if name == self._order.column else word
 
     def on_mount(self) -> None:
         options = self.query_one(MarkedList)
@@ -80,7 +80,9 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
                 markup=False,
             )
             yield MarkedList((number.name, f"{number.name[3:]:<5} {meaning}") for number, meaning in SIGNALS)
-            yield Label("y sends the marked signal, up and down choose, Esc cancels", classes="dialog--hint")
+            yield Label(
+                "y sends the selected signal, up and down select, Esc cancels", classes="dialog--hint"
+            )
 
     def on_mount(self) -> None:
         options = self.query_one(MarkedList)
@@ -143,7 +145,7 @@ def _watch_exit(app: App[object], handle: ProcessHandle, number: signal.Signals)
         loop.remove_reader(handle.fileno())
         handle.close()
         app.notify(
-            f"Process {handle.pid} still runs {EXIT_PATIENCE_S:.0f} s after {number.name}.",
+            f"Process {handle.pid} is still running {EXIT_PATIENCE_S:.0f} s after {number.name}.",
             severity="warning",
             markup=False,
         )

@@ -153,9 +153,9 @@ class RecentSteps:
         return tuple(self._steps.get(pid, ()))
 
 
-TOO_LOW = "No room for the process list here: make the window taller."
-CHOOSE_FIRST = "Choose the process first: {} goes to the list, K signals the one marked there."
-NO_LIST_RECORDED = "No process list: a recording does not tell which processes held memory."
+TOO_LOW = "No room for the process list: make the window taller."
+CHOOSE_FIRST = "Select a process first: {} goes to the list, K signals the selected one."
+NO_LIST_RECORDED = "No process list: this recording does not include processes."
 NO_LIST_WITHOUT_GPU = "No process list: without a GPU no process holds device memory."
 # Actions on the process table.
 PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
@@ -275,7 +275,7 @@ class NodeScreen(SnapshotScreen):
         if not self._can_list():
             return
         if sample is None or row is None:
-            self.notify("There is no process to signal.", timeout=3)
+            self.notify("No process to signal.", timeout=3)
             return
         if self.focused is not self.processes:
             self.notify(CHOOSE_FIRST.format(self.LIST_KEY), timeout=4)

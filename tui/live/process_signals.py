@@ -12,9 +12,9 @@ from ...exporters.status.table import is_host_pid
 
 # The signals on offer, mild to severe, and the effect of each.
 SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
-    (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),
-    (signal.SIGTERM, "terminate: the job is asked to end"),
-    (signal.SIGKILL, "kill: ends at once, nothing is saved"),
+    (signal.SIGINT, "interrupt: like Ctrl-C, the job may save and exit"),
+    (signal.SIGTERM, "terminate: asks the job to exit"),
+    (signal.SIGKILL, "kill: exits at once, nothing is saved"),
 )
 
 # Two readings of a start time differ by this much at most: both are derived from a drifting boot time.
@@ -39,7 +39,7 @@ class SignalPolicy(msgspec.Struct, frozen=True):
 def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
     """Return why a process may not be signalled from here, or None; `is_trace` is for recordings."""
     if policy.is_read_only:
-        return "this view was started with --read-only: nothing is signalled from here"
+        return "started with --read-only: processes cannot be signalled here"
     if is_trace or policy.is_replay:
         return f"process {process.pid} is part of a recording"
     if policy.local_node is not None and node != policy.local_node:
@@ -50,14 +50,14 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
     if process.location == "outside":
         return _explain_outside(process)
     if process.location == "gone":
-        return f"process {process.pid} has exited already; its memory is held by the driver or a child"
+        return f"process {process.pid} has exited; the driver or a child process still holds its memory"
     return None
 
 
 def _explain_outside(process: ProcessReading) -> str:
     if is_host_pid(process):
-        return f"process id {process.pid} is the host's, outside this container: signal it on the host"
-    return f"process {process.pid} runs outside this container, where that id is valid: signal it there"
+        return f"process {process.pid} runs on the host, outside this container: signal it there"
+    return f"process {process.pid} runs outside this container: signal it there, where its id is valid"
 
 
 class ProcessHandle:
@@ -91,9 +91,7 @@ class ProcessHandle:
         except psutil.Error:
             raise SignalRefused(f"process {process.pid} has exited") from None
         if abs(started_s - process.started_s) > START_TIME_TOLERANCE_S:
-            raise SignalRefused(
-                f"process id {process.pid} belongs to another process by now; nothing was sent"
-            )
+            raise SignalRefused(f"process id {process.pid} now belongs to another process; nothing was sent")
 
     def fileno(self) -> int:
         """Return the descriptor; it becomes readable when the process exits."""

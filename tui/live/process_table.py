@@ -274,7 +274,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._all_rows = collect_rows(devices, ranks)
         self._untold = tuple(device for device in devices if device.processes is None)
         has_driver = any(device.kind not in MODELLED for device in devices)
-        self._whose_word = ", as far as the driver tells" if has_driver else ""
+        self._whose_word = ", as far as the driver reports" if has_driver else ""
         self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
         names = [[device.uuid for device in those] for those in (untold, self._untold)]
         self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
@@ -445,7 +445,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             return f" no process matches “{self.filter_text}”; Esc shows all {self.process_count}"
         if self._is_nothing_told:
             reason = next((device.reason for device in self._untold if device.reason), None)
-            return f" process list not available: {reason or 'the driver does not tell it'}"
+            return f" process list not available: {reason or 'the driver does not report it'}"
         if self._untold:
             return f" no process is known to hold memory; unknown on {name_devices(self._untold)}"
         return f" no process holds memory on these devices{self._whose_word}"

@@ -192,13 +192,13 @@ HISTORY_WINDOW_S = 600.0
 MAX_GRAPH_ROWS = 8
 # How to go on, in one sentence or two.
 GO_ON = (
-    "`vramscope doctor` says in full what was found and what to do. To see the screens without a GPU, "
-    "play recorded memory traces with `vramscope replay DIR`."
+    "`vramscope doctor` lists what was found and what to do. To see the screens without a GPU, "
+    "replay recorded memory traces with `vramscope replay DIR`."
 )
 
 
 NO_DEVICE = "No GPU was found on this node."
-PLAY_ON = "`space` plays on, `k` goes 10 s on, `n` goes to the next finding, `g` to a moment."
+PLAY_ON = "`space` resumes, `k` skips 10 s ahead, `n` goes to the next finding, `g` to a time."
 
 
 class HostPanel(Widget):

@@ -37,7 +37,7 @@ class BreakdownTable(LinePage, can_focus=False):
             return []
         parts = sorted(node.children, key=lambda part: -size_of(part, self._basis))
         cells = max(_NAME_CELLS, width - 3 * _FIGURE_CELLS - 3)
-        heading = ("what is in it", "measured", "computed", "share")
+        heading = ("contents", "measured", "computed", "share")
         lines: list[Line] = [[Span(self._lay_out(heading, cells), "muted")]]
         lines += [self._draw_part(part, node, cells) for part in parts[: height - 1]]
         if len(parts) > height - 1:

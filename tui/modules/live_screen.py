@@ -74,14 +74,14 @@ class LiveProfiles:
         answer = self._answers.get(pid)
         rank = self._ranks[pid]
         if answer is not None and answer.refusal is not None and rank.state != "ended":
-            return f"{name_process(rank)}: {answer.refusal}; it is asked again every {ASK_AGAIN_S:.0f} s"
+            return f"{name_process(rank)}: {answer.refusal}; asking again every {ASK_AGAIN_S:.0f} s"
         return say_waiting(rank, self._clock.monotonic_s() - self._first_asked_s.get(pid, 0.0))
 
     def say_trouble(self, place: int) -> str:
         """Return the beginning of a sentence that says why the data is old; empty where it is not."""
         pid = self._pids[place]
         age_s = self._clock.monotonic_s() - self._answered_s.get(pid, 0.0)
-        old = f"figures of {format_age(age_s)} ago" if age_s >= OLD_FROM_S else ""
+        old = f"data of {format_age(age_s)} ago" if age_s >= OLD_FROM_S else ""
         if self._ranks[pid].state == "ended":
             return f"Ended, {old}" if old else "Ended"
         return old.capitalize()
@@ -110,7 +110,7 @@ class LiveBreakdownScreen(BreakdownScreen):
 
     def on_mount(self) -> None:
         """Ask the first process, and notify what it costs."""
-        self.notify(f"This {COST}; it ends by itself once you leave.", timeout=6)
+        self.notify(f"Profiling {COST}; it stops when you leave.", timeout=6)
         self._show_newest()
 
     def follow(self, snapshot: Snapshot) -> None:

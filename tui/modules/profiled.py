@@ -94,7 +94,7 @@ def say_most(
     tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place, *, is_short: bool = False
 ) -> str:
     """Return the sentence of what takes most; `is_short` omits the total and the point."""
-    when = " over the whole profile, each kind at its most"
+    when = " over the whole profile, each kind at its peak"
     if place.point is not None:
         when = f" at {_clean(memory.moments[place.point].tag)}"
     if is_short:
@@ -104,7 +104,7 @@ def say_most(
         return f"No {place.kind if place.kind != ALL_KINDS else 'bytes'} {basis}{when}"
     most = max(tree.children, key=lambda part: size_of(part, basis), default=None)
     if most is None:
-        return f"{format_bytes(whole)} of {tree.name} {basis}{when}; modules were not written then"
+        return f"{format_bytes(whole)} of {tree.name} {basis}{when}; no modules were recorded there"
     size = size_of(most, basis)
     share = share_percent(size_of(most, basis), whole)
     of = "" if place.kind == ALL_KINDS else f" of {place.kind}"
@@ -168,11 +168,11 @@ def say_other(block: Block) -> str:
     ]
     one, other = pair
     if one is None or other is None:
-        return f"not {block.basis} in both, here and in {name}"
+        return f"not {block.basis} both here and in {name}"
     if one == other:
         return f"the same as in {name}"
     share = f" ({say_percent(100.0 * (one - other) / other)})" if other else ""
-    return f"{say_signed(one - other)}{share} against {name}: {format_bytes(other)} there"
+    return f"{say_signed(one - other)}{share} compared with {name}: {format_bytes(other)} there"
 
 
 def say_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:

@@ -364,7 +364,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         tree = compare_trees(every, self._every, basis)
         pair = NamedProfile(first.name, first.memory), NamedProfile(profile.name, profile.memory)
         return ExportedDifference(
-            f"Memory by module, {basis}: {profile.name} against {first.name}, "
+            f"Memory by module, {basis}: {profile.name} compared with {first.name}, "
             f"{name_point(profile.memory, self.place)}",
             caption_difference(tree, basis, first.memory, profile.memory),
             tree,
@@ -374,7 +374,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
 
     def action_export_breakdown(self) -> None:
         if self.profile is None or self._tree is None:
-            self.notify("There is nothing to export here.", timeout=3)
+            self.notify("There is nothing to export.", timeout=3)
             return
         memory = self.profile.memory
         app = self.terminal_app

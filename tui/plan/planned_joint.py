@@ -47,7 +47,7 @@ def present_joint_plan(
     (heading, *rows), sides = list_configurations(report.configurations)
     names = [ESTIMATED_STEP if name == "step s" else name for name in heading]
     given = report.assumptions
-    learnt = f"learnt from {given.calibration}" if given.calibration else "assumed"
+    learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed"
     return Planned(
         model=f"{report.model} on {report.cluster}: {report.devices:,} devices",
         verdict=_judge(report.configurations[0]),

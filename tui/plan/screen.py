@@ -26,7 +26,7 @@ from .stages import MatchedJob, PlanFacts, PlanStages, StagesView, find_scale, m
 from .table import PlanDetails, PlanOrder, PlanTable
 
 AS_PLANNED = "as planned"
-HINT = "words that all occur in a line; Enter keeps, Esc clears"
+HINT = "words that a plan must contain; Enter keeps, Esc clears"
 
 
 PICTURE = "plan.svg"
@@ -57,7 +57,7 @@ class PlanListing(FileScreen[Planned]):
         self._filter_text = ""
         self._marked: int | None = None
         self.table = PlanTable(id="table")
-        self._filter = FilterBar(hint=HINT, example="such as: exact 4", id="filter")
+        self._filter = FilterBar(hint=HINT, example="e.g. exact 4", id="filter")
 
     def _draw(self) -> None:
         """Draw everything but the list."""
@@ -259,7 +259,7 @@ class PlanScreen(PlanListing):
         left_out = count - len(self.table.rows)
         right = f"{place}, {left_out} filtered out" if left_out else place
         if self.order.column is not None:
-            inverted = ", inverted" if self.order.is_inverted else ""
+            inverted = ", reversed" if self.order.is_inverted else ""
             right = f"by {plan.columns[self.order.column].name}{inverted} · {right}"
         self._title.set_pieces(
             [Piece("vramscope plan", "accent"), Piece(f"  {plan.model}", "muted")], [Piece(right, "muted")]

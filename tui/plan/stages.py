@@ -51,7 +51,7 @@ def _refuse(candidate: Candidate, job: JobStages) -> str | None:
     is_alike = count == len(candidate.stages) if job.pipeline else count <= len(candidate.stages)
     if not is_alike:
         stages = count_text(count, "stage", "stages")
-        return f"the job that runs has {stages}: choose a plan of as many to see what it needs"
+        return f"the running job has {stages}: select a plan with as many to compare"
     tensor = max(peak.tensor_ranks for peak in job.stages)
     if candidate.tensor not in (1, tensor):
         return f"the job splits each layer over {tensor} tensor ranks, this plan over {candidate.tensor}"
@@ -80,7 +80,7 @@ def _describe(candidate: Candidate, job: JobStages, stages: tuple[MeasuredStage,
     if not differences:
         return words
     most = max(differences, key=abs)
-    return f"{words}: at most {say_signed(most)} beside the plan" if most else f"{words}: as planned"
+    return f"{words}: at most {say_signed(most)} from the plan" if most else f"{words}: as planned"
 
 
 def say_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
@@ -355,14 +355,14 @@ class PlanFacts(LinePage, can_focus=False):
     def _compare(self, candidate: Candidate) -> Line:
         name = Span(candidate.name, "strong")
         if self._other is not None:
-            return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
+            return [name, Span(f" compared with {self._other.name} (c): {say_apart(candidate, self._other)}")]
         if self._job.sentence:
             return [name, Span(f": {self._job.sentence}")]
         if candidate.reason:
             return [name, Span(f": {candidate.reason}")]
         if self._best is None:
             return [name, Span(" does not fit")] if candidate.note == "over" else [name]
-        return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
+        return [name, Span(f" compared with the recommended plan: {say_apart(candidate, self._best)}")]
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
         """Return the time of a step as a bar of its parts, each named with its time."""
@@ -398,7 +398,7 @@ class PlanFacts(LinePage, can_focus=False):
                 glyph, role = show_kind(kind, glyphs)
                 line += [Span(glyph, role), Span(f" {kind} ", "muted")]
         if any(stage.peak_bytes is None for stage in stages):
-            line.append(Span(" activations not known ", "muted"))
+            line.append(Span(" activations unknown ", "muted"))
         capacities = {stage.capacity_bytes for stage in stages} - {None}
         if capacities:
             words = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
@@ -407,7 +407,7 @@ class PlanFacts(LinePage, can_focus=False):
             line.append(Span(" no capacity given", "muted"))
         if self._other is None and self._job.stages:
             line += [Span("  "), Span(glyphs.measured, "strong"), Span(" allocated ", "muted")]
-            line += [Span(glyphs.measured_reserved, "strong"), Span(" reserved, peaks of the job", "muted")]
+            line += [Span(glyphs.measured_reserved, "strong"), Span(" reserved, job's peaks", "muted")]
         return line
 
 

@@ -111,7 +111,7 @@ class HelpScreen(ModalScreen[None]):
             for key in entries:
                 yield from _explain(key.keys, key.tooltip, column, width)
             yield Content("")
-        yield Content.styled("Reading the picture", "bold")
+        yield Content.styled("Symbols", "bold")
         for sign, sentence in _legend(cast(HasGlyphs, self.app).glyphs):
             yield from _explain(sign, sentence, column, width)
 
@@ -137,12 +137,12 @@ def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
     gauge = glyphs.full * 4 + glyphs.band * 2 + glyphs.empty * 4
     yield gauge, "A gauge runs from 0 to the device's total."
     split = glyphs.full * 4 + glyphs.cached * 2 + glyphs.rest + glyphs.empty * 3
-    yield split, "Where training processes report: live tensors, what is cached, all else that is used."
-    yield glyphs.band * 2, "Between the least and the most used within the tick."
+    yield split, "With training processes that report: live tensors, cached, other used memory."
+    yield glyphs.band * 2, "Between the least and the most memory used within the tick."
     full, mostly, partly, stranded, free = tuple(glyphs.segment)
-    yield f"{full}{mostly}{partly}", "A cell of a segment: all, most or little of it is in use."
-    yield f"{stranded}{free}", "Free, and stranded beside what is in use; or to be given back."
-    yield glyphs.unmeasured, "Nobody measured it; it is never shown as 0."
+    yield f"{full}{mostly}{partly}", "Part of a segment: all, most or little of it is in use."
+    yield f"{stranded}{free}", "Free memory of a segment: stranded, or can be given back."
+    yield glyphs.unmeasured, "Not measured; never shown as 0."
     for level, mark in glyphs.risks.items():
         yield mark, f"Risk of running out of memory: {level}."
 
@@ -158,7 +158,7 @@ class NotesScreen(ModalScreen[None]):
         with Vertical(classes="dialog -listing"):
             yield Label("Notes", classes="dialog--title")
             with VerticalScroll():
-                for note in self._notes or ("There is nothing to note.",):
+                for note in self._notes or ("No notes.",):
                     yield Static(note, classes="dialog--note", markup=False)
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 

@@ -45,7 +45,7 @@ TIME_BAR_FROM_ROWS = 8
 OVERVIEW_FROM_ROWS = 24
 # Length of a replay from which the graphs show a part of it only.
 OVERVIEW_FROM_S = 1800.0
-WORKING_OUT = Verdict("unknown", Sentence((("Working out the verdict of this moment…", "Working it out…"),)))
+WORKING_OUT = Verdict("unknown", Sentence((("Computing the verdict of this moment…", "Computing…"),)))
 
 
 class SnapshotScreen(ThriftyScreen[None]):

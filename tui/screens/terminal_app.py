@@ -68,7 +68,7 @@ class PaletteCommands(Provider):
                         partial(self.screen.run_action, key.action),
                     )
         for name in app.theme_choices:
-            help_text = "The look in use." if name == app.theme_choice else f"Switch to the {name} look."
+            help_text = "The theme in use." if name == app.theme_choice else f"Switch to the {name} theme."
             yield PaletteEntry(f"theme: {name}", help_text, partial(app.choose_theme, name))
         if isinstance(self.screen, SnapshotScreen):
             for column, sentence, sort in self.screen.list_sorts():

@@ -115,7 +115,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         self._is_inverted = False
         self._filter_text = ""
         self._listed: list[IndexedSweep] = []
-        self._filter = FilterBar(hint=HINT, example="such as: model=485B state=oom", id="filter")
+        self._filter = FilterBar(hint=HINT, example="e.g. model=485B state=oom", id="filter")
         self._heading = OneLine(id="heading")
         self.list = SweepList(id="list")
         self._facts = SweepFacts(id="facts")
@@ -168,7 +168,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
         total = len(self.index.sweeps)
         sweep = self.list.current
         number = f"{total:,} sweeps" if len(self._listed) == total else f"{len(self._listed):,} of {total:,}"
-        sign = " (inverted)" if self._is_inverted else ""
+        sign = " (reversed)" if self._is_inverted else ""
         filtered = f"   filter {self._filter_text}" if self._filter_text else ""
         self._title.set_pieces(
             [Piece("vramscope sweep  ", "accent"), Piece(f"{number}{filtered}", "muted")],
@@ -224,7 +224,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
                 self._list()
 
         choices: dict[str, str] = {
-            name: f"{name}  (invert)" if name == self._column else name for name in INDEX_COLUMNS
+            name: f"{name}  (reverse)" if name == self._column else name for name in INDEX_COLUMNS
         }
         self.app.push_screen(ChoiceScreen("Sort sweeps by", choices, chosen=self._column), sort)
 

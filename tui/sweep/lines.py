@@ -108,7 +108,7 @@ MODE_WORDS: dict[SweepMode, str] = {
     "memory": "measured GiB",
     "error": "error of theory, %",
     "theory": "theory, GiB",
-    "difference": "the second less the first, GiB",
+    "difference": "second minus first, GiB",
 }
 TILE_CELLS = 6
 STATE_ROLES: dict[CellState, Role] = {

@@ -479,7 +479,7 @@ class SweepScreen(ThriftyScreen[None]):
             return
         if marked.path is None:
             outcome = STATE_WORDS[marked.state].outcome
-            told = f"TP {marked.tp} PP {marked.pp}: {outcome}, there is no trace to replay"
+            told = f"TP {marked.tp} PP {marked.pp}: {outcome}, no trace to replay"
             self.notify(told, timeout=4)
             return
         cells = list(self.grid.cells.values())
@@ -513,7 +513,7 @@ class SweepScreen(ThriftyScreen[None]):
             self._beside = None
             self._mode = "memory" if self._mode == "difference" else self._mode
         elif len(self._sweeps) < 2:
-            self.notify("There is no other sweep to put beside it.", timeout=3)
+            self.notify("There is no other sweep to compare with.", timeout=3)
             return
         else:
             self._beside = (self._at + 1) % len(self._sweeps)

@@ -45,8 +45,8 @@ def _describe_rest(cell: SweepCell) -> list[Line]:
     """Return further facts of a layout after its peak: static memory, the theory's parts, its speed."""
     parts = (
         ("static", cell.static_bytes),
-        ("theory of states", cell.states_bytes),
-        ("of activations", cell.activations_bytes),
+        ("theory: states", cell.states_bytes),
+        ("activations", cell.activations_bytes),
     )
     facts = [_name(name, _gib(value)) for name, value in parts if value is not None]
     if cell.tflops_per_gpu is not None:
@@ -61,7 +61,7 @@ def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, st
     if cell.cause is not None:
         yield "cause", cell.cause
     elif cell.state == "failed":
-        yield "cause", "not told: an exit status alone is no proof of memory"
+        yield "cause", "unknown: an exit status alone does not prove out of memory"
     if cell.path is not None:
         yield "trace", show_name(cell.path)
     others = [it for it in grid.cells if it.place == cell.place and it != cell]
@@ -105,7 +105,7 @@ def describe_pair(
     for number, (sweep, name, cell) in enumerate(zip(sweeps, name_sweeps(sweeps), cells, strict=True), 1):
         lines.append([Span(f" {number} {name}", "muted")])
         if cell is None:
-            lines.append([Span("   not in the grid of this sweep", "muted")])
+            lines.append([Span("   not in this sweep's grid", "muted")])
         else:
             facts = lay_out(describe_cell(cell, sweep.grid.capacity_bytes, glyphs), width - 2)
             lines += [[Span("  "), *line] for line in facts]
@@ -113,7 +113,7 @@ def describe_pair(
     if first is not None and second is not None and first > 0:
         apart = second - first
         told = f"{apart / GIB:+.1f} GiB, {100 * apart / first:+.0f} %"
-        lines.append([Span(" the second less the first ", "muted"), Span(told, "strong")])
+        lines.append([Span(" second minus first ", "muted"), Span(told, "strong")])
     for number, sweep in enumerate(sweeps, 1):
         lines.append([])
         for finding in sweep.findings:

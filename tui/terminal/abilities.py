@@ -12,7 +12,7 @@ from ...engine.text import name_locale, names_utf8
 ColorDepth = Literal["none", "16", "256", "truecolor"]
 
 HEADLESS_ADVICE = "use `vramscope --once` for a table or `vramscope --json` for scripts"
-RECORDED_ADVICE = "use `vramscope export FILE --jsonl` for its figures or `vramscope profile --input FILE`"
+RECORDED_ADVICE = "use `vramscope export FILE --jsonl` for its data or `vramscope profile --input FILE`"
 
 # Terminal families whose fonts have neither braille nor eighth blocks.
 _ASCII_TERMINALS = ("linux", "vt", "ansi", "cons25", "sun", "wyse")
@@ -57,7 +57,7 @@ def read_abilities(
     _require_terminal(env.get("TERM", ""), is_input_tty, is_output_tty, advice)
     term = env["TERM"].lower()
     reason = (
-        _ascii_reason(env, term) if ascii_choice is None else "ASCII was asked for" if ascii_choice else ""
+        _ascii_reason(env, term) if ascii_choice is None else "ASCII was requested" if ascii_choice else ""
     )
     return TerminalAbilities(
         is_ascii=bool(reason),
@@ -80,10 +80,10 @@ def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool, advice
     if not is_output_tty:
         raise UsageError(f"standard output is not a terminal; {advice}")
     if not is_input_tty:
-        raise UsageError(f"standard input is not a terminal, so no key would arrive; {advice}")
+        raise UsageError(f"standard input is not a terminal, so keys cannot be read; {advice}")
     if term.lower() in {"", "dumb", "unknown"}:
         found = f"TERM={term}" if term else "TERM is not set, which"
-        raise UsageError(f"{found} cannot place the cursor; {advice}, or set TERM=xterm-256color")
+        raise UsageError(f"{found} cannot move the cursor; {advice}, or set TERM=xterm-256color")
 
 
 def _color_depth(env: Mapping[str, str], term: str, color_choice: bool | None) -> ColorDepth:

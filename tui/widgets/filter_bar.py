@@ -31,7 +31,7 @@ class FilterBar(Horizontal):
 
     BINDINGS: ClassVar = [*keys.FILTER_BAR]
 
-    def __init__(self, *, hint: str = HINT, example: str = "such as: rank 7", id: str | None = None) -> None:
+    def __init__(self, *, hint: str = HINT, example: str = "e.g. rank 7", id: str | None = None) -> None:
         super().__init__(id=id)
         self._hint = hint
         self._example = example

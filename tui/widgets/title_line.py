@@ -116,7 +116,7 @@ def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) 
         for at, (text, short) in enumerate(name_part(snapshot.replay.part)):
             yield Fact(text, short, "text" if at else "strong")
         return
-    name = snapshot.sample.node if snapshot.sample else snapshot.node or "no figures yet"
+    name = snapshot.sample.node if snapshot.sample else snapshot.node or "no data yet"
     yield Fact(name if place is None else f"{name} {place.number}/{place.total}", role="strong")
     if place is not None and snapshot.node not in ("", name):
         yield Fact(snapshot.node, role="muted")  # what it was called by whoever connected to it
@@ -133,7 +133,7 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     hub = snapshot.hub
     is_lost = snapshot.connection == "lost"
     if is_lost and snapshot.replay is None:
-        yield Fact("not connected" if sample is None else "hub lost", role="medium")
+        yield Fact("not connected" if sample is None else "agent lost", role="medium")
     if sample is not None and sample.clock == "trace":
         made = "simulated" if any(it.is_simulated for it in sample.devices) else "recorded"
         yield Fact(f"{made} trace", made if made == "simulated" else "trace", "accent")

@@ -170,8 +170,8 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
     if silent_s is None and reasons:
         return (*(f"not connected: {words}" for words in reasons), "not connected")
     age = "" if silent_s is None else f" {format_age(silent_s)} ago"
-    short = f"hub lost{age}"
-    full = f"{short}, figures are stale"
+    short = f"agent lost{age}"
+    full = f"{short}, data is stale"
     return (*(f"{full}: {words}" for words in reasons if words), full, short)
 
 
@@ -189,4 +189,4 @@ def describe_silence(connection: str, silent_s: float | None, reason: str | None
         return (reason or "",)
     age = format_age(silent_s)
     short = f"no samples for {age}"
-    return (f"{reason or short}, its last figures are {age} old", f"{short}")
+    return (f"{reason or short}, its last data is {age} old", f"{short}")

@@ -32,7 +32,7 @@ async def test_keys_decide_and_the_hub_is_asked() -> None:
             FindingDecision("release", PRESSURE.id),
             FindingDecision("mute", LEAK.id, "hour"),
         ]
-        assert notices(app)[-1] == "It is neither acknowledged nor muted."
+        assert notices(app)[-1] == "This alert is neither acknowledged nor muted."
 
 
 async def test_a_closed_finding_is_not_acknowledged_and_its_kind_can_be_muted() -> None:
@@ -40,7 +40,7 @@ async def test_a_closed_finding_is_not_acknowledged_and_its_kind_can_be_muted() 
     app = make_app(feed)
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("3", "end", "a")
-        assert notices(app)[-1] == "It has closed: there is nothing to acknowledge."
+        assert notices(app)[-1] == "This alert has closed: there is nothing to acknowledge."
         await pilot.press("m")
         await pilot.pause()
         assert "until this one closes" not in shown_text(app)
@@ -82,7 +82,7 @@ async def test_without_an_agent_nothing_is_decided() -> None:
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("3", "home", "a")
         await pilot.pause()
-        assert notices(app)[-1] == "The agent is not reached: nothing can be decided now."
+        assert notices(app)[-1] == "Not connected to the agent: alerts cannot be changed now."
     assert feed.decisions == []
 
 

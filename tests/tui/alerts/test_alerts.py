@@ -83,13 +83,13 @@ async def test_enter_shows_the_whole_of_a_finding_and_escape_leads_out_step_by_s
             "onset 11:50:00",
             "watched for 1 h 02 m",
             "time left —",
-            "How it was concluded Step floors that rise",
+            "Method Step floors that rise",
             "What happened 11:51:52 opened, medium: GPU 5 (rank 5) leaks 18 MiB a step 11:58:00 raised to",
         ):
             assert told in text, told
         await pilot.press("right")
         await pilot.pause()
-        assert "muted on this device until 12:50:00 (u takes that back)" in shown_text(app)
+        assert "muted on this device until 12:50:00 (u undoes this)" in shown_text(app)
         await pilot.press("escape")
         await pilot.pause()
         assert on_alerts(app).list.display
@@ -151,10 +151,10 @@ async def test_nothing_found_says_what_would_stand_here() -> None:
         await pilot.press("3")
         await pilot.pause()
         assert NOTHING_FOUND in shown_text(app)
-        assert "Analyzers at work: leak, oom met." in shown_text(app)
+        assert "Analyzers running: leak, oom met." in shown_text(app)
         await pilot.press("enter", "a", "m", "j")
         assert shown_screen(app) is AlertsScreen
-        assert notices(app)[-1] == "There is no alert."
+        assert notices(app)[-1] == "No alert is selected."
 
 
 async def test_without_analyzers_the_reason_is_told() -> None:
@@ -163,7 +163,7 @@ async def test_without_analyzers_the_reason_is_told() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("3")
         await pilot.pause()
-        assert "No analyzer runs: no module named leak." in shown_text(app)
+        assert "No analyzer is running: no module named leak." in shown_text(app)
 
 
 async def test_two_leads_to_the_device_of_the_finding_and_three_back() -> None:

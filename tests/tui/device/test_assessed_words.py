@@ -109,7 +109,7 @@ def test_the_page_of_a_device_gives_the_figures_behind_the_risk() -> None:
 
 def test_what_is_calm_is_said_to_be_and_what_is_unknown_stays_a_dash() -> None:
     calm = _forecast("calm", 0)
-    assert "growth none time to out of memory not foreseen P(OOM) within 10 min below 1 %" in calm
+    assert "growth none time to out of memory not expected P(OOM) within 10 min below 1 %" in calm
     doubtful = _forecast("doubtful", 0)
     assert "capacity for tensors — floor at step ends — peak — headroom at peak — growth —" in doubtful
     assert "time to out of memory — P(OOM) —" in doubtful

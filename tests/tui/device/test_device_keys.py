@@ -62,7 +62,7 @@ async def test_two_says_so_where_there_is_no_device() -> None:
     app = make_app(FakeFeed(make_snapshot(0)))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("2")
-        assert notices(app) == ["There is no device to show."]
+        assert notices(app) == ["No device to show."]
         assert shown_screen(app) is LiveScreen
 
 
@@ -174,7 +174,7 @@ async def test_a_device_that_is_gone_says_so() -> None:
         await pilot.press("end", "enter")
         feed.hand_over(later(with_ranks(*make_job(1)), 2))
         await pilot.pause()
-        assert "This device is gone; Esc leads back" in shown_text(app)
+        assert "This device is gone; Esc goes back" in shown_text(app)
         await pilot.press("right")
         await pilot.pause()
         assert on_device(app).uuid == "GPU-0000"

@@ -35,7 +35,7 @@ async def test_a_map_is_asked_for_at_once_and_then_every_ten_seconds_while_it_is
         await pilot.press("home", "enter")
         await pilot.pause()
         assert feed.asked == [4000]
-        assert "Segment map asked for, waiting." in shown_text(app)
+        assert "Segment map requested, waiting." in shown_text(app)
         for seq, seconds in ((2, 3.0), (3, ASK_INTERVAL_S - 4.0), (4, 1.0), (5, 1.0)):
             clock.now_s += seconds
             feed.hand_over(later(snapshot, seq))
@@ -56,7 +56,7 @@ async def test_a_map_says_what_it_comes_to_and_how_old_it_is() -> None:
         await pilot.press("2")
         await pilot.pause()
         text = shown_text(app)
-        assert "segments large 61 small 40 private 1 27 of them hold 5.6 GiB stranded" in text
+        assert "segments large 61 small 40 private 1 5.6 GiB stranded in 27 of them" in text
         assert "largest free block 2.0 GiB" in text
         assert "3 s old" in text
         assert "12.0 GiB 384 × train.py:212 evaluate" in text
@@ -68,7 +68,7 @@ async def test_a_map_says_what_it_comes_to_and_how_old_it_is() -> None:
 @pytest.mark.parametrize(
     ("snapshot", "words", "is_asked"),
     [
-        (with_ranks(*make_on_processors()), "tensors in host memory have no caching allocator", False),
+        (with_ranks(*make_on_processors()), "host memory has no caching allocator", False),
         (
             with_ranks(make_job(1)[0], [make_rank(0, state="stale", age_s=9.0, reason="no word")]),
             "No segment map: the process is silent.",
@@ -76,7 +76,7 @@ async def test_a_map_says_what_it_comes_to_and_how_old_it_is() -> None:
         ),
         (
             with_ranks(make_job(1)[0], [make_rank(0, backend=None, allocator=None)]),
-            "the process has not used a device so far",
+            "the process has not used a device",
             False,
         ),
         (

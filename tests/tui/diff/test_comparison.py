@@ -82,7 +82,7 @@ def test_ranks_without_a_simulation_say_so_everywhere(tmp_path: Path) -> None:
     assert line_text(comparison_fact(alone)) == "no simulated trace of this rank"
     assert line_text(comparison_fact(alone, 20)) == "not simulated"
     assert [line_text(line) for line in draw_comparison(alone, 1, (80, 6), UNICODE)] == [
-        " Beside the simulation: no simulated trace of this rank"
+        " Simulation: no simulated trace of this rank"
     ]
 
 

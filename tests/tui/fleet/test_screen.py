@@ -88,7 +88,7 @@ async def test_filter_group_and_sort_choose_what_is_seen() -> None:
         assert isinstance(app.screen, FleetScreen)
         assert app.screen.current is not None
         assert (app.screen.current.tp, app.screen.current.node) == (7, "n029")
-        await wait_for_text(pilot, "node lost 41 s, figures are old")
+        await wait_for_text(pilot, "node lost 41 s, data is old")
 
 
 async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:

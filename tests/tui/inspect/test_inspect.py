@@ -92,7 +92,7 @@ async def test_a_flight_record_shows_the_verdict_the_gap_and_the_steps(
         assert "step 20" in text or "step 10" in text
         assert "segments 1 of 8" in text
         assert "no stack was recorded" in text
-        assert "2.0 GiB asked for at block (/job/model.py:40)" in text
+        assert "2.0 GiB requested at block (/job/model.py:40)" in text
 
 
 @pytest.mark.parametrize("size", [(20, 10), (40, 10), (80, 24)])
@@ -179,7 +179,7 @@ async def test_a_file_of_one_device_says_so_and_hides_the_key(tmp_path: Path) ->
         assert " d device" not in text
         assert "o out of memory" not in text
         await pilot.press("d")
-        assert "The file tells of one device." in [each.message for each in app._notifications]
+        assert "The file has only one device." in [each.message for each in app._notifications]
 
 
 async def test_an_empty_snapshot_says_that_nothing_was_allocated(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_the_help_names_every_key(rich_file: Path) -> None:
         for sentence in (
             "Show the whole stack.",
             "Choose the device to show.",
-            "Read which requests failed.",
+            "Show the requests that failed.",
         ):
             assert sentence in text
 
@@ -281,7 +281,7 @@ async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there
             await pilot.pause()
             assert "other allocator settings, simulated: computing…" in shown(app)
             await pilot.press("s")
-            assert "The screen shows it once it is there." in shown(app)
+            assert "The screen shows the result when it is ready." in shown(app)
             await pilot.press("escape", "down", "up")
             assert "the trace under other" not in first_screen(app, InspectScreen).report
             held.set()

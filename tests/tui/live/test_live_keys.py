@@ -58,7 +58,12 @@ async def test_help_lists_every_key_with_its_sentence(key: str) -> None:
         await pilot.press(key)
         assert isinstance(app.screen, HelpScreen)
         text = shown_text(app)
-        for sentence in ("Freeze the figures", "Choose the column", "Send a signal", "Leave vramscope"):
+        for sentence in (
+            "Pause or resume the display",
+            "Choose the column",
+            "Send a signal",
+            "Quit vramscope",
+        ):
             assert sentence in text
         for entry in app.live.active_bindings.values():
             if entry.binding.id and "-" in entry.binding.id:
@@ -74,8 +79,8 @@ async def test_wrapped_help_keeps_its_column() -> None:
         await pilot.pause()
         lines = [strip.text.strip("│ ╭╮╰╯─\n") for strip in app.screen._compositor.render_strips()]
         rows = [strip.text for strip in app.screen._compositor.render_strips()]
-        first = next(index for index, line in enumerate(lines) if line.startswith("space"))
-        column = rows[first].index("Freeze")
+        first = next(index for index, line in enumerate(lines) if line.startswith("7 "))
+        column = rows[first].index("Memory")
         assert rows[first + 1][column - 1] == " "
         assert rows[first + 1][column] != " "
         assert not rows[first + 1][:column].strip("│ ")
@@ -125,7 +130,7 @@ async def test_tab_says_why_there_are_no_processes_in_a_sliver() -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         await pilot.press("tab")
         assert app.focused is app.live.devices
-        assert notices(app) == ["No room for the process list here: make the window taller."]
+        assert notices(app) == ["No room for the process list: make the window taller."]
 
 
 async def test_the_sort_keys() -> None:

@@ -33,12 +33,12 @@ async def test_losing_the_hub_ages_the_picture_and_keeps_it() -> None:
         verdict = app.live.query_one(VerdictLine)
         feed.hand_over(make_snapshot(2, connection="lost", silent_s=7.0, reason="the agent was killed."))
         await pilot.pause()
-        assert verdict.text.startswith("hub lost 7 s ago, figures are stale: the agent was killed")
+        assert verdict.text.startswith("agent lost 7 s ago, data is stale: the agent was killed")
         assert app.live.has_class("-stale")
         assert app.live.processes.process_count == 3
         clock.now_s = NOON_S + 5
         app.live._show_verdict()
-        assert verdict.text.startswith("hub lost 12 s ago")
+        assert verdict.text.startswith("agent lost 12 s ago")
         feed.hand_over(make_snapshot(2, seq=9))
         await pilot.pause()
         assert verdict.text.startswith("? OOM risk")
@@ -105,7 +105,7 @@ async def test_all_notes_are_read_by_a_key_and_some_without_it() -> None:
         await pilot.pause()
         assert not app.live.query_one(NoteLine).display
         await pilot.press("i")
-        assert "There is nothing to note." in shown_text(app)
+        assert "No notes." in shown_text(app)
 
 
 async def test_alerts_say_how_grave_they_are_in_a_word() -> None:

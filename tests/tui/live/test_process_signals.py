@@ -97,10 +97,10 @@ async def test_every_other_key_sends_nothing(job: subprocess.Popen[str], key: st
         (
             {"location": "outside", "command": None, "started_s": None},
             SignalPolicy(),
-            "is the host's, outside this container",
+            "runs on the host, outside this container",
         ),
-        ({"location": "gone"}, SignalPolicy(), "has exited already"),
-        ({"started_s": 1.0}, SignalPolicy(), "belongs to another process by now"),
+        ({"location": "gone"}, SignalPolicy(), "has exited; the driver"),
+        ({"started_s": 1.0}, SignalPolicy(), "now belongs to another process"),
         ({"pid": 2**22 + 1}, SignalPolicy(), "has exited"),
     ],
 )
@@ -139,7 +139,7 @@ async def test_without_a_process_there_is_nothing_to_signal() -> None:
     app = make_app(FakeFeed(make_snapshot(sample=make_sample((make_device(0, processes=0),)))))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("tab", "K")
-        assert notices(app) == ["There is no process to signal."]
+        assert notices(app) == ["No process to signal."]
 
 
 @pytest.mark.parametrize("keys", [("K",), ("tab", "escape", "K"), ("tab", "tab", "K")])

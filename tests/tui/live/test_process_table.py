@@ -99,7 +99,7 @@ async def test_a_driver_that_does_not_tell_is_not_an_empty_list() -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         table = app.live.processes
         assert table.render_line(0).text.rstrip().endswith("— processes")
-        assert "process list not available: the driver does not tell" in table.render_line(1).text
+        assert "process list not available: the driver does not report" in table.render_line(1).text
         refused = msgspec.structs.replace(untold, state="stale", reason="the driver has not answered")
         feed.hand_over(make_snapshot(seq=2, sample=make_sample((refused,), 2)))
         await pilot.pause()

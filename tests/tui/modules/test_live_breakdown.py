@@ -122,7 +122,7 @@ async def test_what_is_waited_for_is_said_and_the_newest_point_is_followed() -> 
         await pilot.press("right_square_bracket")
         assert "whole profile, 6 points" in await job.tell(pilot)
         assert not screen.is_following
-        assert "Figures of 10 s ago. Most" in await job.tell(pilot, 6.0)
+        assert "Data of 10 s ago. Most" in await job.tell(pilot, 6.0)
         await pilot.press("escape")
         asked = len(job.feed.modules_asked)
         job.answer(0, memory)
@@ -143,7 +143,7 @@ async def test_another_rank_is_held_against_the_first_at_its_newest_point() -> N
         job.answer(1, grow(make_profile(GIB * 3 // 16), 2))
         text = await job.tell(pilot)
         assert "newest, 5 of 5: step 4" in text
-        assert "+2.5 GiB (+50.0 %) against rank 0" in text
+        assert "+2.5 GiB (+50.0 %) compared with rank 0" in text
 
 
 async def test_a_refusal_and_an_end_are_said() -> None:
@@ -151,14 +151,14 @@ async def test_a_refusal_and_an_end_are_said() -> None:
     async with opened(job) as (pilot, _):
         job.answer(0, refusal="process 1 has called no module")
         text = await job.tell(pilot)
-        assert "process 1 has called no module; it is asked again every 10 s" in text
+        assert "process 1 has called no module; asking again every 10 s" in text
         assert len(job.feed.modules_asked) == 1
         await job.tell(pilot, 10.0)
         assert len(job.feed.modules_asked) == 2
         job.answer(0, make_profile())
         await job.tell(pilot)
         job.change(0, state="ended")
-        assert "Ended, figures of 7 s ago. Most" in await job.tell(pilot, 7.0)
+        assert "Ended, data of 7 s ago. Most" in await job.tell(pilot, 7.0)
         asked = len(job.feed.modules_asked)
         await job.tell(pilot, 30.0)
         assert len(job.feed.modules_asked) == asked

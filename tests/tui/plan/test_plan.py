@@ -88,10 +88,10 @@ async def test_the_plan_its_stages_and_their_layers_are_driven_by_keys(planned: 
         assert "most memory: word_embeddings (4.9%)" in text
         assert "9.3 GiB" in text
         text = await press("home")
-        assert "2 stages, exact beside what is recommended: fullest stage +6.9 GiB (+74.2 %)" in text
+        assert "2 stages, exact compared with the recommended plan: fullest stage +6.9 GiB (+74.2 %)" in text
         assert "5.2 GiB over" in text, "a stage that does not fit says by how much, in words"
         text = await press("c", "end")
-        assert "4 stages, uniform beside 2 stages, exact (c): fullest stage -6.2 GiB (-38.1 %)" in text
+        assert "4 stages, uniform compared with 2 stages, exact (c): fullest stage -6.2 GiB (-38.1 %)" in text
         text = await press("c", "c", "enter", "j", "enter")
         assert "stage 1: its layers" in text
         assert "transformer_block_12 transformer block" in text
@@ -105,7 +105,7 @@ async def test_plans_are_filtered_sorted_read_and_exported(planned: Planned, tmp
     async with opened(app) as press:
         assert "1 of 2, 4 filtered out" in await press("slash", *"1f1b", "enter")
         text = await press("slash", "escape", "greater_than_sign", "greater_than_sign", "I", "home")
-        assert "by strategy, inverted · 1 of 6" in text
+        assert "by strategy, reversed · 1 of 6" in text
         candidate = first_screen(app, PlanScreen).candidate
         assert candidate is not None
         assert candidate.name == "2 stages, uniform"
@@ -131,7 +131,7 @@ async def test_what_a_job_needs_is_drawn_beside_a_plan_of_as_many_stages(planned
         assert "4 of 4 stages measured" in text
         assert "▼" in text
         text = await press("home")
-        assert "the job that runs has 4 stages: choose a plan of as many" in text
+        assert "the running job has 4 stages: select a plan with as many" in text
         assert "▼" not in text
 
 

@@ -65,7 +65,7 @@ async def test_keys_go_from_configuration_to_configuration(tmp_path: Path) -> No
         text = shown_text(sweep.app)
         assert "TP 2 PP 64 · configuration 1 of 6 · ok · simulated trace · 1 rank" in text
         assert "peak 57.3 GiB, theory 136.9 GiB (+139 %) · OOM risk unknown" in text
-        assert "} next config { config before" in text
+        assert "} next config { previous config" in text
         assert "j −10s k +10s" in text
         await press_until(pilot, ["plus", "right_square_bracket"], lambda it: it.position_s > 0)
         await sweep.go(pilot, ["2", "right_curly_bracket"], "TP 4 PP 32")

@@ -99,7 +99,7 @@ async def test_the_grid_is_walked_through_in_every_mode_and_ends_with_what_is_to
         assert "[ 99.8!]" in shown(app)
         await press(pilot, "t", "up", "up")
         await press(pilot, "enter")
-        assert any(text.startswith("TP 1 PP 32: ran out of memory, there is no") for text in notices(app))
+        assert any(text.startswith("TP 1 PP 32: ran out of memory, no trace") for text in notices(app))
         await press(pilot, "B", "i")
         assert "8,192 GPUs" in shown(app)
         await press(pilot, "escape", "enter")
@@ -120,10 +120,10 @@ async def test_two_sweeps_side_by_side_have_the_same_cell_marked(index: SweepInd
         assert "2 175B · 1,024 GPUs" in text
         assert text.count("[") == 2
         await press(pilot, "d")
-        assert "the second less the first -61.2 GiB, -83 %" in shown_text(app)
+        assert "second minus first -61.2 GiB, -83 %" in shown_text(app)
         assert "-61.2" in shown(app).split("the second less")[0]
         await press(pilot, "l")
-        assert "not in the grid of this sweep" in shown_text(app)
+        assert "not in this sweep's grid" in shown_text(app)
         assert shown(app).count("[") == 1
         await press(pilot, "E")
         await until(pilot, lambda: any("Wrote" in text for text in notices(app)))
@@ -143,18 +143,18 @@ async def test_the_list_is_filtered_and_sorted(index: SweepIndex, tmp_path: Path
         await press(pilot, "slash", "=", "=")
         assert "No sweep matches" in shown(app)
         await press(pilot, "escape", "greater_than_sign", "greater_than_sign", "I")
-        assert "by gpus (inverted)" in shown_text(app)
+        assert "by gpus (reversed)" in shown_text(app)
         assert [sweep.model for sweep in first_screen(app, SweepIndexScreen)._listed] == ["175B", "485B"]
         await press(pilot, "question_mark")
         assert "side by side" not in shown_text(app)
-        assert "Show only some: model=485B" in shown_text(app)
+        assert "Show only sweeps that match: model=485B" in shown_text(app)
 
 
 def test_from_the_grid_into_the_replay_and_back_to_the_cell_that_was_left(tree: Path) -> None:
     with pane(f"{PROGRAM} sweep {tree} --filter model=485B") as opened:
         opened.wait_for("[▸15.0◂]", "Enter replay")
         opened.press("Enter")
-        opened.wait_for("TP 8 PP 64", "{ config before")
+        opened.wait_for("TP 8 PP 64", "{ previous config")
         opened.press("{")
         opened.wait_for("TP 8 PP 32")
         opened.press("q")
@@ -269,7 +269,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
         await until(pilot, lambda: "6 of 24 layouts ran" in shown_text(app))
         assert "capacity 40 GiB" in shown_text(app)
         await press(pilot, "enter")
-        assert any("In a shell: vramscope replay" in text for text in notices(app))
+        assert any("in another shell: vramscope replay" in text for text in notices(app))
         await press(pilot, "escape")
         assert isinstance(app.screen, SweepIndexScreen)
         await press(pilot, "enter", "1")

@@ -98,7 +98,7 @@ async def test_a_few_skipped_updates_are_nobody_s_trouble() -> None:
 
 async def test_a_lost_hub_comes_before_everything_and_its_old_figures_go() -> None:
     title = await title_of(make_snapshot(8, connection="lost", silent_s=7.0))
-    assert title.startswith("vramscope  node03 · hub lost · 8 GPUs")
+    assert title.startswith("vramscope  node03 · agent lost · 8 GPUs")
     assert "CPU" not in title
 
 
