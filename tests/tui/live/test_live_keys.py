@@ -79,8 +79,8 @@ async def test_wrapped_help_keeps_its_column() -> None:
         await pilot.pause()
         lines = [strip.text.strip("│ ╭╮╰╯─\n") for strip in app.screen._compositor.render_strips()]
         rows = [strip.text for strip in app.screen._compositor.render_strips()]
-        first = next(index for index, line in enumerate(lines) if line.startswith("7 "))
-        column = rows[first].index("Memory")
+        first = next(index for index, line in enumerate(lines) if line.startswith("3 "))
+        column = rows[first].index("All findings")
         assert rows[first + 1][column - 1] == " "
         assert rows[first + 1][column] != " "
         assert not rows[first + 1][:column].strip("│ ")

@@ -168,7 +168,7 @@ async def test_a_refusal_and_an_end_are_said() -> None:
     async with ended.app.run_test(size=SIZE) as pilot:
         await ended.tell(pilot)
         await pilot.press("7")
-        assert "files of profiles" in shown_text(ended.app), "nobody trains: files are asked for"
+        assert "profile files" in shown_text(ended.app), "nobody trains: files are asked for"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
