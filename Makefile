@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -44,8 +44,11 @@ fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by 
 	@$(PIP) --quiet --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-pictures: $(VENV)/.tested ## draw the pictures of the README from the program itself
+pictures: $(VENV)/.tested ## draw the pictures of the documentation from the program itself
 	@$(BIN)/python docs/pictures.py
+
+docs: $(VENV)/.documented ## build the documentation as a site: build/site/index.html, to be opened in a browser
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what the targets above have made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -64,6 +67,10 @@ $(VENV)/.trained: $(VENV)/.installed
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2
 	@$(PIP) --quiet --editable '.[test,train,parquet]' && touch $@
+
+$(VENV)/.documented: $(VENV)/.installed
+	@echo "vramscope: installing what the documentation is built with into $(VENV)" >&2
+	@$(PIP) --quiet --editable '.[docs]' && touch $@
 
 $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2

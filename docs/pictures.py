@@ -28,7 +28,7 @@ SIZES = {
     "live-40x10": (8, (40, 10)),
 }
 """Name to number of devices, columns and rows."""
-OTHERS = ("job", "difference", "heatmap", "sweep", "plan", "breakdown", "seqlen")
+OTHERS = ("job", "table", "replay", "difference", "heatmap", "sweep", "plan", "breakdown", "seqlen")
 
 
 async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
@@ -60,6 +60,14 @@ def main() -> int:
             from docs.job_pictures import draw_job
 
             print(*draw_job(PICTURES), sep="\n")
+        elif name == "table":
+            from docs.table_picture import draw_table
+
+            print(draw_table(PICTURES))
+        elif name == "replay":
+            from docs.replay_picture import draw_replay
+
+            print(asyncio.run(draw_replay(PICTURES)))
         elif name == "difference":
             from docs.difference_picture import draw_difference
 
