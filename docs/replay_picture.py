@@ -31,7 +31,17 @@ def record(path: Path) -> None:
     folder = path.parent
     for script in ("leaking_gpt.py", "small_gpt.py"):
         shutil.copy(WORKLOADS / script, folder)
-    words = ("run", "--simulate", "1.5GiB", "--job", "small-gpt", f"--record={path}", "--", "python", "leaking_gpt.py")
+    words = (
+        "run",
+        "--simulate",
+        "1.5GiB",
+        "--job",
+        "small-gpt",
+        f"--record={path}",
+        "--",
+        "python",
+        "leaking_gpt.py",
+    )
     variables = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "VRAMSCOPE_RUNTIME_DIR": str(folder / "run"),

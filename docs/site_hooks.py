@@ -1,7 +1,7 @@
 """What the site has besides the pages of this folder; mkdocs calls these functions (`make docs`).
 
-Pages made here: the command line, from its parser; the JSON Schemas; the changelog and the architecture, which
-are in the folder above.
+Pages made here: the command line, from its parser; the JSON Schemas; the changelog and the architecture, from
+the folder above.
 """
 
 import argparse
@@ -72,8 +72,8 @@ def render_schemas() -> str:
     lines = [
         "# JSON Schemas",
         "",
-        "What vramscope prints as JSON follows these schemas (JSON Schema, draft 2020-12). Every field is always there;",
-        "what was not measured is `null`. Later versions may add fields: accept those that you do not know.",
+        "What vramscope prints as JSON follows these schemas (JSON Schema, draft 2020-12). Every field is",
+        "always there; what was not measured is `null`. Later versions may add fields: accept them.",
     ]
     for path in sorted((ROOT / "docs").glob("*.schema.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))

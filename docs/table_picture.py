@@ -25,7 +25,9 @@ def draw_table(pictures: Path) -> Path:
             encoding="utf-8",
             check=True,
         ).stdout
-    console = Console(width=COLUMNS, record=True, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        width=COLUMNS, record=True, file=StringIO(), force_terminal=True, color_system="truecolor"
+    )
     console.print("$ vramscope --once", style="bold", highlight=False)
     console.print(Text.from_ansi(printed.rstrip("\n")))
     path = pictures / "once-100.svg"
