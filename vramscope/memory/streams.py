@@ -12,7 +12,7 @@ from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.errors import DriverNotLoadedError, SourceUnavailableError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.viewer.node_source import DRIVER_SILENT, LocalNode, NodeSource
+from vramscope.engine.viewer.node_source import ANSWERS_WITHIN_S, DRIVER_SILENT, LocalNode, NodeSource
 from vramscope.engine.wire.endpoints import is_hub_alive
 from vramscope.exporters.reports.frame import Provenance
 
@@ -268,10 +268,6 @@ class AgentStream:
         return [*(it for it in missed if it.time_s > seen[1]), newest]
 
 
-DISCOVERY_WITHIN_S = 2.0
-"""The first samples of an agent on a busy machine come before it has looked for devices."""
-
-
 class LiveStream:
     """Asks the agent of this node where one runs; samples in this process otherwise, and starts nothing.
 
@@ -333,9 +329,10 @@ class LiveStream:
             agent is not None
             and samples
             and not self._has_seen_devices
-            and self._clock.monotonic_s() - self._opened_s > DISCOVERY_WITHIN_S
+            and self._clock.monotonic_s() - self._opened_s > ANSWERS_WITHIN_S
         ):
-            # An agent that knows no device cannot say why: we look for ourselves.
+            # The first samples of an agent come before its driver has answered; one that knows no device
+            # after that cannot say why: we look for ourselves.
             self._node.leave_agent("the agent knows no device; looking in this process")
             return []
         return samples

@@ -7,8 +7,8 @@ from typing import cast
 from tests.analyzers.samples import device, sample
 from tests.clocks import HandClock
 from vramscope.engine.model import DeviceSample, Sample
-from vramscope.engine.viewer.node_source import NodeSource
-from vramscope.memory.streams import DISCOVERY_WITHIN_S, AgentStream, DriverStream, LiveStream
+from vramscope.engine.viewer.node_source import ANSWERS_WITHIN_S, NodeSource
+from vramscope.memory.streams import AgentStream, DriverStream, LiveStream
 
 
 class Source:
@@ -44,7 +44,7 @@ def test_an_agent_has_time_to_find_its_devices(tmp_path: Path) -> None:
     clock, agent = HandClock(100.0), Source([])
     stream = open_live(agent, clock, tmp_path)
     stream.take(0.0)
-    clock.now_s += DISCOVERY_WITHIN_S - 0.1
+    clock.now_s += ANSWERS_WITHIN_S - 0.1
     stream.take(0.0)
     assert stream.agent is not None
     agent.devices = (device(index=1),)
@@ -59,7 +59,7 @@ def test_an_agent_that_finds_no_device_is_left_for_this_process(tmp_path: Path) 
     clock, agent = HandClock(100.0), Source([])
     stream = open_live(agent, clock, tmp_path)
     stream.take(0.0)
-    clock.now_s += DISCOVERY_WITHIN_S + 0.1
+    clock.now_s += ANSWERS_WITHIN_S + 0.1
     assert not stream.take(0.0)
     assert stream.agent is None
     assert indices(stream.take(0.0)) == [3]
