@@ -84,6 +84,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Let the collector of this process come less often."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    leave_out_of_collections()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Drop at the end of each file what its tests left; what lives on stays out of later collections."""
+    if nextitem is None or nextitem.path != item.path:
+        leave_out_of_collections()
+
+
+def leave_out_of_collections() -> None:
+    """Let later collections skip all that is alive.
+
+    Whatever test collects, and screens do when they close, would walk millions of objects of other tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,8 +1,10 @@
 """Canned nodes, a feed that hands them over, and a clock that stands still."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+import msgspec
 
 from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.history import History
@@ -45,8 +47,8 @@ class StillClock:
 class FakeFeed:
     """Hands over what a test gives it, on the test's own thread."""
 
-    def __init__(self, *snapshots: Snapshot) -> None:
-        self.history = History()
+    def __init__(self, *snapshots: Snapshot, history: History | None = None) -> None:
+        self.history = history or History()
         self.snapshots = list(snapshots)
         self.is_stopped = False
         self.asked: list[int] = []
@@ -190,6 +192,19 @@ def make_past(count: int, ticks: int = 300) -> list[Sample]:
             devices.append(DeviceSample(device.uuid, device.index, device.name, memory=memory))
         past.append(make_sample(tuple(devices), seq))
     return past
+
+
+_histories: dict[tuple[bytes, int], History] = {}
+
+
+def fill_history(snapshot: Snapshot, past: Callable[[], Iterable[Sample]], ticks: int) -> History:
+    """Return a history of what came before a snapshot; the same past is added tick by tick only once."""
+    key = msgspec.msgpack.encode(snapshot.sample), ticks
+    if key not in _histories:
+        history = _histories[key] = History()
+        for sample in past():
+            history.add(sample)
+    return _histories[key].copy()
 
 
 UNICODE_COLOR = TerminalAbilities()

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tests.tui.canned import NODE, NOON_S, make_device, make_hub, make_past, make_process, make_sample
+from tests.tui.canned import (
+    NODE,
+    NOON_S,
+    fill_history,
+    make_device,
+    make_hub,
+    make_past,
+    make_process,
+    make_sample,
+)
+from vramscope.engine.history import History
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,
@@ -258,3 +268,8 @@ def past_of(snapshot: Snapshot, ticks: int = 300) -> list[Sample]:
     if not snapshot.sample.ranks:
         return make_past(len(snapshot.sample.devices), ticks)
     return make_steps(list(snapshot.sample.devices), list(snapshot.sample.ranks), ticks)
+
+
+def history_of(snapshot: Snapshot, ticks: int = 300) -> History:
+    """Return a history of its own of what came before a snapshot."""
+    return fill_history(snapshot, lambda: past_of(snapshot, ticks), ticks)

@@ -3,7 +3,7 @@
 import msgspec
 
 from tests.tui.canned import FakeFeed
-from tests.tui.canned_ranks import past_of
+from tests.tui.canned_ranks import history_of
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
@@ -17,10 +17,7 @@ def on_device(app: VramscopeApp) -> DeviceScreen:
 
 
 def feed_of(snapshot: Snapshot) -> FakeFeed:
-    feed = FakeFeed(snapshot)
-    for sample in past_of(snapshot, ticks=60):
-        feed.history.add(sample)
-    return feed
+    return FakeFeed(snapshot, history=history_of(snapshot, ticks=60))
 
 
 def later(snapshot: Snapshot, seq: int, **changes: object) -> Snapshot:

@@ -6,6 +6,7 @@ import msgspec
 
 from tests.tui.canned import NOON_S, UNICODE_COLOR, FakeFeed, make_app, make_finding, make_snapshot
 from tests.tui.canned_ranks import (
+    history_of,
     make_allocator,
     make_crowd,
     make_job,
@@ -14,7 +15,6 @@ from tests.tui.canned_ranks import (
     make_segments,
     make_simulated,
     make_trained,
-    past_of,
     with_ranks,
 )
 from vramscope.engine.model import PhaseReading
@@ -98,7 +98,5 @@ CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
 def app_for(case: str, settings: Settings | None = None) -> VramscopeApp:
     """Return the application in a situation, with what came before it."""
     snapshot, abilities = CASES[case]
-    feed = FakeFeed(snapshot())
-    for sample in past_of(snapshot()):
-        feed.history.add(sample)
+    feed = FakeFeed(snapshot(), history=history_of(snapshot()))
     return make_app(feed, abilities=abilities, settings=settings)

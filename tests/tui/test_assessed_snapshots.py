@@ -6,7 +6,7 @@ import pytest
 
 from tests.tui.assessed_cases import CASES
 from tests.tui.canned import FakeFeed, make_app
-from tests.tui.canned_ranks import past_of
+from tests.tui.canned_ranks import history_of
 from tests.tui.test_ranks_snapshots import pressing
 from vramscope.tui.app import VramscopeApp
 
@@ -19,9 +19,7 @@ DEVICE = {"leaking": ["home", *5 * ["down"], "enter"], "calm": ["2"], "doubtful"
 
 def _app_for(case: str) -> VramscopeApp:
     snapshot, abilities = CASES[case]
-    feed = FakeFeed(snapshot())
-    for sample in past_of(snapshot()):
-        feed.history.add(sample)
+    feed = FakeFeed(snapshot(), history=history_of(snapshot()))
     return make_app(feed, abilities=abilities)
 
 

@@ -6,6 +6,7 @@ import inspect
 import random
 import sys
 import weakref
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from textual._styles_cache import StylesCache
 from textual.screen import Screen
 from textual.widget import Widget
 
+from tests.conftest import leave_out_of_collections
 from tests.tui.canned import NODE, FakeFeed, StillClock, make_app, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_allocator, make_rank, make_step, make_trained
 from vramscope.engine.history import History
@@ -125,6 +127,15 @@ def _empty_caches() -> dict[str, int]:
     return unbounded
 
 
+@pytest.fixture
+def _all_objects() -> Iterator[None]:
+    """Let the test see the caches of modules, which collections leave out here."""
+    gc.unfreeze()
+    yield
+    leave_out_of_collections()
+
+
+@pytest.mark.usefixtures("_all_objects")
 async def test_hours_of_changing_samples_and_of_screens_leave_nothing_behind() -> None:
     clock = StillClock()
     feed, load = PictureFeed(clock), Load(clock)

@@ -10,6 +10,7 @@ from tests.tui.canned import (
     NOON_S,
     UNICODE_COLOR,
     FakeFeed,
+    fill_history,
     make_app,
     make_devices,
     make_finding,
@@ -64,9 +65,8 @@ CASES: dict[str, tuple[int, Callable[[], Snapshot], TerminalAbilities]] = {
 
 def app_for(case: str, settings: Settings | None = None) -> VramscopeApp:
     count, snapshot, abilities = CASES[case]
-    feed = FakeFeed(snapshot())
-    for sample in make_past(count):
-        feed.history.add(sample)
+    history = fill_history(make_snapshot(count), lambda: make_past(count), 300)
+    feed = FakeFeed(snapshot(), history=history)
     return make_app(feed, abilities=abilities, settings=settings)
 
 

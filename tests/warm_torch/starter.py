@@ -5,20 +5,99 @@ of the first test, so a script that needs other variables or options of Python i
 """
 
 import atexit
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from .server import Request
 
-_started: list["Starter"] = []
+
+class WarmProcess:
+    """A script that runs in a fork; what it is asked is named as in `subprocess.Popen`.
+
+    Args:
+        words: The script and its arguments.
+        folder: Where it runs; scripts beside it can be imported.
+        variables: All its environment variables.
+    """
+
+    def __init__(self, words: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
+        self.args = list(words)
+        self.returncode: int | None = None
+        request = Request(self.args, str(folder), dict(variables))
+        self._reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        ours_err, theirs_err = os.pipe()
+        self.stdin: IO[str] = os.fdopen(ours_in, "w", encoding="utf-8")
+        self.stdout: IO[str] = os.fdopen(ours_out, encoding="utf-8")
+        self.stderr: IO[str] = os.fdopen(ours_err, encoding="utf-8")
+        with given:
+            _find_server().send(request, [given.fileno(), theirs_in, theirs_out, theirs_err])
+        for descriptor in (theirs_in, theirs_out, theirs_err):
+            os.close(descriptor)
+        self.pid = int(self._reply.recv(32))
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative where a signal ended it; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs.
+        """
+        if self.returncode is None:
+            self._reply.settimeout(timeout)
+            try:
+                self.returncode = int(self._reply.recv(32))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0) from None
+            self._reply.close()
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Close its input, wait for its end and return what it printed and complained of.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        found = ["", ""]
+
+        def read(place: int, stream: IO[str]) -> None:
+            with stream:
+                found[place] = stream.read()
+
+        readers = [
+            threading.Thread(target=read, args=it, daemon=True)
+            for it in enumerate((self.stdout, self.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+        return found[0], found[1]
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def run_warm(
@@ -35,27 +114,29 @@ def run_warm(
     Raises:
         subprocess.TimeoutExpired: It was.
     """
+    process = WarmProcess(words, folder, variables)
+    try:
+        output, errors = process.communicate(timeout_s)
+    except BaseException:
+        process.kill()
+        raise
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+_started: list["_Server"] = []
+
+
+def _find_server() -> "_Server":
+    """Return the server of this worker, which is started once."""
     if not _started:
-        _started.append(Starter())
-        atexit.register(_end)
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        try:
-            code = _started[0].run(words, folder, variables, (output, errors), timeout_s)
-        except BaseException:
-            _end()  # it may yet answer what nobody waits for
-            raise
-        for stream in (output, errors):
-            stream.seek(0)
-        return subprocess.CompletedProcess(list(words), code, output.read(), errors.read())
+        _started.append(_Server())
+        atexit.register(_started[0].close)
+    return _started[0]
 
 
-def _end() -> None:
-    while _started:
-        _started.pop().close()
-
-
-class Starter:
-    """The process that has loaded torch, and the way to ask it."""
+class _Server:
+    """The process that has loaded torch."""
 
     def __init__(self) -> None:
         self._control, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -66,35 +147,11 @@ class Starter:
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
 
-    def run(
-        self,
-        words: Sequence[str],
-        folder: Path,
-        variables: Mapping[str, str],
-        streams: tuple[IO[str], IO[str]],
-        timeout_s: float,
-    ) -> int:
-        """Run a script to its end; return its exit code, negative where a signal ended it.
-
-        Raises:
-            subprocess.TimeoutExpired: It took too long and was killed.
-        """
-        request = Request(list(words), str(folder), dict(variables))
-        message = json.dumps(vars(request)).encode()
-        self._control.settimeout(timeout_s)
-        pid = 0
-        try:
-            socket.send_fds(self._control, [message], [stream.fileno() for stream in streams])
-            pid = int(self._control.recv(32))
-            return int(self._control.recv(32))
-        except TimeoutError:
-            raise subprocess.TimeoutExpired(list(words), timeout_s) from None
-        finally:
-            if pid and sys.exc_info()[0] is not None:
-                os.kill(pid, signal.SIGKILL)
+    def send(self, request: Request, descriptors: Sequence[int]) -> None:
+        socket.send_fds(self._control, [json.dumps(vars(request)).encode()], list(descriptors))
 
     def close(self) -> None:
-        """End the process; what still runs in a fork of it was killed before."""
+        """End the process; who started a script ends that."""
         self._control.close()
         self._process.kill()
         self._process.wait()

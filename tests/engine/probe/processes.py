@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import run_warm
+from tests.warm_torch.starter import WarmProcess
 
 PROBE_FOLDER = ROOT / "engine" / "probe"
 
@@ -67,7 +67,13 @@ def start(
     )
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 100.0) -> str:
+def start_beside_torch(folder: Path, script: str, *, prelude: str = LOAD + WATCH) -> WarmProcess:
+    """Start a script where torch is loaded already: for what does not depend on when it is."""
+    path = _write(folder, script, prelude)
+    return WarmProcess((str(path), str(folder)), folder, {**os.environ, **VARIABLES})
+
+
+def finish(process: "subprocess.Popen[str] | WarmProcess", timeout_s: float = 100.0) -> str:
     """Wait for a process that must end well and say nothing on stderr; return what it printed."""
     output, errors = process.communicate(timeout=timeout_s)
     assert process.returncode == 0, errors
@@ -83,11 +89,11 @@ def run(folder: Path, script: str, **options: object) -> str:
 def run_beside_torch(
     folder: Path, script: str, *, prelude: str = LOAD + WATCH
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end where torch is loaded already: for what does not depend on when it is."""
-    path = _write(folder, script, prelude)
-    done = run_warm((str(path), str(folder)), folder, {**os.environ, **VARIABLES}, 100.0)
-    assert done.returncode == 0, done.stderr
-    return done
+    """Run a script to its end where torch is loaded already; it must end well."""
+    process = start_beside_torch(folder, script, prelude=prelude)
+    output, errors = process.communicate(timeout=100.0)
+    assert process.returncode == 0, errors
+    return subprocess.CompletedProcess(process.args, 0, output, errors)
 
 
 def _write(folder: Path, script: str, prelude: str) -> Path:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from tests.engine.probe.hub import listen
-from tests.engine.probe.processes import MODEL, finish, run_beside_torch, start
+from tests.engine.probe.processes import MODEL, finish, run_beside_torch, start_beside_torch
 from vramscope.engine.probe.session import SamplerThread
 from vramscope.engine.ranks.messages import Hello, Readings
 
@@ -79,9 +79,7 @@ REUSED = """
 
 def test_descriptors_that_the_program_took_over_are_neither_closed_nor_written_to(tmp_path: Path) -> None:
     with listen(tmp_path) as hub:
-        process = start(tmp_path, MODEL + watch(REUSED))
-        assert process.stdin is not None
-        assert process.stdout is not None
+        process = start_beside_torch(tmp_path, MODEL + watch(REUSED))
         assert process.stdout.readline() == "connected\n"
         hub.wait_for(Readings)
         process.stdin.write("reuse\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.probe.hub import listen
-from tests.engine.probe.processes import LOAD, MODEL, finish, run, run_beside_torch, start
+from tests.engine.probe.processes import LOAD, MODEL, finish, run, run_beside_torch, start, start_beside_torch
 from vramscope.engine.ranks.messages import Hello, ModelState, Readings, Steps
 
 PARAMETERS_BYTES = 4 * (16 * 32 + 32 + 32 * 4 + 4)
@@ -74,9 +74,8 @@ def test_every_weight_is_the_same_bit_for_bit_with_and_without_the_probe(tmp_pat
 def test_the_hub_may_be_absent_die_and_come_back(tmp_path: Path) -> None:
     script = MODEL + "print('trained', train(1), flush=True)\nfor _ in sys.stdin: train(3)\nprint(failures())"
     with listen(tmp_path) as hub:
-        process = start(tmp_path, script)
+        process = start_beside_torch(tmp_path, script)
         hub.wait_for(Steps)
-    assert process.stdin is not None
     process.stdin.write("absent\n")
     process.stdin.flush()
     with listen(tmp_path) as hub:
@@ -135,7 +134,7 @@ def test_workers_that_load_data_never_report(tmp_path: Path, method: str, count:
         print(probe.is_running())
     """
     with listen(tmp_path) as hub:
-        process = start(tmp_path, MODEL + script_of(script))
+        process = start_beside_torch(tmp_path, MODEL + script_of(script))
         assert finish(process).split()[-1] == "True"
         hub.wait_for_goodbye()
         assert {hello.pid for hello in hub.of(Hello)} == {process.pid}
@@ -159,7 +158,7 @@ def test_a_forked_child_is_silent_until_it_trains_itself(tmp_path: Path) -> None
     train(1)
     """
     with listen(tmp_path) as hub:
-        process = start(tmp_path, MODEL + script_of(script))
+        process = start_beside_torch(tmp_path, MODEL + script_of(script))
         _, training_child = map(int, finish(process).split())
         hub.wait_for(type(hub.wait_for_goodbye()), 2)
         of_child = next(

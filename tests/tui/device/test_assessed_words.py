@@ -5,10 +5,9 @@ import pytest
 
 from tests.tui.assessed_cases import CASES, make_assessment, snapshot_leaking
 from tests.tui.canned import NOON_S, FakeFeed, make_app
-from tests.tui.canned_ranks import make_job, make_simulated, past_of, with_ranks
+from tests.tui.canned_ranks import history_of, make_job, make_simulated, with_ranks
 from vramscope.analyzers.finding_words import describe_leak
 from vramscope.analyzers.findings.evidence import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
-from vramscope.engine.history import History
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -21,9 +20,7 @@ from vramscope.tui.live.process_table import ProcessTable
 
 
 def _draw(snapshot: Snapshot, width: int, height: int) -> list[str]:
-    history = History()
-    for sample in past_of(snapshot):
-        history.add(sample)
+    history = history_of(snapshot)
     return [line_text(line) for line in DevicePicture(UNICODE).draw(snapshot, history, width, height)]
 
 

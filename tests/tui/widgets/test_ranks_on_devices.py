@@ -5,6 +5,7 @@ import pytest
 
 from tests.tui.canned import NOON_S
 from tests.tui.canned_ranks import (
+    history_of,
     make_allocator,
     make_crowd,
     make_job,
@@ -12,7 +13,6 @@ from tests.tui.canned_ranks import (
     make_rank,
     make_simulated,
     make_trained,
-    past_of,
     with_ranks,
 )
 from vramscope.engine.history import History
@@ -25,9 +25,7 @@ from vramscope.tui.widgets.device_view import collect_ranks, name_degrees, name_
 
 
 def _draw(snapshot: Snapshot, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[str]:
-    history = History()
-    for sample in past_of(snapshot):
-        history.add(sample)
+    history = history_of(snapshot)
     return [line_text(line) for line in DevicePicture(glyphs).draw(snapshot, history, width, height)]
 
 

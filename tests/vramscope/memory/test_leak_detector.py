@@ -11,6 +11,7 @@ import vramscope
 from vramscope.engine.errors import UsageError
 from vramscope.memory.leak_detector import ReferenceTracker
 
+from ...conftest import leave_out_of_collections
 from ...exporters.reports.shapes import check_shape
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
@@ -113,10 +114,11 @@ def test_garbage_is_collected_on_demand(detector: vramscope.MemoryLeakDetector) 
 @pytest.fixture(params=[False, True], ids=["", "frozen"])
 def _frozen_program(request: pytest.FixtureRequest) -> Iterator[None]:
     """A program that has taken all that it loaded out of the collector's sight, and one that has not."""
+    gc.unfreeze()
     if request.param:
         gc.freeze()
     yield
-    gc.unfreeze()
+    leave_out_of_collections()
 
 
 @pytest.mark.usefixtures("_frozen_program")
