@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import run_warm
+from tests.warm_torch.starter import WarmProcess, run_warm
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -40,8 +41,6 @@ def run_script(
     folder: Path,
     source: str,
     config: dict[str, Any] | None,
-    *,
-    before: tuple[str, ...] = (),
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script and return how it ended.
@@ -50,9 +49,48 @@ def run_script(
         folder: Where the script is written, and its working directory.
         source: The script.
         config: Configuration of the simulated device; None runs the script plainly.
-        before: What stands between the interpreter and the script, such as torchrun's options.
         environment: Variables to add.
     """
+    words, variables = _write(folder, source, config, environment)
+    if environment.keys() <= READ_BY_US:
+        return run_warm(words, folder, variables, TIMEOUT_S)
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> list[str]:
+    """Run a script as so many ranks at once, with what torchrun sets, and return what each printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
+    shared["LOCAL_WORLD_SIZE"] = shared["WORLD_SIZE"]
+    processes = []
+    for rank in range(count):
+        words, variables = _write(
+            folder, source, config, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        )
+        processes.append(WarmProcess(words, folder, variables))
+    try:
+        ended = [it.communicate(TIMEOUT_S) for it in processes]
+    finally:
+        for it in processes:
+            it.kill()
+    assert [it.returncode for it in processes] == [0] * count, ended
+    return [output for output, _ in ended]
+
+
+def _write(
+    folder: Path, source: str, config: dict[str, Any] | None, environment: dict[str, str]
+) -> tuple[tuple[str, str], dict[str, str]]:
+    """Write a script and what starts it; return its words and its variables."""
     boot, script = folder / "boot.py", folder / "train.py"
     boot.write_text(BOOT, encoding="utf-8")
     script.write_text(textwrap.dedent(source), encoding="utf-8")
@@ -63,18 +101,7 @@ def run_script(
         "OMP_NUM_THREADS": "1",
         **environment,
     }
-    words = (str(boot), str(script))
-    if not before and environment.keys() <= READ_BY_US:
-        return run_warm(words, folder, variables, TIMEOUT_S)
-    return subprocess.run(
-        [sys.executable, *before, *words],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return (str(boot), str(script)), variables
 
 
 def answers(folder: Path, source: str, *, total_bytes: int = 2 * GIB, **config: Any) -> Any:

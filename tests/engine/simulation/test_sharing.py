@@ -1,13 +1,12 @@
-"""Ranks under torchrun: each on its card, or all on one that they share; DDP through gloo."""
+"""Ranks of one job: each on its card, or all on one that they share; DDP through gloo."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.simulation.simulated import GIB, MIB, run_script
+from tests.engine.simulation.simulated import GIB, MIB, run_ranks, run_script
 
 RANK = """
 import hashlib, json, os, torch
@@ -46,20 +45,14 @@ dist.destroy_process_group()
 
 def _run_ranks(folder: Path, devices: int) -> list[dict[str, Any]]:
     """Train on two ranks and return what each said, by local rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}")
     config = {
         "total_bytes": GIB,
         "devices": devices,
         "ledger_dir": str(folder / "cards"),
         "context_bytes": MIB,
     }
-    result = run_script(folder, RANK, config, before=launcher)
-    assert result.returncode == 0, result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    return sorted(lines, key=lambda line: int(line["local"]))
+    printed = run_ranks(folder, RANK, config, 2)
+    return [json.loads(it.splitlines()[-1]) for it in printed]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
