@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ...waiting import wait_until
 
-BUSY = "while True:\n    sum(range(1000))\n"
+SPINNING = "while True:\n    sum(range(1000))\n"
+BUSY = "import time\nwhile True:\n    sum(range(10000))\n    time.sleep(0.002)\n"
+"""As a job that waits for a device now and then: tests beside it get their share of the processors."""
 HAMMER = """
 import gc, threading
 beat = []

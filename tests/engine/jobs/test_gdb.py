@@ -13,7 +13,7 @@ from vramscope.engine.sources.processes import list_mapped_files, read_status
 
 from ...components import require
 from ...waiting import wait_until
-from .targets import BUSY, HAMMER, Target, running
+from .targets import HAMMER, SPINNING, Target, running
 
 TIMES = 15
 """The benchmark does it more often."""
@@ -33,7 +33,7 @@ def _look_into(target: Target) -> Interpreter:
 
 def test_a_process_that_hammers_malloc_and_the_collector_survives(tmp_path: Path, payload: Path) -> None:
     require("gdb")
-    with running(f"{HAMMER}print('ready')\n{BUSY}", tmp_path) as target:
+    with running(f"{HAMMER}print('ready')\n{SPINNING}", tmp_path) as target:
         target.wait_for("ready")
         for turn in range(1, TIMES + 1):
             gdb.inject(_look_into(target), payload)
@@ -63,7 +63,7 @@ time.sleep(60)
 
 def test_no_file_of_the_debugger_stays_behind(tmp_path: Path, payload: Path) -> None:
     require("gdb")
-    with running(f"beat = []\nprint('ready')\n{BUSY}", tmp_path) as target:
+    with running(f"beat = []\nprint('ready')\n{SPINNING}", tmp_path) as target:
         target.wait_for("ready")
         gdb.inject(_look_into(target), payload)
     assert not list(tmp_path.glob("*.gdb"))
@@ -105,7 +105,7 @@ def test_without_gdb_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_process_that_ends_meanwhile_is_told(tmp_path: Path, payload: Path) -> None:
     require("gdb")
-    with running(f"print('ready')\n{BUSY}", tmp_path) as target:
+    with running(f"print('ready')\n{SPINNING}", tmp_path) as target:
         target.wait_for("ready")
         found = _look_into(target)
     with pytest.raises(AttachRefusedError, match=f"could not reach process {found.pid}") as refused:

@@ -19,7 +19,7 @@ from ...waiting import wait_until
 from .running import Outcome, run
 
 TRAINING = """
-import torch
+import time, torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.AdamW(model.parameters())
@@ -28,6 +28,7 @@ while True:
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
+    time.sleep(0.005)
 """
 STUB = f"import torch\nprint('ready')\n{BUSY}"
 
@@ -121,8 +122,8 @@ def test_a_process_without_torch_is_told_and_reports_once_it_has_it(tmp_path: Pa
     require("gdb")
     mark = tmp_path / "go"
     script = (
-        "import os\nprint('ready')\n"
-        f"while not os.path.exists({str(mark)!r}):\n    pass\n"
+        "import os, time\nprint('ready')\n"
+        f"while not os.path.exists({str(mark)!r}):\n    time.sleep(0.002)\n"
         "import torch\nprint('imported')\n" + BUSY
     )
     with running(script, tmp_path, PYTHONPATH=make_stub_torch(tmp_path)) as target:
