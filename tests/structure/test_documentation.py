@@ -157,3 +157,9 @@ def test_every_picture_is_shown() -> None:
 
 def test_the_front_page_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+def test_the_changelog_has_a_line_an_entry() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("  ")] == []
+    assert [line for line in lines if len(line) > 124] == []
