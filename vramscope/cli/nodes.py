@@ -1,4 +1,4 @@
-"""The flags that name nodes, of the view and of verbs that follow several, and the nodes that they name."""
+"""The flags that name other nodes, for the view and for verbs, and the nodes that they name."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -30,20 +30,20 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> "_Argu
 
 
 def add_choice_flags(parser: ArgumentParser, verb: str = "") -> None:
-    """Add the flags that say which of the nodes, and of their devices, are followed."""
-    group = parser.add_argument_group("what is followed of other nodes")
+    """Add the flags that choose among the nodes and their devices."""
+    group = parser.add_argument_group("which nodes and devices")
     dest = {name: f"{verb}_{name}" if verb else name for name in _CHOSEN}
     group.add_argument(
         "--nodes",
         dest=dest["wanted_nodes"],
         metavar="NAME,…",
-        help="follow these nodes alone, as 'gpu1*,n7', of those behind relays too",
+        help="follow only these nodes, also behind relays; for example 'gpu1*,n7'",
     )
     group.add_argument(
         "--devices",
         dest=dest["wanted_devices"],
         metavar="DEVICE,…",
-        help="follow these devices of each alone: as they are shown, as 0,2-5, or beginnings of UUIDs",
+        help="follow only these devices of each node: 0,2-5, names as shown, or beginnings of UUIDs",
     )
 
 
@@ -52,46 +52,48 @@ def _add_named(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
         "--connect",
         dest=dest["connect"],
         metavar="HOST[:PORT],…",
-        help="agents and relays that listen there (`vramscope agent --listen`; port 5757)",
+        help="follow agents or relays that listen there (port 5757)",
     )
     group.add_argument(
-        "--hosts", dest=dest["hosts"], metavar="FILE", type=Path, help="the hosts of a file, one a line"
+        "--hosts",
+        dest=dest["hosts"],
+        metavar="FILE",
+        type=Path,
+        help="as --connect, hosts from a file, one a line",
     )
     group.add_argument(
         "--ssh",
         dest=dest["ssh"],
         metavar="[USER@]HOST,…",
-        help="nodes through your own ssh; an agent is started there where none runs",
+        help="follow nodes through ssh; starts missing agents",
     )
 
 
 def _add_found(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
-    """Add the flags by which nodes are found, and how those are reached that do not listen."""
-    group.add_argument(
-        "--slurm", dest=dest["slurm"], metavar="JOBID", help="the nodes of a Slurm job: see docs/slurm.md"
-    )
+    """Add the flags of Slurm jobs, and of nodes that do not listen."""
+    group.add_argument("--slurm", dest=dest["slurm"], metavar="JOBID", help="follow the nodes of a Slurm job")
     group.add_argument(
         "--by-ssh",
         dest=dest["by_ssh"],
         action="store_true",
-        help="with --slurm: through your own ssh, where no agent listens",
+        help="with --slurm: connect through ssh, where no agent listens",
     )
     group.add_argument(
         "--port",
         dest=dest["slurm_port"],
         metavar="PORT",
-        help="with --slurm: where the agents of the job listen (default 5757)",
+        help="with --slurm: port of the agents (default 5757)",
     )
     group.add_argument(
         "--ssh-command",
         dest=dest["ssh_command"],
         metavar="PATH",
-        help="what starts vramscope there, where the name alone does not (VRAMSCOPE_SSH_COMMAND)",
+        help="path of vramscope on those nodes, if it is not on their PATH (VRAMSCOPE_SSH_COMMAND)",
     )
 
 
 def take_node_flags(arguments: Namespace, verb: str) -> Namespace:
-    """Return the flags of a verb that name nodes, as those of the view."""
+    """Return the flags of a verb that name nodes, under the names of the view's flags."""
     named = Namespace(**{name: getattr(arguments, f"{verb}_{name}") for name in _NAMES})
     for name in _CHOSEN:  # a relay passes on all
         setattr(named, name, getattr(arguments, f"{verb}_{name}", None))
@@ -104,26 +106,26 @@ def is_remote(named: Namespace) -> bool:
 
 
 def is_by_tcp(named: Namespace) -> bool:
-    """Return whether a port of another node is to be reached, where keys are asked for."""
+    """Return whether a node is reached by tcp, which needs keys."""
     is_job_by_tcp = named.slurm is not None and not named.by_ssh
     return named.connect is not None or named.hosts is not None or is_job_by_tcp
 
 
 def check_node_flags(named: Namespace) -> None:
-    """Refuse flags of jobs and of ssh where there is no job and no ssh, and a choice of no nodes."""
+    """Refuse flags of Slurm, ssh and of a choice where nothing is named that they could apply to."""
     if named.by_ssh and named.slurm is None:
-        raise UsageError("--by-ssh goes with --slurm; --ssh names the nodes itself")
+        raise UsageError("--by-ssh needs --slurm JOBID; to name nodes yourself use --ssh HOST,…")
     if named.slurm_port is not None and (named.slurm is None or named.by_ssh):
-        raise UsageError("--port goes with --slurm, and not with --by-ssh; --connect takes HOST:PORT")
+        raise UsageError("--port needs --slurm and does not go with --by-ssh; --connect takes HOST:PORT")
     if named.ssh_command is not None and named.ssh is None and not named.by_ssh:
-        raise UsageError("--ssh-command goes with --ssh or --by-ssh")
+        raise UsageError("--ssh-command needs --ssh or --by-ssh")
     has_choice = named.wanted_nodes is not None or named.wanted_devices is not None
     if has_choice and not is_remote(named):
-        raise UsageError("--nodes and --devices go with --connect, --hosts, --ssh or --slurm")
+        raise UsageError("--nodes and --devices need --connect, --hosts, --ssh or --slurm")
 
 
 def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
-    """Return the nodes that are named, each once; say which were named again."""
+    """Return the named nodes, each once; note on stderr which were named twice."""
     from vramscope.engine.cluster.addresses import DEFAULT_COMMAND, list_nodes, read_hosts_file
 
     command = arguments.ssh_command or os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
@@ -138,11 +140,7 @@ def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
 
 
 def read_typed_nodes(connect: str | None, ssh: str | None, ssh_command: str) -> "list[NodeAddress]":
-    """Return the nodes that are named after `--connect` and after `--ssh`.
-
-    Args:
-        connect: What was given with the one; None where it was not.
-    """
+    """Return the nodes that the values of `--connect` and `--ssh` name; None for a flag not given."""
     from vramscope.engine.cluster.addresses import parse_hosts, parse_ssh_hosts
 
     hosts: list[NodeAddress] = []

@@ -10,28 +10,45 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.units import parse_duration
 
 from .frame.flags import pick, refuse
+from .frame.help import Page
 from .nodes import add_choice_flags, add_node_flags, check_node_flags, is_by_tcp, is_remote
 
 if TYPE_CHECKING:
     from vramscope.engine.prometheus.server import ServerAddress
 
-DESCRIPTION = """\
-Live GPU memory in the terminal: will this job run out of memory, when, why, and what to do.
-Without a verb: the live view of this node."""
-
-EPILOG = """\
-exit codes: 0 fine, 1 internal error, 2 usage or bad input, 3 findings at --fail-on, 4 no device or
-library, 5 driver not loaded or mismatch, 6 permission, 7 agent unreachable, 130 interrupted
-settings: flag, then VRAMSCOPE_* variable, then ./vramscope.toml, then the user's config.toml"""
+DESCRIPTION = "Live GPU memory in the terminal: will this job run out of memory, when and why."
+USAGE = "vramscope [VERB] [flags]"
+PAGE = Page(
+    examples="""\
+vramscope                          # watch the GPUs of this machine
+vramscope run -- python train.py   # start a job so that its steps show
+vramscope demo                     # watch a job run out of memory, no GPU""",
+    notes="more: vramscope help VERB | flags",
+    exit_codes={
+        0: "done",
+        1: "internal error",
+        2: "wrong flags, or a file that cannot be read",
+        3: "a finding reached --fail-on",
+        4: "no device or no driver library",
+        5: "the driver is not loaded, or its library has another version",
+        6: "no permission",
+        7: "the agent cannot be reached",
+        130: "interrupted by Ctrl-C",
+    },
+)
+SETTINGS = (
+    "Settings come from a flag, then from a VRAMSCOPE_* variable, then from ./vramscope.toml, then from "
+    "config.toml of the user."
+)
 EPOCH_FROM_S = 1e9
-"""Numbers from here on are seconds since the epoch, lesser ones a time ago."""
+"""Larger numbers are seconds since the epoch, smaller ones seconds ago."""
 LIMIT_BYTES = 4096
 
 
 def add_flags(parser: ArgumentParser) -> None:
     """Add the flags of the program to those that verbs share."""
-    output = parser.add_argument_group("headless output")
-    output.add_argument("--once", action="store_true", help="print the state of this node once and leave")
+    output = parser.add_argument_group("output without a screen")
+    output.add_argument("--once", action="store_true", help="print the state of this node once and exit")
     output.add_argument(
         "--json", action="store_true", help="print one JSON object a line (vramscope.status/1)"
     )
@@ -42,23 +59,29 @@ def add_flags(parser: ArgumentParser) -> None:
     group.add_argument(
         "--from-prometheus",
         metavar="URL",
-        help="view the nodes that a Prometheus server scrapes: vramscope agents, dcgm-exporter, "
-        "nvidia_gpu_exporter",
+        help="follow the nodes of a Prometheus server",
     )
     group.add_argument(
-        "--from", dest="past_from", metavar="TIME", help="its past from then on: 2h ago, 2026-01-31T10:00"
+        "--from",
+        dest="past_from",
+        metavar="TIME",
+        help="show the past from this time on: '2h ago' or 2026-01-31T10:00",
     )
-    group.add_argument("--to", dest="past_to", metavar="TIME", help="until then (default now)")
-    group.add_argument("--auth-file", metavar="FILE", type=Path, help="file of mode 0600 with user:password")
+    group.add_argument("--to", dest="past_to", metavar="TIME", help="end of the past shown (default: now)")
+    group.add_argument(
+        "--auth-file", metavar="FILE", type=Path, help="file with user:password for the server, mode 0600"
+    )
     nodes = add_node_flags(parser, "other nodes")
     add_choice_flags(parser)
     nodes.add_argument(
-        "--insecure", action="store_true", help="beyond this machine: without keys, open to everybody between"
+        "--insecure",
+        action="store_true",
+        help="use no keys beyond this machine; everybody on the way can read",
     )
 
 
 def show_view(arguments: Namespace) -> int:
-    """Show or print what the words ask for, and return the exit code."""
+    """Show the live view, or print what the flags ask for, and return the exit code."""
     check_prometheus_flags(arguments)
     check_remote_flags(arguments)
     if arguments.from_prometheus is not None:
@@ -74,7 +97,7 @@ def show_view(arguments: Namespace) -> int:
 
         show_status(arguments)
     if arguments.duration is not None:
-        raise UsageError("--duration goes with --json; the live view runs until you quit it")
+        raise UsageError("--duration needs --json; the live view runs until you quit it")
     from .live import show_live
 
     return show_live(arguments)
@@ -86,42 +109,42 @@ def refuse_with_verb(arguments: Namespace) -> None:
         if getattr(arguments, flag):
             raise UsageError(f"--{flag} shows this node and does not go with the verb {arguments.verb}")
     if arguments.from_prometheus is not None:
-        raise UsageError(f"--from-prometheus is a view and does not go with the verb {arguments.verb}")
+        raise UsageError(f"--from-prometheus opens a view and does not go with the verb {arguments.verb}")
     check_prometheus_flags(arguments)
     check_remote_flags(arguments)
 
 
 def check_remote_flags(arguments: Namespace) -> None:
-    """Refuse flags that do not go with one another, or with a verb."""
+    """Refuse flags of other nodes that conflict with each other or with a verb."""
     if arguments.verb is not None and is_remote(arguments):
         raise UsageError(
-            f"--connect, --hosts, --ssh and --slurm are views and do not go with the verb {arguments.verb}"
+            f"--connect, --hosts, --ssh and --slurm open a view and do not go with the verb {arguments.verb}"
         )
     if is_remote(arguments) and arguments.duration is not None and not arguments.json:
-        raise UsageError("--duration goes with --json; the live view runs until you quit it")
+        raise UsageError("--duration needs --json; the live view runs until you quit it")
     if arguments.verb is None and arguments.insecure and not is_by_tcp(arguments):
-        raise UsageError("--insecure goes with --connect, --hosts or --slurm")
+        raise UsageError("--insecure needs --connect, --hosts or --slurm")
     check_node_flags(arguments)
 
 
 def check_prometheus_flags(arguments: Namespace) -> None:
-    """Refuse flags that say something of a server where none is named, or contradict each other."""
+    """Refuse flags of a Prometheus server where none is named, and flags that contradict each other."""
     if arguments.from_prometheus is None:
         given = {"--from": arguments.past_from, "--to": arguments.past_to, "--auth-file": arguments.auth_file}
-        refuse(given, "goes with --from-prometheus URL")
+        refuse(given, "needs --from-prometheus URL")
         return
     refuse(
         pick(arguments, ("connect", "hosts", "ssh")),
-        "views agents, --from-prometheus a server: choose one of them",
+        "follows agents and --from-prometheus follows a server: give only one of them",
     )
     if arguments.past_to is not None and arguments.past_from is None:
-        raise UsageError("--to: expected --from as well, the begin of the span")
+        raise UsageError("--to needs --from, the beginning of the past to show")
     if arguments.past_from is not None and (arguments.once or arguments.duration is not None):
         raise UsageError(
-            "--from shows the past, and goes with --json or the view: not with --once or --duration"
+            "--from shows the past and does not go with --once or --duration: use the view or --json"
         )
     if arguments.duration is not None and (arguments.once or not arguments.json):
-        raise UsageError("--duration goes with --json; the live view runs until you quit it")
+        raise UsageError("--duration needs --json; the live view runs until you quit it")
 
 
 def read_server(arguments: Namespace) -> "ServerAddress":
@@ -132,12 +155,13 @@ def read_server(arguments: Namespace) -> "ServerAddress":
 
 
 def read_span(arguments: Namespace) -> tuple[float, float]:
-    """Return the span of the past that is asked for, in seconds since the epoch."""
+    """Return beginning and end of the past to show, in seconds since the epoch."""
     now_s = time.time()
     start_s = _read_moment("--from", arguments.past_from, now_s)
     end_s = now_s if arguments.past_to is None else _read_moment("--to", arguments.past_to, now_s)
     if end_s <= start_s:
-        raise UsageError(f"--from {arguments.past_from}: is not before the end of the span")
+        end = "now" if arguments.past_to is None else f"--to {arguments.past_to}"
+        raise UsageError(f"--from {arguments.past_from}: expected a time before {end}")
     return start_s, end_s
 
 
@@ -159,13 +183,15 @@ def _read_moment(flag: str, text: str, now_s: float) -> float:
 
 
 def _read_credentials(path: Path) -> str:
-    """Return the `user:password` of a file that nobody else can read; no error repeats it."""
+    """Return the `user:password` of a file that only its owner can read; no error repeats it."""
     from vramscope.engine.files.base.input_file import read_input_file, show_path
 
     data = read_input_file(path, LIMIT_BYTES)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise InputFileError(f"{show_path(path)}: is open to others (mode {mode:04o}); run chmod 600 on it")
+        raise InputFileError(
+            f"{show_path(path)}: others can read this file (mode {mode:04o}); run chmod 600 on it"
+        )
     try:
         text = data.decode().strip()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Flags: what reads the value of one, what refuses two together, and those that several verbs have."""
+"""Flags: readings of their values, conflicts between them, and the flags that several verbs share."""
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _MOST_DIGITS = 20
 
 
 class Reading(Generic[ValueT]):
-    """A `type=` of `add_argument`; the parser puts the flag and the text before what it raises.
+    """A `type=` for `add_argument`; the parser puts the flag and its text before the error.
 
     Args:
         read: Returns the value of a text; raises a `UsageError` that says what was expected.
@@ -62,7 +62,7 @@ def checked(
     *,
     shown: int | None = None,
 ) -> Reading[ValueT]:
-    """Return a reading whose values pass a test, else the error says what was expected."""
+    """Return a reading that refuses values which fail a test, and says what was expected."""
 
     def read_checked(text: str) -> ValueT:
         value = read(text)
@@ -74,17 +74,17 @@ def checked(
 
 
 def size(is_good: Callable[[int], bool] = lambda size_bytes: True, expected: str = "") -> Reading[int]:
-    """Return what reads a size such as `80GiB` as bytes."""
+    """Return a reading of a size such as `80GiB`, in bytes."""
     return checked(parse_bytes, is_good, expected)
 
 
 def duration(is_good: Callable[[float], bool] = lambda seconds: True, expected: str = "") -> Reading[float]:
-    """Return what reads a time such as `90s` or `10m` as seconds."""
+    """Return a reading of a time such as `90s` or `10m`, in seconds."""
     return checked(parse_duration, is_good, expected)
 
 
 def between(least: float, most: float, *, flag: str | None = None) -> Reading[float]:
-    """Return what reads a number from `least` to `most`."""
+    """Return a reading of a number from `least` to `most`."""
 
     def read(text: str) -> float:
         value = parse_number(text)
@@ -96,7 +96,7 @@ def between(least: float, most: float, *, flag: str | None = None) -> Reading[fl
 
 
 def parse_number(text: str) -> float:
-    """Return a number; NaN, which is in no range, where the text is none."""
+    """Return a number; NaN, which is in no range, for any other text."""
     try:
         return float(text)
     except ValueError:
@@ -104,7 +104,7 @@ def parse_number(text: str) -> float:
 
 
 def whole(least: int, most: int, expected: str = "", *, shown: int | None = None) -> Reading[int]:
-    """Return what reads a whole number from `least` to `most`.
+    """Return a reading of a whole number from `least` to `most`.
 
     Args:
         expected: What the error says was expected; the range by default.
@@ -119,10 +119,10 @@ def whole(least: int, most: int, expected: str = "", *, shown: int | None = None
 
 
 def refuse(given: Mapping[str, object], why: str) -> None:
-    """Refuse flags that do not go with what else was given.
+    """Refuse flags that conflict with others.
 
     Args:
-        given: Value of each flag by its name; None, False and an empty list are of flags not given.
+        given: Value of each flag by its name; None, False and an empty list mean the flag was not given.
     """
     for flag, value in given.items():
         if value is not None and value is not False and value != []:
@@ -130,12 +130,12 @@ def refuse(given: Mapping[str, object], why: str) -> None:
 
 
 def pick(arguments: Namespace, names: Iterable[str]) -> dict[str, object]:
-    """Return values of flags by the names of the flags, for `refuse`."""
+    """Return flags with their values, for `refuse`."""
     return {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
 
 
 class OldFlag(Action):
-    """A flag that the help does not show: does what another one does, and says which."""
+    """An old spelling of a flag: works as the new one, names it on stderr, and is not in the help."""
 
     def __init__(
         self,
@@ -167,13 +167,13 @@ class OldFlag(Action):
 
 
 def add_old_flag(group: "_ActionsContainer", flag: str, *, use: str, dest: str, **options: object) -> None:
-    """Add an old spelling of a flag: the help does not show it, and stderr says what to use."""
+    """Add an old spelling of a flag; see `OldFlag`."""
     add: Callable[..., object] = group.add_argument
     add(flag, action=OldFlag, use=use, dest=dest, **options)
 
 
 class _FormatAction(Action):
-    """Stores the format of standard output, and whether it is JSON; two that differ are refused."""
+    """Stores the format of standard output, and whether it is JSON; refuses two different formats."""
 
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
@@ -187,13 +187,13 @@ class _FormatAction(Action):
             shown = f"--format {chosen}" if option_string == "--format" else option_string
             other = f"--format {earlier}"
             pair = ("--json", shown) if earlier == "json" else (shown, other)
-            raise UsageError(f"{pair[0]} does not go with {pair[1]}: give one of both")
+            raise UsageError(f"{pair[0]} does not go with {pair[1]}: give only one")
         namespace.format = chosen
         namespace.json = chosen == "json"
 
 
 class _Formats(tuple[str, ...]):
-    """The choices of `--format`: `table`, an old one, is accepted and not shown."""
+    """The choices of `--format`; the old `table` is accepted but not listed."""
 
     __slots__ = ()
 
@@ -209,10 +209,13 @@ def add_format_flags(
     more: Sequence[str] = (),
     old: Sequence[str] = (),
 ) -> None:
-    """Add `--format` and `--json`; parsed, `format` is what was given or None, and `json` a boolean.
+    """Add `--format` and `--json`; parsed, `format` is the one given or None, and `json` a boolean.
 
     Args:
-        text: Help of `--format`; when standard output is text.
+        text: Help of `--format`.
+        json: Help of `--json`.
+        more: Further formats.
+        old: Old spellings of `--format text`.
     """
     formats = _Formats(("text", "json", *more))
     group.add_argument("--format", choices=formats, action=_FormatAction, default=None, help=text)
@@ -227,7 +230,7 @@ def add_format_flags(
 
 @contextmanager
 def given_by(flag: str, text: str) -> Iterator[None]:
-    """Put a flag and what was given with it before what the block says is wrong with it."""
+    """Put a flag and its value before the message of a `UsageError` raised in the block."""
     try:
         yield
     except UsageError as error:
@@ -237,7 +240,7 @@ def given_by(flag: str, text: str) -> Iterator[None]:
 
 ENDINGS = (".pdf", ".png", ".svg")
 ALL_KINDS: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
-"""What a folder gets of each figure."""
+"""Formats in which each figure is written into a folder."""
 
 
 class FigureTarget(NamedTuple):
@@ -250,11 +253,11 @@ class FigureTarget(NamedTuple):
         return None if self.is_folder else self.path
 
     def list_files(self, name: str, kinds: Sequence[str] = ALL_KINDS) -> list[Path]:
-        """Return the files of a figure: the one that was named, or one of each kind in the folder."""
+        """Return the files of a figure: the named one, or one of each kind in the folder."""
         return [self.make() / f"{name}.{kind}" for kind in kinds] if self.is_folder else [self.path]
 
     def check(self) -> None:
-        """Find out before a long work whether figures can be written there; nothing is written."""
+        """Check before long work that figures can be written there; nothing is written."""
         from vramscope.engine.files.base.output_file import check_writable
 
         check_writable(self.path / "figure.part" if self.path.is_dir() else self.path)
@@ -267,14 +270,14 @@ class FigureTarget(NamedTuple):
             self.path.mkdir(exist_ok=True)
         except OSError as error:
             raise OutputFileError(
-                f"{show_path(self.path)}: cannot be made for figures: {error.strerror}; name another folder "
-                "with --figure DIR/"
+                f"{show_path(self.path)}: cannot make this folder: {error.strerror}; name another with "
+                "--figure DIR/"
             ) from error
         return self.path
 
 
 def read_figure(text: str) -> FigureTarget:
-    """Return where the figures go: `plots/` and a folder that is there are folders, `run.pdf` is a file."""
+    """Return where the figures go: `plots/` and an existing folder are folders, `run.pdf` is a file."""
     path = Path(text)
     if text.endswith("/") or path.is_dir():
         return FigureTarget(path, is_folder=True)
@@ -290,18 +293,18 @@ FIGURE = Reading(read_figure, is_path=True)
 
 
 def read_old_figure(text: str) -> FigureTarget:
-    """Return where figures go as the old `-o` says it: a known ending is a file, all else a folder."""
+    """Return where figures go by the rule of the old `-o`: a known ending is a file, all else a folder."""
     path = Path(text)
     return FigureTarget(path, is_folder=path.is_dir() or path.suffix.lower() not in ENDINGS)
 
 
 def add_figure_flag(group: "_ActionsContainer", text: str, *, flag: str = "--figure") -> None:
-    """Add a flag whose value is a `FigureTarget` or None; `text` says what is drawn into a FILE."""
+    """Add a flag whose value is a `FigureTarget` or None; `text` says what a FILE shows."""
     group.add_argument(
         flag,
         metavar="FILE|DIR/",
         type=FIGURE,
-        help=f"{text}, as .pdf, .png or .svg; into DIR/ all figures",
+        help=f"{text} (.pdf, .png or .svg); DIR/ gets all figures",
     )
 
 
@@ -320,21 +323,22 @@ CAPACITY = size(lambda size_bytes: size_bytes > 0, "a size above zero, for examp
 def build_common_flags() -> ArgumentParser:
     flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("settings")
-    group.add_argument("--config", metavar="FILE", type=Path, help="read this settings file and no other")
+    group.add_argument("--config", metavar="FILE", type=Path, help="read only this settings file")
     group.add_argument(
         "--runtime-dir", metavar="DIR", type=Path, help="private folder of the agent and its viewers"
     )
+    group.add_argument("-h", "--help", action="help", help="print this help and exit")
     return flags
 
 
 def build_sampling_flags() -> ArgumentParser:
     flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("sampling")
-    group.add_argument("--interval", metavar="TIME", help="from one sample to the next (default 1s)")
+    group.add_argument("--interval", metavar="TIME", help="time between samples (default 1s)")
     group.add_argument(
         "--memory-interval",
         metavar="TIME",
-        help="from one reading of device memory to the next; least and most are kept (default 100ms)",
+        help="time between readings of device memory; a sample has the least and the most (default 100ms)",
     )
     return flags
 
@@ -350,25 +354,33 @@ def build_view_flags() -> ArgumentParser:
     group = flags.add_argument_group("view")
     _add_look(group)
     add_read_only_flag(group)
-    group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
+    columns = list_choices("sort")
+    group.add_argument(
+        "--sort", metavar="COLUMN", choices=columns, help=f"sort processes by {_join_choices(columns)}"
+    )
     return flags
 
 
 def add_read_only_flag(group: "ArgumentParser | _ArgumentGroup") -> None:
-    """Add the flag that refuses what changes something, also to verbs that would do nothing else."""
+    """Add the flag that refuses every change, also to verbs that do nothing but change something."""
     group.add_argument(
         "--read-only",
         action="store_true",
         default=SUPPRESS,
-        help="change nothing: send no signal, attach to nothing, give no advice",
+        help="change nothing: no signal, no attach, no advice",
     )
 
 
 def _add_look(group: "_ArgumentGroup") -> None:
-    group.add_argument("--theme", choices=list_choices("theme"), help="colours of the screens")
+    themes = list_choices("theme")
+    group.add_argument("--theme", metavar="NAME", choices=themes, help=f"colours: {_join_choices(themes)}")
     group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    group.add_argument("--color", action="store_true", help="print in colour even into a pipe")
+    group.add_argument("--color", action="store_true", help="print in colour, also into a pipe")
     group.add_argument("--no-color", dest="color", action="store_false", help="print without colour")
+
+
+def _join_choices(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: bool = False) -> None:
@@ -379,17 +391,17 @@ def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: b
         shown = SUPPRESS if is_hidden else text
         parser.add_argument(flag, dest=dest, metavar=metavar, type=kind, default=default, help=shown)
 
-    add("--speed", "speed", "times as fast as it was recorded (default 1)", "N", SPEED)
+    add("--speed", "speed", "play N times as fast as recorded (default 1)", "N", SPEED)
     add("--capacity", "capacity", "memory of the recorded devices, for example 80GiB", "SIZE", CAPACITY)
-    text = "from one sample to the next, in time of what is played (default: as it is; 100ms of traces)"
+    text = "recorded time between samples (default: as in the file; 100ms for memory traces)"
     add(interval_flag, "replay_interval", text, "TIME", Reading(parse_duration, flag="--interval"))
 
 
 def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> "_ArgumentGroup":
-    """Add the flags of verbs that serve Prometheus, but for `--insecure`; return their group.
+    """Add the flags of verbs that serve Prometheus, except `--insecure`; return their group.
 
     Args:
-        default: What `--prometheus` is where it is not given; None for no endpoint.
+        default: Value of `--prometheus` when it is not given; None for no endpoint.
     """
     group = parser.add_argument_group("Prometheus")
     group.add_argument(
@@ -398,28 +410,28 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
         nargs="?",
         const="",
         default=default,
-        help="serve /metrics (default 127.0.0.1:9464; :PORT is loopback too)",
+        help="serve /metrics there (default 127.0.0.1:9464; :PORT means loopback too)",
     )
     group.add_argument(
         "--web-config",
         metavar="FILE",
         type=Path,
-        help="web configuration of Prometheus's exporters: TLS certificate, passwords",
+        help="web configuration file as of Prometheus exporters: TLS certificate, passwords",
     )
     return group
 
 
 def add_fit_flag(group: "_ArgumentGroup") -> None:
-    """Add the flag of verbs that say whether something fits into a card."""
+    """Add the flag of verbs that say whether something fits on a card."""
     group.add_argument(
-        "--fail-on", choices=("unfit",), help="exit with 3 where it does not fit (otherwise that is 0)"
+        "--fail-on", choices=("unfit",), help="exit with 3 if it does not fit (default: exit with 0)"
     )
 
 
 def choose_fit_code(arguments: Namespace, *, does_fit: bool | None) -> int:
-    """Return the exit code of an answer to whether something fits: 3 for no under `--fail-on unfit`, else 0.
+    """Return 3 where something does not fit and `--fail-on unfit` is given, else 0.
 
     Args:
-        does_fit: The answer; None where it is not known.
+        does_fit: None where it is not known.
     """
     return EXIT_FINDINGS if does_fit is False and arguments.fail_on is not None else 0

@@ -7,7 +7,7 @@ Where the verb is a word of Python, the name of the file ends in `_`. Without a 
 import keyword
 import os
 import sys
-from argparse import SUPPRESS, Action, ArgumentParser, HelpFormatter, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +17,14 @@ from vramscope import __version__
 from vramscope.engine.errors import InputFileError, UsageError
 
 from .flags import OldFlag, Reading, build_common_flags, build_sampling_flags, build_view_flags
+from .help import EXIT_CODES, SUMMARIES, Page, describe_overview, describe_verb
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from _typeshed import SupportsWrite
 
-SubParsers: TypeAlias = "_SubParsersAction[ArgumentParser]"
+SubParsers: TypeAlias = "_SubParsersAction[Parser]"
 """What `ArgumentParser.add_subparsers` returns."""
 VERBS = Path(__file__).resolve().parents[1] / "verbs"
 _LONGEST_NAME = 255
@@ -45,7 +46,9 @@ class View(Protocol):
     """`cli/view.py`."""
 
     DESCRIPTION: str
-    EPILOG: str
+    USAGE: str
+    SETTINGS: str
+    PAGE: Page
 
     def add_flags(self, parser: ArgumentParser) -> None:
         """Add the flags of the program to those that verbs share."""
@@ -53,7 +56,14 @@ class View(Protocol):
 
 
 class Parser(ArgumentParser):
-    """A parser that raises what is wrong instead of printing and exiting."""
+    """A parser that raises what is wrong instead of printing and exiting, and prints help of our own form."""
+
+    page = Page()
+    """What the help says besides the description and the flags."""
+
+    def format_help(self) -> str:
+        describe = describe_verb if " " in self.prog else describe_overview
+        return describe(self, self.page)
 
     def error(self, message: str) -> NoReturn:
         """Raise a usage error that says where the help is."""
@@ -96,52 +106,54 @@ def parse(argv: Sequence[str]) -> Namespace:
     verbs = list_verbs()
     argv, command = split_command(argv, verbs, lambda: build_parser(["run"]))
     meant = [word for word in argv if word in verbs]
-    if not meant and not {"-h", "--help"}.isdisjoint(argv):
-        meant = verbs
     parser = build_parser(meant)
     _refuse_unknown_options(parser, argv, meant)
     arguments, rest = parser.parse_known_args(argv)
     strangers = [word for word in rest if not word.startswith("-")]
     if not meant and strangers:
-        raise UsageError(_describe_unknown_verb(strangers[0], verbs))
+        raise UsageError(describe_unknown_verb(strangers[0], verbs))
+    usage = f"vramscope {arguments.verb}" if arguments.verb else "vramscope"
     for word in rest:
         if word.startswith("-"):
-            usage = f"vramscope {arguments.verb}" if arguments.verb else "vramscope"
-            raise UsageError(f"{word} does not go with `{usage}`; see its --help")
+            raise UsageError(f"{word} is not a flag of `{usage}`; see `{usage} --help`")
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        raise UsageError(f"too many arguments: {' '.join(rest)}; see `{usage} --help`")
     if command is not None:
         arguments.command = command
     return arguments
 
 
-def build_parser(verbs: Sequence[str] | None = None) -> ArgumentParser:
+def build_parser(verbs: Sequence[str] | None = None) -> Parser:
     """Return the parser with the given verbs; with all of them by default, as completion needs."""
     view = cast("View", import_module("vramscope.cli.view"))
-    parser: ArgumentParser = Parser(
+    parents = [build_sampling_flags(), build_view_flags(), build_common_flags()]
+    parser = Parser(
         prog="vramscope",
+        usage=view.USAGE,
         description=view.DESCRIPTION,
-        epilog=view.EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
+        epilog=view.SETTINGS,
+        parents=parents,
+        add_help=False,
         allow_abbrev=False,
-        parents=[build_sampling_flags(), build_view_flags(), build_common_flags()],
     )
-    parser.add_argument("--version", action="version", version=f"vramscope {__version__}")
+    parser.page = view.PAGE._replace(inherited=_list_titles(parents))
+    version = f"vramscope {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     view.add_flags(parser)
     chosen = list_verbs() if verbs is None else verbs
     parser.set_defaults(verb=None)
     if chosen:
-        subparsers = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB")
+        subparsers = parser.add_subparsers(prog="vramscope", dest="verb", metavar="VERB")
         for name in dict.fromkeys(chosen):
             load_verb(name).register(subparsers, [build_common_flags()])
     return parser
 
 
-def _describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
+def describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
     from vramscope.engine.text import find_nearest
 
     nearest = find_nearest(word, verbs)
-    hint = f"did you mean `vramscope {nearest[0]}`?" if nearest else f"the verbs are {', '.join(verbs)}"
+    hint = f"did you mean `vramscope {nearest[0]}`?" if nearest else "`vramscope --help` lists the verbs"
     return f"unknown verb {word!r}; {hint}"
 
 
@@ -202,29 +214,37 @@ def add_verb(
     subparsers: SubParsers,
     parents: list[ArgumentParser],
     name: str,
-    summary: str,
-    description: str | None = None,
-    epilog: str | None = None,
+    description: str,
     *,
+    examples: str,
+    notes: str = "",
+    exit_codes: Mapping[int | str, str] = EXIT_CODES,
     usage: str | None = None,
-) -> ArgumentParser:
+) -> Parser:
     """Add the parser of a verb and return it.
 
     Args:
-        description: For its own help; the summary as a sentence by default.
+        description: One sentence.
+        examples: Commands, one a line.
+        notes: Paragraphs after the flags, for what no flag's help can say.
+        usage: What follows `usage:`; by default the arguments that are required.
     """
-    text = description or f"{summary[0].upper()}{summary[1:]}."
-    has_lines = epilog is not None or "\n" in text
-    return subparsers.add_parser(
+    parser = subparsers.add_parser(
         name,
-        help=summary,
+        help=SUMMARIES[name],
         usage=usage,
-        description=text,
-        epilog=epilog,
-        formatter_class=RawDescriptionHelpFormatter if has_lines else HelpFormatter,
-        parents=parents,
+        description=description,
+        parents=cast("list[Parser]", parents),
+        add_help=False,
         allow_abbrev=False,
     )
+    parser.page = Page(examples, notes, exit_codes, _list_titles(parents))
+    return parser
+
+
+def _list_titles(parents: Sequence[ArgumentParser]) -> frozenset[str]:
+    groups = [group for parent in parents for group in parent._action_groups]
+    return frozenset(group.title for group in groups if group.title and group._group_actions)
 
 
 _RUN = "run"

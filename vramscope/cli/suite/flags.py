@@ -1,6 +1,7 @@
-"""Flags of the suite, as the original has them and some more, and what they ask for."""
+"""Flags that the verbs which watch for a while and report share, and the options read from them."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
@@ -44,7 +45,16 @@ class WatchOptions(NamedTuple):
     archive: Path | None = None
     max_snapshots: int = MAX_SNAPSHOTS
     is_told: bool = False
-    """Whether findings are said on stderr as they come."""
+    """Whether each finding is printed on stderr as it opens."""
+
+
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or a file that cannot be read",
+    3: "a finding reached --fail-on",
+    4: "no device",
+    5: "the driver is not loaded or does not answer",
+}
 
 
 class Defaults(NamedTuple):
@@ -58,13 +68,22 @@ def add_watch_parser(
     verb: str,
     defaults: Defaults,
     *,
-    summary: str,
-    epilog: str,
-    description: str | None = None,
+    description: str,
+    examples: str,
+    notes: str = "",
+    exit_codes: Mapping[int | str, str] | None = None,
     has_input: bool = True,
 ) -> ArgumentParser:
-    """Add the parser of a verb of the suite, with the flags that all of them have, and return it."""
-    parser = add_verb(subparsers, common, verb, summary, description, epilog)
+    """Add the parser of such a verb with its common flags, and return it."""
+    parser = add_verb(
+        subparsers,
+        common,
+        verb,
+        description,
+        examples=examples,
+        notes=notes,
+        exit_codes=EXIT_CODES if exit_codes is None else exit_codes,
+    )
     _add_watch_flags(parser, defaults, has_input=has_input)
     return parser
 
@@ -75,16 +94,18 @@ def _add_watch_flags(parser: ArgumentParser, defaults: Defaults, *, has_input: b
         "--devices",
         metavar="N",
         nargs="+",
-        help="only these: index, label (0:1, sim0) or UUID (default: all)",
+        help="only these devices: index, label (0:1, sim0) or UUID (default: all)",
     )
     what.add_argument(
         "--pid",
         metavar="PID",
         dest="watch_pid",
         type=whole(1, 2**31 - 1),
-        help="only this process, and its devices",
+        help="only this process and its devices",
     )
-    what.add_argument("--job", metavar="NAME", dest="watch_job", help="only this job of `vramscope run`")
+    what.add_argument(
+        "--job", metavar="NAME", dest="watch_job", help="only this job, started by `vramscope run`"
+    )
     if has_input:
         _add_input_flags(what)
     else:
@@ -98,10 +119,14 @@ def _add_input_flags(group: "_ArgumentGroup") -> None:
         "--input",
         metavar="FILE",
         type=Path,
-        help="a file instead of this node: series CSV, nvidia-smi log, memory traces, exported snapshots",
+        help="analyze a file instead of this node: recording, series CSV, nvidia-smi log, memory traces, "
+        "exported snapshots",
     )
     group.add_argument(
-        "--capacity", metavar="SIZE", type=CAPACITY, help="memory of the devices, where FILE does not tell it"
+        "--capacity",
+        metavar="SIZE",
+        type=CAPACITY,
+        help="with --input: memory of the devices, if the file does not contain it",
     )
 
 
@@ -112,24 +137,24 @@ def _add_times(parser: ArgumentParser, defaults: Defaults) -> None:
         metavar="TIME",
         dest="watch_duration",
         type=duration(),
-        help="such as 60, 90s, 10m; 0 is until Ctrl-C "
+        help="how long to watch: 60, 90s, 10m; 0 for until Ctrl-C "
         f"(default {defaults.duration_s:g} s; a file to its end)",
     )
     times.add_argument(
         "--interval",
         metavar="TIME",
         dest="watch_interval",
-        type=duration(lambda seconds: 0.1 <= seconds <= 3600, "0.1 s at least and 3600 s at most"),
-        help=f"from one snapshot to the next (default {defaults.interval_s:g} s; of a file each sample)",
+        type=duration(lambda seconds: 0.1 <= seconds <= 3600, "from 0.1 s to 3600 s"),
+        help=f"time between snapshots (default {defaults.interval_s:g} s; in a file each sample)",
     )
     times.add_argument(
         "--every",
         metavar="TIME",
-        type=duration(lambda seconds: seconds >= 1, "1 s at least"),
-        help="a report each period, such as 1h, until Ctrl-C",
+        type=duration(lambda seconds: seconds >= 1, "1 s or more"),
+        help="write a report every TIME, for example 1h, until Ctrl-C; needs --archive",
     )
     times.add_argument(
-        "--archive", metavar="DIR", type=Path, help="folder of those reports, each named by its time"
+        "--archive", metavar="DIR", type=Path, help="with --every: folder for the reports, named by time"
     )
 
 
@@ -140,17 +165,17 @@ def _add_outputs(parser: ArgumentParser) -> None:
     )
     add_format_flags(
         output,
-        text="of standard output (default: text in a terminal, JSON into a pipe)",
-        json="as --format json",
+        text="format of standard output (default: text in a terminal, JSON into a pipe)",
+        json="short for --format json",
     )
-    add_figure_flag(output, "draw memory of one device, or the heat map of several")
+    add_figure_flag(output, "draw the memory of one device, or a heat map of several")
     add_old_flag(output, "--plot", use="--figure DIR/", dest="has_plots", nargs=0, const=True)
     parser.set_defaults(has_plots=False)
     output.add_argument(
         "--fail-on",
         choices=SEVERITIES,
         metavar="LEVEL",
-        help="exit with 3 if a finding reaches this severity",
+        help=f"exit with 3 if a finding reaches LEVEL: {', '.join(SEVERITIES[:-1])} or {SEVERITIES[-1]}",
     )
 
 
@@ -173,7 +198,7 @@ def read_watch_options(arguments: Namespace, verb: str, defaults: Defaults) -> W
 
 
 def _choose_figure(arguments: Namespace) -> FigureTarget | None:
-    """Return where figures go; the old `--plot` means the folder of the report, else the working folder."""
+    """Return where figures go; the old `--plot` means the folder of the report, else the current folder."""
     if arguments.figure is not None or not arguments.has_plots:
         return cast("FigureTarget | None", arguments.figure)
     report: Path | None = arguments.output
@@ -206,11 +231,11 @@ def _read_selection(arguments: Namespace) -> Selection:
 def _check_together(arguments: Namespace) -> None:
     if (arguments.every is None) != (arguments.archive is None):
         raise UsageError(
-            "--every and --archive go together: --every 1h --archive DIR writes a report an hour into DIR"
+            "--every and --archive need each other: --every 1h --archive DIR writes a report an hour to DIR"
         )
     if arguments.every is not None and arguments.output is not None:
-        raise UsageError("--output does not go with --every, which writes its reports into --archive DIR")
+        raise UsageError("--output does not go with --every, which writes its reports to --archive DIR")
     if arguments.input is not None and (arguments.watch_pid is not None or arguments.watch_job is not None):
-        raise UsageError("--pid and --job do not go with --input: a file tells of devices only")
+        raise UsageError("--pid and --job do not go with --input: choose devices of a file with --devices")
     if arguments.capacity is not None and arguments.input is None:
-        raise UsageError("--capacity goes with --input: a device of this node tells its own")
+        raise UsageError("--capacity needs --input: the memory of this node's devices is known")

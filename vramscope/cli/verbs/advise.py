@@ -21,62 +21,64 @@ if TYPE_CHECKING:
     from vramscope.engine.wire.messages import Advised
 
 
-SUMMARY = "ask a training process to do something about its memory at the end of its next step"
-DESCRIPTION = """\
-Ask a training process to do something about its memory at the end of its next step, and print what it made of
-that. `empty_cache` gives back what its allocator caches; everything else is for the callback that the program
-has registered (`vramscope.on_advice`). A process that was started with VRAMSCOPE_ADVICE=off refuses."""
-EPILOG = """\
-examples:
-  vramscope advise 4242 empty_cache
-  vramscope advise 4242 skip_long_batch --reason "rank 3 is foreseen to run out"
-  vramscope advise 4242 empty_cache --connect node03
-
-exit codes: 0 done, 2 refused or usage, 3 the process answered that it did not, 6 read_only is set,
-7 agent unreachable"""
+DESCRIPTION = "Ask a training process to change its memory at the end of its next step, and print its answer."
+EXAMPLES = """\
+vramscope advise 4242 empty_cache
+vramscope advise 4242 skip_long_batch --reason "rank 3 will run out"
+vramscope advise 4242 empty_cache --connect node03"""
+NOTES = """\
+empty_cache gives back the memory that the allocator caches. All other actions go to the callback that the
+program registered with vramscope.on_advice. A process started with VRAMSCOPE_ADVICE=off refuses."""
 EXIT_DECLINED = 3
+EXIT_CODES: dict[int | str, str] = {
+    0: "the process did it",
+    2: "wrong flags, or the agent refused",
+    EXIT_DECLINED: "the process answered that it did not",
+    6: "read_only is set",
+    7: "the agent cannot be reached",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "advise", SUMMARY, DESCRIPTION, EPILOG)
-    parser.add_argument("pid", metavar="PID", type=int, help="the process, as the agent of its node knows it")
-    parser.add_argument("action", metavar="ACTION", choices=ADVICE_ACTIONS, help=", ".join(ADVICE_ACTIONS))
-    parser.add_argument(
-        "--reason", metavar="TEXT", default="", help="why; the callback of the program gets it"
+    parser = add_verb(
+        subparsers, common, "advise", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
     )
+    parser.add_argument("pid", metavar="PID", type=int, help="the process, by its PID on its own node")
+    parser.add_argument("action", metavar="ACTION", choices=ADVICE_ACTIONS, help=", ".join(ADVICE_ACTIONS))
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the callback of the program")
     parser.add_argument(
         "--within",
         metavar="TIME",
-        type=duration(lambda seconds: 0 < seconds <= 120, "a time above zero, of two minutes at most"),
+        type=duration(lambda seconds: 0 < seconds <= 120, "a time above zero and up to 2m"),
         default="60s",
-        help="how long the step may take (default 60s, 2m at most)",
+        help="how long the step may take (default 60s, at most 2m)",
     )
     add_format_flags(parser, text="text is the default", json="print one JSON object (vramscope.advice/1)")
     add_read_only_flag(parser)
-    elsewhere = parser.add_argument_group("a process of another node")
+    elsewhere = parser.add_argument_group("a process on another node")
     elsewhere.add_argument(
         "--connect",
         dest="hub",
         metavar="HOST[:PORT]",
-        help="the process is of that node, whose agent listens; takes the role controller or worker",
+        help="the node of the process, whose agent listens; needs the role controller or worker",
     )
     elsewhere.add_argument(
-        "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the same, through your own ssh"
+        "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the node of the process, through ssh"
     )
     elsewhere.add_argument(
         "--node",
         metavar="NAME",
-        help="with --connect to a relay: which node behind it, by the name there or its own",
+        help="with --connect to a relay: the node behind it, by its name there or its own",
     )
 
 
 def run(arguments: Namespace) -> int:
     from vramscope.exporters.status.document import describe_advice, word_advice
 
-    refuse_if_read_only(arguments, f"advise would have process {arguments.pid} change its memory")
+    refuse_if_read_only(arguments, f"advise would make process {arguments.pid} change its memory")
     address = arguments.ssh_host if arguments.hub is None else arguments.hub
     if address is None and arguments.node is not None:
-        raise UsageError("--node goes with --connect to a relay")
+        raise UsageError("--node needs --connect HOST, where HOST is a relay")
     advise = advise_here if address is None else advise_elsewhere
     report = describe_advice(arguments.action, advise(arguments), arguments.node or address)
     if arguments.json:
@@ -88,7 +90,7 @@ def run(arguments: Namespace) -> int:
 
 MOST_NAMED = 8
 ANSWER_WITHIN_S = 5.0
-"""How long nodes behind a relay may take to say what they are called."""
+"""How long nodes behind a relay may take to report their names."""
 
 
 def advise_here(arguments: Namespace) -> "Advised":
@@ -101,7 +103,7 @@ def advise_here(arguments: Namespace) -> "Advised":
 
 
 def advise_elsewhere(arguments: Namespace) -> "Advised":
-    """Advise a process of the node that is named, by one of the flags, and return its answer."""
+    """Advise a process of the node that `--connect` or `--ssh` names, and return its answer."""
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.viewer.picture import read_advised
 
@@ -121,7 +123,7 @@ def advise_elsewhere(arguments: Namespace) -> "Advised":
 
 
 def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
-    """Return the node that is named, and the keys for it; ssh has keys of its own."""
+    """Return the named node and the keys for it; ssh has its own keys."""
     from vramscope.engine.cluster.addresses import DEFAULT_COMMAND
     from vramscope.engine.cluster.links import read_trust
 
@@ -129,7 +131,7 @@ def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
     nodes = read_typed_nodes(arguments.hub, arguments.ssh_host, command)
     if len(nodes) != 1:
         raise UsageError(
-            f"--connect and --ssh name {len(nodes)} nodes: a process is of one node, so name that alone"
+            f"--connect and --ssh name {len(nodes)} nodes: expected one, the node of the process"
         )
     return nodes[0], read_trust(is_insecure=arguments.hub is None)
 
@@ -138,13 +140,13 @@ def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
     """Return the name of the node, once it has answered.
 
     Args:
-        behind: What the relay calls the node, or its agent; None where there is no relay.
+        behind: Name of the node at the relay or at its own agent; None without a relay.
     """
     _await_answer(watch, label)
     is_relay = label not in watch.nodes
     if not is_relay:
         if behind is not None and behind not in (label, _own_name(watch, label)):
-            raise UsageError(f"{_word_node(watch, label)} is no relay: leave out --node {behind!r}")
+            raise UsageError(f"{_word_node(watch, label)} is not a relay: leave out --node {behind!r}")
         return label
     if behind is None or behind not in watch.nodes:
         behind = _find_behind(watch, label, behind)
@@ -153,7 +155,7 @@ def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
 
 
 def _find_behind(watch: "NodesWatch", relay: str, wanted: str | None) -> str:
-    """Return the only node behind a relay whose agent calls itself so, once all have said what they do."""
+    """Return the only node behind a relay whose agent has that name, once all have reported theirs."""
     end_s = time.monotonic() + ANSWER_WITHIN_S
     while time.monotonic() < end_s and any(it.picture.newest.sample is None for it in watch.nodes.values()):
         watch.turn(end_s - time.monotonic())
@@ -166,20 +168,20 @@ def _find_behind(watch: "NodesWatch", relay: str, wanted: str | None) -> str:
         *(["…"] if len(names) > MOST_NAMED else []),
     ]
     said = (
-        "" if wanted is None else f"--node {wanted!r} names {len(found) or 'none'} of the nodes behind it; "
+        "" if wanted is None else f"--node {wanted!r} matches {len(found) or 'none'} of the nodes behind it; "
     )
     known = ", ".join(shown) or "none yet"
-    raise UsageError(f"{relay} is a relay: {said}say by --node which is meant: {known}")
+    raise UsageError(f"{relay} is a relay: {said}choose a node with --node: {known}")
 
 
 def _own_name(watch: "NodesWatch", name: str) -> str | None:
-    """Return what an agent calls its node; None where it has told no sample."""
+    """Return what an agent calls its node; None before its first sample."""
     sample = watch.nodes[name].picture.newest.sample
     return None if sample is None else sample.node
 
 
 def _word_node(watch: "NodesWatch", name: str) -> str:
-    """Return the name of a node, with the one that its agent uses if that differs."""
+    """Return the name of a node, and the name at its agent if that differs."""
     own = _own_name(watch, name)
     return name if own is None or own == name else f"{name} ({own})"
 

@@ -1,4 +1,4 @@
-"""`vramscope agent`: the hub alone, for viewers that come and go."""
+"""`vramscope agent`: the hub without a viewer, for viewers that come and go; also as a relay."""
 
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -21,30 +21,36 @@ if TYPE_CHECKING:
     from vramscope.engine.settings import AlertSettings, Settings
 
 
-SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
+DESCRIPTION = "Sample and analyze this node in the background, for viewers here and on other machines."
+EXAMPLES = """\
+vramscope agent                                  # `vramscope` attaches to it
+vramscope agent --listen '*:5757' --prometheus   # for other machines too
+vramscope agent --relay --hosts nodes.txt --listen '*:5757'
+vramscope agent --test-alert"""
+EXIT_CODES: dict[int | str, str] = {
+    0: "ended by a signal",
+    1: "--test-alert: an alert was not delivered",
+    2: "wrong flags or settings, or an agent runs already",
+    6: "the runtime folder is not private",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(
-        subparsers,
-        [build_sampling_flags(), *common],
-        "agent",
-        SUMMARY,
-        f"{SUMMARY[0].upper()}{SUMMARY[1:]}. `vramscope` attaches to it and shows its history.",
-    )
+    parents = [build_sampling_flags(), *common]
+    parser = add_verb(subparsers, parents, "agent", DESCRIPTION, examples=EXAMPLES, exit_codes=EXIT_CODES)
     parser.add_argument(
         "--test-alert",
         action="store_true",
-        help="send a test alert to the command and the webhook of the settings, say how that went, and leave",
+        help="send a test alert to the command and webhook of the settings, print the result and exit",
     )
     parser.add_argument(
         "--no-worker",
         action="store_true",
-        help="run no analyzers; `vramscope worker --connect` may",
+        help="run no analyzers here; `vramscope worker --connect` can run them elsewhere",
     )
     _add_elsewhere(parser)
     add_endpoint_flags(parser)
-    # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
+    # Set by a viewer or a job that starts an agent; people use `vramscope` and its verbs.
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
@@ -55,27 +61,27 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def _add_elsewhere(parser: ArgumentParser) -> None:
-    """Add the flags by which others are let in, and by which a relay knows whom it passes on."""
-    elsewhere = parser.add_argument_group("viewers elsewhere")
+    """Add the flags of viewers on other machines, and of a relay."""
+    elsewhere = parser.add_argument_group("viewers on other machines")
     elsewhere.add_argument(
         "--stdio",
         action="store_true",
-        help="serve one viewer over standard input and output: what --ssh starts on a node",
+        help="serve one viewer over standard input and output (started by --ssh)",
     )
     elsewhere.add_argument(
         "--listen",
         metavar="[ADDRESS:]PORT",
         nargs="?",
         const="",
-        help="let viewers elsewhere in by tcp (default 127.0.0.1:5757; *:5757 is every address), with keys "
-        "beyond loopback: see `vramscope keys`",
+        help="accept viewers by tcp (default 127.0.0.1:5757; *:5757 for every address); beyond loopback with "
+        "keys, see `vramscope keys`",
     )
     add_relay_flags(parser, elsewhere)
     elsewhere.add_argument(
         "--insecure",
         action="store_true",
-        help="beyond loopback: --listen and the nodes of a --relay without keys, --prometheus without TLS; "
-        "readable by everybody between",
+        help="beyond loopback, use no keys for --listen and the nodes of --relay, and no TLS for "
+        "--prometheus; everybody on the way can read",
     )
 
 
@@ -115,7 +121,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _serve_on_stdio(arguments: Namespace, settings: "Settings") -> int:
-    """Serve a viewer elsewhere that has started this process through ssh, until it leaves."""
+    """Serve the viewer that started this process through ssh, until it leaves."""
     from vramscope.engine.cluster.ssh import run_bridge
     from vramscope.engine.paths import locate_runtime_folder
 
@@ -126,7 +132,7 @@ def _serve_on_stdio(arguments: Namespace, settings: "Settings") -> int:
 
 
 def _read_listening(arguments: Namespace) -> "Listening | None":
-    """Return where the agent listens beyond its folder; None for nowhere."""
+    """Return where the agent listens for other machines; None if it does not."""
     if arguments.listen is None:
         return None
     from vramscope.engine.cluster.addresses import parse_listen_address
@@ -155,14 +161,14 @@ def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
 
 
 def _test_alert(settings: "AlertSettings") -> int:
-    """Try every hook out and say how it went; return 1 where one did not take the alert."""
+    """Send a test alert to every hook and print the results; return 1 if one was not delivered."""
     from vramscope.engine.alerts.delivery import try_hooks
     from vramscope.engine.errors import UsageError
     from vramscope.engine.sampling.live import node_name
 
     statuses = try_hooks(settings, node_name(), __version__)
     if not statuses:
-        raise UsageError("there is no hook to try: set alerts.command or alerts.webhook_url (docs/alerts.md)")
+        raise UsageError("no hook is set: set alerts.command or alerts.webhook_url (docs/alerts.md)")
     for status in statuses:
         went = "delivered" if status.delivered else f"not delivered: {status.reason or 'it took too long'}"
         print(f"{status.name} {status.target}: {went}")
@@ -170,36 +176,36 @@ def _test_alert(settings: "AlertSettings") -> int:
 
 
 def add_relay_flags(parser: ArgumentParser, elsewhere: "_ArgumentGroup") -> None:
-    """Add the flags to the parser of the agent; they are not those of the view, which name what is drawn."""
+    """Add the flags of a relay; they have other names in the result than those of the view."""
     elsewhere.add_argument(
         "--relay",
         action="store_true",
-        help="sample nothing: follow the nodes that are named and pass them on, at --listen",
+        help="sample nothing; follow other nodes and pass them on at --listen",
     )
-    add_node_flags(parser, "nodes of a --relay", "relay")
+    add_node_flags(parser, "nodes of --relay", "relay")
 
 
 def check_relay_flags(arguments: Namespace) -> None:
-    """Refuse flags that say nothing to a relay, or nothing without one."""
+    """Refuse flags that a relay does not have, and flags that only a relay has."""
     has_nodes = is_remote(take_node_flags(arguments, "relay"))
     if not arguments.relay and has_nodes:
-        raise UsageError("--connect, --hosts and --ssh of an agent name the nodes that a --relay passes on")
+        raise UsageError("--connect, --hosts and --ssh need --relay: they name the nodes that it passes on")
     if not arguments.relay:
         return
     if not has_nodes:
-        raise UsageError("a relay needs nodes to pass on: name them with --connect, --hosts or --ssh")
+        raise UsageError("--relay needs nodes to pass on: name them with --connect, --hosts or --ssh")
     if arguments.listen is None:
-        raise UsageError("a relay needs a port where viewers come in: name it with --listen, as '*:5757'")
+        raise UsageError("--relay needs a port for viewers: add --listen, for example --listen '*:5757'")
     others = (arguments.test_alert, arguments.no_worker, arguments.stdio, arguments.prometheus is not None)
     if any(others) or arguments.replay is not None:
         raise UsageError(
-            "--relay samples and analyzes nothing itself: --test-alert, --no-worker and --prometheus are for "
-            "the agents behind it"
+            "--relay does not go with --test-alert, --no-worker or --prometheus: give these to the agents "
+            "behind the relay"
         )
 
 
 def run_relay(arguments: Namespace) -> int:
-    """Pass nodes on until told to end."""
+    """Pass nodes on until a signal ends it."""
     from vramscope.engine.agent.supervisor import allow_many_descriptors
     from vramscope.engine.cluster.addresses import parse_listen_address
     from vramscope.engine.cluster.gate import prepare_listening
@@ -217,7 +223,7 @@ def run_relay(arguments: Namespace) -> int:
     relay = Relay(addresses, trust, listening, name=node_name(), version=__version__)
     stop_on_signals(relay)
     number = "one node" if len(addresses) == 1 else f"{len(addresses)} nodes"
-    complain(f"passing on {number} (process {os.getpid()}); Ctrl-C ends it", program="vramscope agent")
+    complain(f"passing on {number} (process {os.getpid()}); press Ctrl-C to end", program="vramscope agent")
     complain(listening.words, program="vramscope agent")
     relay.run()
     return 0

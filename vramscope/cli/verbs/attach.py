@@ -1,4 +1,4 @@
-"""`vramscope attach`: bring the probe into a job that already runs."""
+"""`vramscope attach`: add the probe to a job that already runs."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -10,24 +10,34 @@ from ..frame.settings import refuse_if_read_only
 if TYPE_CHECKING:
     from vramscope.engine.jobs.attach import Attached
 
-SUMMARY = "bring the probe into a Python process that already runs"
+DESCRIPTION = "Add the probe to a Python process that already runs, so that its memory shows in every view."
+EXAMPLES = """\
+vramscope attach 4242
+vramscope attach 4242 --timeout 60s"""
+NOTES = """\
+The probe enters by sys.remote_exec in Python 3.14 and later, and by gdb before."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "the process reports",
+    2: "wrong flags, or a process that the probe cannot enter",
+    4: "gdb is needed and not installed",
+    6: "no permission, or the process refuses; read_only is set",
+    7: "the process did not report in time",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = add_verb(
-        subparsers,
-        common,
-        "attach",
-        SUMMARY,
-        f"{SUMMARY[0].upper()}{SUMMARY[1:]}: by sys.remote_exec from Python 3.14 on, by gdb before.",
+        subparsers, common, "attach", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
     )
-    parser.add_argument("pid", metavar="PID", type=int, help="the process that trains; one of them a rank")
+    parser.add_argument(
+        "pid", metavar="PID", type=int, help="the training process; attach each rank by its PID"
+    )
     parser.add_argument(
         "--timeout",
         metavar="TIME",
         type=duration(),
         default="10s",
-        help="how long to wait for its first report (default 10s)",
+        help="how long to wait for the first report (default 10s)",
     )
     add_read_only_flag(parser)
 

@@ -1,4 +1,4 @@
-"""`vramscope calibrate`: what measured runs say about the estimates of `vramscope estimate`."""
+"""`vramscope calibrate`: correct the estimates of `vramscope estimate` by measured runs."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -16,26 +16,24 @@ if TYPE_CHECKING:
     from vramscope.analyzers.planning.theory.calibration import Calibration, Measured
     from vramscope.engine.files.case_table import CaseTable
 
-SUMMARY = "learn from runs that were measured how this software differs from the memory theory"
-DESCRIPTION = """\
-Compare estimates with what runs measured, and keep two numbers in a small file: bytes more between steps, and
-a factor of what the peak is above that. `vramscope estimate --calibration FILE` applies them, and says so."""
-EPILOG = """\
-examples:
-  vramscope calibrate measured.csv --output ours.json
-  vramscope estimate --model llama2-7b --tp 2 --calibration ours.json
-
-The table has the columns of `vramscope estimate --batch`, and beside them mem_allocated_last_bytes and
+DESCRIPTION = "Compare estimates with measured runs, and write a correction for later estimates."
+EXAMPLES = """\
+vramscope calibrate measured.csv --output ours.json
+vramscope estimate --model llama2-7b --tp 2 --calibration ours.json"""
+NOTES = """\
+FILE has the columns of `vramscope estimate --batch`, and also mem_allocated_last_bytes and
 mem_max_allocated_peak_bytes of the last rank.
-exit codes: 0 done, 2 usage, or a file that cannot be read"""
+
+The correction is two numbers: bytes to add between steps, and a factor for what the peak adds to that.
+`vramscope estimate --calibration` applies them and says so."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "calibrate", SUMMARY, DESCRIPTION, EPILOG)
-    parser.add_argument("measured", metavar="FILE", type=Path, help="a CSV file of measured runs")
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to keep it")
+    parser = add_verb(subparsers, common, "calibrate", DESCRIPTION, examples=EXAMPLES, notes=NOTES)
+    parser.add_argument("measured", metavar="FILE", type=Path, help="CSV file of measured runs, one a row")
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write the correction to this file")
     parser.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print it as JSON, also with -o"
+        "--json", action="store_true", default=SUPPRESS, help="print the correction as JSON, also with -o"
     )
 
 
@@ -49,7 +47,7 @@ _LIMIT_BYTES = 65536
 
 
 def calibrate(arguments: Namespace) -> int:
-    """Fit, tell what was learnt, and keep it where asked."""
+    """Fit the correction, print it or write it to a file, and summarize it on stderr."""
     from vramscope.analyzers.planning.theory.calibration import fit_calibration
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.base.output_file import write_whole
@@ -60,7 +58,8 @@ def calibrate(arguments: Namespace) -> int:
     for column in (ALLOCATED, PEAK):
         if column not in table.columns:
             raise InputFileError(
-                f"{show_path(arguments.measured)}: has no column {column}; expected what each run measured"
+                f"{show_path(arguments.measured)}: the column {column} is missing; expected what each run "
+                "measured"
             )
     runs, left_out = _measure(table)
     found = fit_calibration(runs, arguments.measured.name)
@@ -81,15 +80,18 @@ def read_calibration(path: Path) -> "Calibration":
         found = msgspec.json.decode(data, type=Calibration)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputFileError(
-            f"{show_path(path)}: {error}; expected what `vramscope calibrate` wrote"
+            f"{show_path(path)}: {error}; expected a file written by `vramscope calibrate -o`"
         ) from error
     if found.schema != SCHEMA or not 0 < found.activation_scale < 100:
-        raise InputFileError(f"{show_path(path)}: schema {found.schema!r}; expected {SCHEMA} with a scale")
+        raise InputFileError(
+            f"{show_path(path)}: schema {found.schema!r} with activation_scale {found.activation_scale:g}; "
+            f"expected {SCHEMA} and a scale between 0 and 100"
+        )
     return found
 
 
 def _measure(table: "CaseTable") -> "tuple[list[Measured], int]":
-    """Return the rows that were measured and could be estimated, and how many were left out."""
+    """Return the rows with measurements that could be estimated, and how many were left out."""
     from vramscope.analyzers.planning.theory import estimate_stage
     from vramscope.analyzers.planning.theory.calibration import Measured
     from vramscope.analyzers.planning.theory.configs.cases import read_case
@@ -112,7 +114,7 @@ def _describe(found: "Calibration", left_out: int) -> str:
 
     text = (
         f"{found.runs} runs: {found.offset_bytes / MIB:+.1f} MiB between steps, activations x "
-        f"{found.activation_scale:.3f}; peaks held out are off by {found.held_out_error_percent:.2f} %, "
-        f"without it by {found.plain_error_percent:.2f} %"
+        f"{found.activation_scale:.3f}; error of peaks left out of the fit: "
+        f"{found.held_out_error_percent:.2f} %, without the correction {found.plain_error_percent:.2f} %"
     )
     return text + (f"; {left_out} rows left out" if left_out else "")

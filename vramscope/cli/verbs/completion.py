@@ -1,20 +1,21 @@
-"""`vramscope completion`: what a shell needs to complete verbs and flags."""
+"""`vramscope completion`: the script by which a shell completes verbs and flags."""
 
 from argparse import ArgumentParser, Namespace
 
 from ..frame.parse import SubParsers, add_verb
 
 SHELLS = ("bash", "zsh", "fish")
-SUMMARY = "print the completion script of a shell"
-EPILOG = """\
-bash: vramscope completion bash > ~/.local/share/bash-completion/completions/vramscope
-zsh: vramscope completion zsh > a folder on $fpath, as _vramscope
-fish: vramscope completion fish > ~/.config/fish/completions/vramscope.fish"""
+DESCRIPTION = "Print the script by which a shell completes verbs and flags of vramscope."
+EXAMPLES = """\
+vramscope completion bash \\
+    > ~/.local/share/bash-completion/completions/vramscope
+vramscope completion zsh > ~/.zfunc/_vramscope    # a folder on $fpath
+vramscope completion fish > ~/.config/fish/completions/vramscope.fish"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "completion", SUMMARY, epilog=EPILOG)
-    parser.add_argument("shell", choices=SHELLS)
+    parser = add_verb(subparsers, common, "completion", DESCRIPTION, examples=EXAMPLES)
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
 
 
 def run(arguments: Namespace) -> int:

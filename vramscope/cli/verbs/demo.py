@@ -15,28 +15,44 @@ if TYPE_CHECKING:
     from vramscope.engine.jobs.demonstration import Demonstration
     from vramscope.engine.viewer.feed import Feed
 
-SUMMARY = "watch a real training job on a simulated card leak, fragment and run out of memory; no GPU needed"
-DESCRIPTION = """\
-Start a small training job on a simulated card and open the live view on it. The job keeps what it should let
-go: within two minutes memory is out, a flight record is written, and the story begins anew. What ends the
-view ends the job. Needs torch: pip install 'vramscope[train]'."""
+DESCRIPTION = "Watch a small training job leak, fragment and run out of memory on a simulated GPU."
+EXAMPLES = """\
+vramscope demo
+vramscope demo --capacity 2GiB --duration 3m"""
+NOTES = """\
+The job trains on the CPU and keeps memory that it should free. Within two minutes memory is full, vramscope
+writes a flight record, and the job starts again. It ends when you quit the view. It needs PyTorch: pip
+install 'vramscope[train]'."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "you quit the view, or --duration is over",
+    1: "the job ended by itself",
+    2: "wrong flags, or no terminal",
+    4: "PyTorch is not installed",
+}
 
 HISTORY_S = 180.0
-"""Window of the graphs: the story and a half."""
+"""Window of the graphs: one and a half runs of the job."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_view_flags(), *common], "demo", SUMMARY, DESCRIPTION)
+    parents = [build_view_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "demo", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     length = duration(lambda seconds: seconds >= 1, "a second or more, for example 3m")
     parser.add_argument(
-        "--duration", dest="duration_of_demo", metavar="TIME", type=length, help="end after this time"
+        "--duration",
+        dest="duration_of_demo",
+        metavar="TIME",
+        type=length,
+        help="end after this time (default: when you quit)",
     )
     add_old_flag(parser, "--for", use="--duration", dest="duration_of_demo", type=length)
     parser.add_argument(
         "--capacity",
         metavar="SIZE",
         type=size(),
-        help="memory of the simulated card, at least 896MiB (default 1.5GiB)",
+        help="memory of the simulated GPU, at least 896MiB (default 1.5GiB)",
     )
     add_old_flag(parser, "--size", use="--capacity", dest="capacity", type=size())
 
@@ -53,7 +69,7 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     if find_spec("torch") is None:
         raise SourceUnavailableError(
-            "the demo trains a small model, and torch is not installed here: pip install 'vramscope[train]'"
+            "the demo needs PyTorch, which is not installed here: pip install 'vramscope[train]'"
         )
     check_terminal(settings)
     demonstration = Demonstration() if arguments.capacity is None else Demonstration(arguments.capacity)
@@ -67,7 +83,7 @@ def run(arguments: Namespace) -> int:
         complain(demonstration.announcement, program="vramscope demo")
         code = open_view(
             start_feed,
-            # The graphs show no more than the story takes.
+            # The graphs show no more time than the job needs to run out of memory.
             msgspec.structs.replace(settings, history_window_s=min(settings.history_window_s, HISTORY_S)),
             config=getattr(arguments, "config", None),
             local_node=node_name(),
@@ -80,7 +96,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _tell_end(demonstration: "Demonstration", status: int | None) -> int:
-    """Say what is left to look at; return 1 where the job had ended by itself, as it never should."""
+    """Print where the flight record is; return 1 if the job ended by itself, which it never should."""
     from vramscope.engine.files.memory_file import find_newest_flight_record
 
     record = find_newest_flight_record([demonstration.flight_folder])

@@ -1,4 +1,4 @@
-"""`vramscope detach`: end the probe in a process, which goes on as if it had never been."""
+"""`vramscope detach`: remove the probe from a process, which goes on without it."""
 
 from argparse import ArgumentParser, Namespace
 
@@ -6,11 +6,18 @@ from ..frame.flags import add_read_only_flag
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import refuse_if_read_only
 
-SUMMARY = "end the probe in a process that reports; the process goes on"
+DESCRIPTION = "Remove the probe from a process that reports; the process goes on."
+EXAMPLES = "vramscope detach 4242"
+EXIT_CODES: dict[int | str, str] = {
+    0: "the process no longer reports",
+    2: "wrong flags, or a process that does not report",
+    6: "read_only is set",
+    7: "no agent runs, or the process did not answer",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "detach", SUMMARY)
+    parser = add_verb(subparsers, common, "detach", DESCRIPTION, examples=EXAMPLES, exit_codes=EXIT_CODES)
     parser.add_argument("pid", metavar="PID", type=int, help="the process")
     add_read_only_flag(parser)
 

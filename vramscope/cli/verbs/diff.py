@@ -1,4 +1,4 @@
-"""`vramscope diff`: two runs side by side, where and when they part."""
+"""`vramscope diff`: two runs compared, where and when they differ."""
 
 import heapq
 import re
@@ -22,41 +22,44 @@ from ..frame.flags import Reading, add_figure_flag, add_format_flags, build_look
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
-SUMMARY = "compare two recordings, or traces, series and logs: where and when they part"
-DESCRIPTION = """\
-Compare two runs step by step, rank by rank: from which step on they differ for good, by how much, in what,
-and what was found in one of them only. Each is a recording, or anything that `import` reads: memory traces, a
-series CSV, logs. Differences are B less A. A terminal gets a screen; a pipe gets the text."""
-EPILOG = """\
-examples:
-  vramscope diff yesterday.vscope today.vscope
-  vramscope diff base.vscope new.vscope --format text --fail-on +5%
-  vramscope diff base.vscope new.vscope --figure difference.pdf
-
---fail-on: 500MiB or 5% either way, +500MiB or +5% where B needs more; also where only B runs out of memory
-exit codes: 0 compared, 2 usage or a file that cannot be read, 3 they part by more than --fail-on"""
+DESCRIPTION = (
+    "Compare two runs: from which step on they differ, by how much, and what only one of them found."
+)
+EXAMPLES = """\
+vramscope diff yesterday.vscope today.vscope
+vramscope diff base.vscope new.vscope --format text --fail-on +5%
+vramscope diff base.vscope new.vscope --figure difference.pdf"""
+NOTES = """\
+A and B are recordings, or anything that `vramscope import` reads: memory traces, series CSV, logs. All
+differences are B minus A. A terminal gets a screen, a pipe gets text."""
 EXIT_PARTED = 3
+EXIT_CODES: dict[int | str, str] = {
+    0: "compared",
+    2: "wrong flags, or a file that cannot be read",
+    EXIT_PARTED: "they differ by more than --fail-on, or only B runs out of memory",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "diff", SUMMARY, DESCRIPTION, EPILOG)
-    parser.add_argument(
-        "a", metavar="A", type=Path, help="the run to compare with: a file, or a folder of traces"
+    parents = [build_look_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "diff", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
     )
-    parser.add_argument("b", metavar="B", type=Path, help="the run to compare")
+    parser.add_argument("a", metavar="A", type=Path, help="the earlier run: a file, or a folder of traces")
+    parser.add_argument("b", metavar="B", type=Path, help="the run to compare with it")
     output = parser.add_argument_group("output")
     add_format_flags(
         output,
-        text="text: print it, also in a terminal",
-        json="print one JSON object with its schema's name",
+        text="text: print the comparison, also in a terminal",
+        json="print one JSON object that names its schema",
         old=("--text", "--once"),
     )
-    add_figure_flag(output, "draw the rank or device that parts first")
+    add_figure_flag(output, "draw the rank or device that differs first")
     output.add_argument(
         "--fail-on",
         metavar="SIZE|PERCENT",
         type=Reading(read_threshold),
-        help="exit code 3 where they part by more, for example +5%%",
+        help="exit with 3 if they differ by more: 500MiB or 5%% either way, +500MiB or +5%% if B needs more",
     )
 
 
@@ -110,11 +113,11 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
 PROGRAM = "vramscope diff"
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
 Progress = Callable[[float | None, int], object]
-"""Takes the share that was read, from 0 to 1 where it is known, and how many samples."""
+"""Called with the share read so far, from 0 to 1 or None, and the number of samples."""
 
 
 class Threshold(NamedTuple):
-    """What `--fail-on` was given: how far runs may part."""
+    """Value of `--fail-on`: how far runs may differ."""
 
     size_bytes: int | None
     percent: float | None
@@ -122,7 +125,7 @@ class Threshold(NamedTuple):
     """Whether only more in B counts."""
 
     def is_crossed(self, difference: RunDifference) -> bool:
-        """Return whether a figure parts by more, or B alone ran out of memory."""
+        """Return whether any value differs by more, or only B ran out of memory."""
         if any(found.kind == "oom_met" for found in difference.found_only_in_b):
             return True
         for subject in difference.subjects:
@@ -141,7 +144,7 @@ class Threshold(NamedTuple):
 
 
 def read_threshold(text: str) -> Threshold:
-    """Return how far runs may part, as a person writes it: `500MiB`, `5%`, `+5%` for more in B only."""
+    """Return how far runs may differ, from `500MiB`, `5%`, or `+5%` for only more in B."""
     is_upward = text.startswith("+")
     plain = text.removeprefix("+")
     match = _PERCENT.match(plain)
@@ -154,10 +157,10 @@ def read_threshold(text: str) -> Threshold:
 
 
 def compare_files(a: Path, b: Path, progress: Progress = lambda share, samples: None) -> Comparison:
-    """Read two runs and return where they part.
+    """Read two runs and return where they differ.
 
-    Findings of two recordings of `vramscope record` are taken as they were recorded. Otherwise the analyzers
-    of this installation look for them in both.
+    Two recordings of `vramscope record` are compared by their recorded findings. Otherwise the analyzers run
+    on both.
     """
     recordings = [_list_recordings(path) for path in (a, b)]
     is_recorded = all(map(_holds_findings, recordings))
@@ -180,7 +183,7 @@ class _Run(NamedTuple):
 
 
 def _halve(progress: Progress, number: int) -> Progress:
-    """Return what counts the reading of one of two files."""
+    """Return the progress of one of two files as half of the whole."""
 
     def show(share: float | None, samples: int) -> None:
         progress(None if share is None else (number + share) / 2, samples)
@@ -189,7 +192,7 @@ def _halve(progress: Progress, number: int) -> Progress:
 
 
 def _list_recordings(path: Path) -> list[Path]:
-    """Return the recording that a path names, or those in the folder; none for other files."""
+    """Return the recording at a path, or those in the folder; nothing for other files."""
     from vramscope.engine.files.series.format import recognize_series
 
     if path.is_dir():
@@ -223,9 +226,7 @@ def _read_run(path: Path, recordings: Sequence[Path], progress: Progress, *, is_
         summary.notes.extend(opened.notes())
     if not summary.samples:
         why = "; ".join(summary.notes) if recordings else ""
-        raise InputFileError(
-            f"{show_path(path)}: no samples in it; {why or 'expected at least one to compare'}"
-        )
+        raise InputFileError(f"{show_path(path)}: no samples to compare; {why or 'expected at least one'}")
     return _Run(summary, opened.format)
 
 
@@ -237,7 +238,7 @@ def _make_finder() -> Callable[[Sample], list[Finding]]:
 
 
 class _RecordingInput:
-    """All nodes of a recording, or of the recordings in a folder, on one clock."""
+    """Samples of all nodes in a recording, or in the recordings of a folder, in the order of time."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from vramscope.engine.recording import Recording

@@ -18,20 +18,28 @@ if TYPE_CHECKING:
     from vramscope.memory.node_exchange import NodeExchange
     from vramscope.memory.watch import Watch
 
-SUMMARY = "gather the memory of several nodes at one of them, and report balance, bottlenecks and threats"
-DESCRIPTION = """\
-Gather the memory of several nodes at one of them. One runs with --role master and listens, the others with
---role worker report to it. Each has its own report in the end; the master's tells of all nodes.
-Beyond this machine reports travel with the keys of `vramscope keys`, encrypted."""
-EPILOG = """\
-examples:
-  vramscope distributed --role master --master-host '*' --node-count 4 --duration 10m --output cluster.json
-  vramscope distributed --role worker --master-host n1 --duration 0
+DESCRIPTION = (
+    "Gather the memory of several nodes at one of them, and report balance, bottlenecks and threats."
+)
+EXAMPLES = """\
+vramscope distributed --role master --master-host '*' --node-count 4 \\
+    --duration 10m --output cluster.json
+vramscope distributed --role worker --master-host n1 --duration 0"""
+NOTES = """\
+One node runs with --role master and listens, the others report to it with --role worker. Each node writes its
+own report at the end; that of the master covers all nodes. Between machines reports are encrypted with the
+keys of `vramscope keys`.
 
-exit codes: 0 done, 3 a finding or a threat of any node reached --fail-on, 2 usage or a port that is taken,
-4 no device, 5 the driver is not loaded or does not answer, 7 no report was taken by the master, or fewer
-nodes came than --node-count, 130 Ctrl-C before the time was up; the report is written in any of 0, 3, 7 and
-130"""
+The report is written for exit codes 0, 3, 7 and 130."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or a port that is in use",
+    3: "a finding or a threat of any node reached --fail-on",
+    4: "no device",
+    5: "the driver is not loaded or does not answer",
+    7: "the master accepted no report, or fewer nodes came than --node-count",
+    130: "Ctrl-C before --duration was over",
+}
 DEFAULTS = Defaults(duration_s=300, interval_s=3)
 MOST_NODES = 1024
 SILENT_AFTER_S = 30.0
@@ -45,32 +53,42 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         common,
         "distributed",
         DEFAULTS,
-        summary=SUMMARY,
-        epilog=EPILOG,
         description=DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
         has_input=False,
     )
     nodes = parser.add_argument_group("nodes")
-    nodes.add_argument("--role", choices=("master", "worker"), required=True, help="gather, or report")
+    nodes.add_argument(
+        "--role", choices=("master", "worker"), required=True, help="gather reports, or send them"
+    )
     nodes.add_argument(
         "--master-host",
         metavar="HOST",
         default="localhost",
-        help="of a worker: where the master is; of the master: where it listens, '*' for all addresses",
+        help="for a worker: host of the master; for the master: where it listens, '*' for all addresses "
+        "(default localhost)",
     )
     nodes.add_argument(
-        "--port", metavar="PORT", type=whole(1, 65535), default=29500, help="of the master (default 29500)"
+        "--port",
+        metavar="PORT",
+        type=whole(1, 65535),
+        default=29500,
+        help="port of the master (default 29500)",
     )
     nodes.add_argument(
         "--node-count",
         metavar="N",
         type=whole(1, MOST_NODES),
-        help="of the master: wait for N nodes, itself included; time counts from then",
+        help="for the master: wait for N nodes, itself included, before --duration starts",
     )
     add_old_flag(nodes, "--nodes", use="--node-count", dest="node_count", type=whole(1, MOST_NODES))
-    nodes.add_argument("--name", metavar="NAME", help="of this node (default: host name and time)")
+    nodes.add_argument("--name", metavar="NAME", help="name of this node (default: host name and time)")
     nodes.add_argument(
-        "--insecure", action="store_true", help="without keys, beyond this machine too: open to everybody"
+        "--insecure",
+        action="store_true",
+        help="use no keys, also beyond this machine; everybody can read and report",
     )
 
 
@@ -80,7 +98,7 @@ def run(arguments: Namespace) -> int:
         options = options._replace(format="text")
     wanted: int | None = arguments.node_count
     if wanted is not None and arguments.role != "master":
-        raise UsageError("--node-count goes with --role master: a worker waits for nobody")
+        raise UsageError("--node-count needs --role master: a worker does not wait for others")
     return ClusterRun(options, _make_exchange(arguments, options.interval_s), wanted).run()
 
 
@@ -88,7 +106,7 @@ def _make_exchange(arguments: Namespace, interval_s: float) -> "NodeExchange":
     from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
 
     if arguments.master_host == "":
-        raise UsageError("--master-host '': expected a host by name or number; leave it out for this machine")
+        raise UsageError("--master-host '': expected a host name or address; leave it out for this machine")
     meeting = Meeting(
         DistributedRole(arguments.role), arguments.master_host, arguments.port, is_insecure=arguments.insecure
     )
@@ -99,18 +117,18 @@ def _make_exchange(arguments: Namespace, interval_s: float) -> "NodeExchange":
 EXIT_UNREACHABLE = 7
 EXIT_INTERRUPTED = 130
 ANSWERED_WITHIN_S = 1.0
-"""What a report waits for the first answer of the master."""
+"""How long a report waits for the first answer of the master."""
 TOLD_AFTER_S = 3.0
-"""What stands against a connection is said when it has lasted so long."""
+"""How long a problem with the connection lasts before it is printed."""
 Standing = Literal["there", "silent", "left"]
 
 
 class ClusterRun:
-    """Watches this node and its exchange with others, delivers the report, says how it ended.
+    """Watches this node, exchanges reports with other nodes, and delivers the report at the end.
 
     Args:
         exchange: With the other nodes; opened here.
-        wanted: Nodes to wait for, this one included; None for whoever comes.
+        wanted: Nodes to wait for, this one included; None to wait for none.
     """
 
     def __init__(self, options: WatchOptions, exchange: "NodeExchange", wanted: int | None) -> None:
@@ -153,7 +171,7 @@ class ClusterRun:
         return self._exchange.build(log, watch.provenance)
 
     def _take_turn(self, passed_s: float) -> float:
-        """Exchange reports; return the seconds since all were there that were waited for."""
+        """Exchange reports; return the seconds since all expected nodes were there."""
         from vramscope.analyzers.sentence import count
 
         self._exchange.tend(self._run.watch.log)
@@ -164,7 +182,7 @@ class ClusterRun:
             return passed_s
         if self._complete_s is None and self._count_seen() >= self._wanted:
             self._complete_s = passed_s
-            self._run.say(f"all {count(self._wanted, 'node')} are there")
+            self._run.say(f"all {count(self._wanted, 'node')} report")
         return passed_s - (self._complete_s or 0.0)
 
     def _count_seen(self) -> int:
@@ -184,7 +202,7 @@ class ClusterRun:
                 devices = count(len(roll.nodes[node].report.sample.devices), "device")
                 self._run.say(f"{node} reports {'again' if before else devices}")
             elif standing == "silent":
-                self._run.say(f"nothing of {node} for {format_age(roll.ages_s[node])}")
+                self._run.say(f"no report from {node} for {format_age(roll.ages_s[node])}")
             else:
                 self._run.say(f"{node} ended its watch")
 
@@ -195,7 +213,7 @@ class ClusterRun:
         return there | silent | dict.fromkeys(roll.find("left"), "left")
 
     def _tell_master(self, passed_s: float) -> None:
-        """Say once what became of the connection to the master, when it has lasted."""
+        """Print once how the connection to the master is, when that has lasted."""
         reporter = self._exchange.reporter
         if reporter is None:
             return
@@ -228,15 +246,15 @@ class ClusterRun:
             return EXIT_INTERRUPTED
         reporter = self._exchange.reporter
         if reporter is not None and not reporter.has_been_accepted:
-            complain(f"no report was taken: {reporter.trouble or 'the master did not answer'}")
+            complain(f"the master accepted no report: {reporter.trouble or 'it did not answer'}")
             return EXIT_UNREACHABLE
         if self._wanted is not None and self._complete_s is None:
-            complain(f"{self._count_seen()} of {self._wanted} nodes came; see whether the others run")
+            complain(f"{self._count_seen()} of {self._wanted} nodes reported; check that the others run")
             return EXIT_UNREACHABLE
         return self._explain_nothing()
 
     def _explain_nothing(self) -> int:
-        """Say that no node reported a device, if so, and return the code of what is missing here; else 0."""
+        """Return 0, or print that no node reported a device and return the code of what is missing here."""
         from vramscope.engine.errors import DriverNotLoadedError
         from vramscope.engine.viewer.node_source import DRIVER_SILENT
 

@@ -1,4 +1,4 @@
-"""`vramscope doctor`: what was found, what is wrong, what to do."""
+"""`vramscope doctor`: what works on this machine, what is wrong, and what to do."""
 
 import textwrap
 from argparse import ArgumentParser, Namespace
@@ -14,18 +14,21 @@ from ..frame.parse import SubParsers, add_verb
 if TYPE_CHECKING:
     from ..doctor import Check, DoctorReport
 
-SUMMARY = "say what was found here, what is wrong and what to do"
+DESCRIPTION = "Check driver, devices, agent, terminal and versions, and say what is wrong and what to do."
+EXAMPLES = """\
+vramscope doctor
+vramscope doctor --json | jq '.checks[] | select(.status == "problem")'"""
+EXIT_CODES: dict[int | str, str] = {
+    0: "no problem",
+    2: "wrong flags or settings",
+    4: "no device or no driver library",
+    5: "the driver is not loaded, or its library has another version",
+    6: "no permission",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(
-        subparsers,
-        common,
-        "doctor",
-        SUMMARY,
-        "Look at driver, library, devices, agent, terminal and versions; "
-        "say what was found, what is wrong and what to do.",
-    )
+    parser = add_verb(subparsers, common, "doctor", DESCRIPTION, examples=EXAMPLES, exit_codes=EXIT_CODES)
     add_format_flags(parser, text="text is the default", json="print one JSON object (vramscope.doctor/1)")
 
 
@@ -82,4 +85,4 @@ def _render(checks: "Sequence[Check]", width: int) -> Iterator[str]:
             f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count
         )
     else:
-        yield "everything is well"
+        yield "no problems found"

@@ -1,4 +1,4 @@
-"""`vramscope estimate`: the memory of a training run, from sizes alone."""
+"""`vramscope estimate`: the memory of a training run, computed from its sizes."""
 
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
@@ -16,52 +16,60 @@ from ..frame.flags import (
 )
 from ..frame.parse import SubParsers, add_verb
 
-SUMMARY = "work out the memory of a training run from its sizes: each stage, each part"
-DESCRIPTION = """\
-Work out what every rank of a training run allocates: weights, gradients, master weights, optimizer,
-activations operation by operation, logits and loss, buffers, workspaces; between steps and at most.
-No GPU and no PyTorch is needed. What is outside PyTorch's allocator (CUDA context, NCCL) is not counted."""
-EPILOG = """\
-examples:
-  vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --seq 4096 --capacity 80GiB
-  vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full --json
-  vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
-  vramscope estimate --batch cases.csv --output predicted.csv
-  vramscope estimate --factory train:make_step --batch-size 4 --layers 48 --capacity 24GiB
+DESCRIPTION = "Compute the memory that every rank of a training run allocates, between steps and at its peak."
+EXAMPLES = """\
+vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --capacity 80GiB
+vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full
+vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
+vramscope estimate --batch cases.csv --output predicted.csv
+vramscope estimate --factory train:make_step --batch-size 4 --layers 48"""
+NOTES = """\
+The estimate has weights, gradients, master weights, optimizer, activations of each operation, logits and
+loss, buffers and workspaces. Memory outside PyTorch's allocator (CUDA context, NCCL) is not counted. Neither
+a GPU nor PyTorch is needed, except for --factory.
 
---model takes a name, config.json of Hugging Face, Megatron-LM's arguments (JSON, YAML or the list in its
-log), a configuration of Galvatron, or TOML of torchtitan; flags given here win over the file.
---factory names a function of yours that returns a training step, a module, or (module, optimizer, step); two
-steps are made without storage, in a process of its own, which needs PyTorch.
-exit codes: 0 estimated, also where it does not fit, 3 it does not fit and --fail-on unfit is given, 2 usage,
-a file that cannot be read, degrees that cannot be, a step that cannot be traced"""
+--model takes a name, config.json of Hugging Face, the arguments of Megatron-LM (JSON, YAML or the list in its
+log), a configuration of Galvatron, or TOML of torchtitan. Flags override the file.
+
+--factory names a function that returns a training step, a module, or (module, optimizer, step). vramscope
+traces two steps without storage in another process, which needs PyTorch."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "estimated, also if it does not fit",
+    2: "wrong flags, sizes that do not go together, or a file or step that cannot be read",
+    3: "it does not fit, and --fail-on unfit is given",
+}
 COUNTS = {
     "tp": "tensor-parallel ranks",
     "pp": "pipeline stages",
     "dp": "data-parallel ranks",
     "cp": "context-parallel ranks",
-    "ep": "ranks that routed experts are spread over",
-    "etp": "ranks that share one expert",
-    "pieces": "pieces of the model on each pipeline rank (interleaved schedule)",
-    "world-size": "ranks, in place of --dp",
+    "ep": "expert-parallel ranks",
+    "etp": "tensor-parallel ranks of one expert",
+    "pieces": "model chunks on each pipeline rank (interleaved schedule)",
+    "world-size": "all ranks, instead of --dp",
 }
 FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot")
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
-    "seq": "tokens of a sequence",
-    "micro-batch": "sequences of a micro-batch",
-    "global-batch": "sequences of a step, over all ranks",
-    "micro-batches": "micro-batches of a step, in place of --global-batch",
-    "recompute-layers": "layers of one checkpoint, or with block: recomputed layers",
+    "seq": "tokens in a sequence",
+    "micro-batch": "sequences in a micro-batch",
+    "global-batch": "sequences in a step, over all ranks",
+    "micro-batches": "micro-batches in a step, instead of --global-batch",
+    "recompute-layers": "layers in one checkpoint; with --recompute block, layers recomputed",
 }
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "estimate", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_look_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "estimate", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", metavar="NAME|FILE", help="the model: a name, or a configuration")
-    what.add_argument("--batch", metavar="FILE", type=Path, help="a CSV file of cases, one a row")
-    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="your own step, traced without a GPU")
+    what.add_argument("--model", metavar="NAME|FILE", help="the model: a name, or a configuration file")
+    what.add_argument("--batch", metavar="FILE", type=Path, help="CSV file of runs to estimate, one a row")
+    what.add_argument(
+        "--factory", metavar="MODULE:FUNCTION", help="trace your own training step, without a GPU"
+    )
     _add_factory(parser.add_argument_group("with --factory"))
     _add_counts(parser.add_argument_group("degrees of parallelism"), COUNTS)
     batch = parser.add_argument_group("batch")
@@ -71,23 +79,38 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     _add_choices(parser.add_argument_group("training"))
     output = parser.add_argument_group("output")
     add_format_flags(output, text="text is the default", json="print one JSON object", old=("--table",))
-    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="with --batch: where to write")
+    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="with --batch: write to this file")
     add_figure_flag(output, "draw every stage at its peak")
-    output.add_argument("--calibration", metavar="FILE", type=Path, help="shift by `vramscope calibrate`")
     output.add_argument(
-        "--capacity", metavar="SIZE", help="say whether it fits, and with what it would: 80GiB"
+        "--calibration", metavar="FILE", type=Path, help="apply the correction of `vramscope calibrate`"
+    )
+    output.add_argument(
+        "--capacity", metavar="SIZE", help="memory of a device (80GiB): say whether it fits, or what would"
     )
     add_fit_flag(output)
 
 
 def _add_factory(group: _ArgumentGroup) -> None:
-    group.add_argument("--batch-size", metavar="N", type=int, help="its argument batch_size")
-    group.add_argument("--layers", metavar="N", type=int, help="its argument layers; deep ones: see --full")
-    group.add_argument("--full", action="store_true", help="trace every layer, extrapolate nothing")
+    group.add_argument("--batch-size", metavar="N", type=int, help="argument batch_size of the function")
     group.add_argument(
-        "--input", metavar="SHAPE", action="append", default=[], help="an argument of a module: 4x1024:int64"
+        "--layers",
+        metavar="N",
+        type=int,
+        help="argument layers of the function; many are extrapolated, see --full",
     )
-    group.add_argument("--optimizer", choices=("adamw", "adam", "sgd", "none"), help="of a module (adamw)")
+    group.add_argument("--full", action="store_true", help="trace every layer instead of extrapolating")
+    group.add_argument(
+        "--input",
+        metavar="SHAPE",
+        action="append",
+        default=[],
+        help="an input of the module, for example 4x1024:int64; once for each input",
+    )
+    group.add_argument(
+        "--optimizer",
+        choices=("adamw", "adam", "sgd", "none"),
+        help="optimizer, if the function returns only a module (default adamw)",
+    )
     group.add_argument("--snapshot", metavar="FILE", type=Path, help="write the peak as a memory snapshot")
 
 
@@ -97,33 +120,43 @@ def _add_counts(group: _ArgumentGroup, counts: dict[str, str]) -> None:
 
 
 def _add_choices(group: _ArgumentGroup) -> None:
-    group.add_argument("--sp", action="store_true", help="split norms and dropout along the sequence")
-    group.add_argument("--zero", type=int, choices=(0, 1, 2, 3), help="what is sharded over data ranks")
-    group.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16 has gradients in fp32")
-    group.add_argument("--recompute", choices=RECOMPUTE, help="activations")
-    group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="its kernel")
-    group.add_argument("--schedule", choices=("1f1b", "gpipe"), default="1f1b", help="of the pipeline")
+    group.add_argument(
+        "--sp", action="store_true", help="sequence parallelism: split norms and dropout along the sequence"
+    )
+    group.add_argument(
+        "--zero",
+        type=int,
+        choices=(0, 1, 2, 3),
+        help="ZeRO stage: shard optimizer (1), gradients too (2), weights too (3)",
+    )
+    group.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16 keeps gradients in fp32")
+    group.add_argument("--recompute", choices=RECOMPUTE, help="activations to recompute")
+    group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="attention kernel")
+    group.add_argument(
+        "--schedule", choices=("1f1b", "gpipe"), default="1f1b", help="pipeline schedule (default 1f1b)"
+    )
     group.add_argument(
         "--gpu",
         metavar="NAME",
-        help="the card (h100): its workspaces, and its memory for --capacity; as 4090",
+        help="GPU, for example 4090: its memory as --capacity, and its workspaces (default: those of h100)",
     )
     group.add_argument(
         "--theory",
         choices=("vramscope", "megatron", "megatron-fork"),
         default="vramscope",
-        help="ours, Megatron-LM's published formula, or that of the fork behind sweep traces",
+        help="memory theory: ours (default), Megatron-LM's published formula, or that of the fork that wrote "
+        "sweep traces",
     )
 
 
 def run(arguments: Namespace) -> int:
     if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
-        raise UsageError("--fail-on unfit goes with --capacity SIZE or --gpu NAME, into which it is to fit")
+        raise UsageError("--fail-on unfit needs the memory that it is to fit: --capacity SIZE or --gpu NAME")
     if arguments.factory is not None:
         from ..estimating import estimate_factory
 
         return estimate_factory(arguments)
-    refuse(pick(arguments, FACTORY_FLAGS), "goes with --factory")
+    refuse(pick(arguments, FACTORY_FLAGS), "needs --factory MODULE:FUNCTION")
     if arguments.batch is not None:
         from ..estimating import estimate_batch
 

@@ -21,31 +21,43 @@ if TYPE_CHECKING:
     from vramscope.engine.model import Sample
     from vramscope.engine.recording import Recording
 
-SUMMARY = "write a recording as CSV, JSON lines, OpenMetrics, Parquet or figures"
-DESCRIPTION = """\
-Write a recording in a format that other tools read. What was not measured is empty or null. Times are those
-of the recording: seconds since 1970, or of the run where it was made of traces that count from its start."""
-EPILOG = """\
-examples:
-  vramscope export run.vscope --csv -o run.csv
-  vramscope export run.vscope --jsonl --from +10m --to +20m
-  vramscope export run.vscope --prometheus -o run.om
-  promtool tsdb create-blocks-from openmetrics run.om data
-  vramscope export run.vscope --figure run.pdf         memory of one device, or the heat map of several
-  vramscope export run.vscope --figure plots/          all: each device, the heat map, the peaks
+DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet or figures."
+EXAMPLES = """\
+vramscope export run.vscope --csv -o run.csv
+vramscope export run.vscope --jsonl --from +10m --to +20m
+vramscope export run.vscope --prometheus -o run.om
+promtool tsdb create-blocks-from openmetrics run.om data
+vramscope export run.vscope --figure run.pdf   # memory of the device
+vramscope export run.vscope --figure plots/    # all figures"""
+NOTES = """\
+WHEN is seconds as in the recording, +TIME after its beginning, or a date and time (2026-01-31T10:00).
 
---from and --to: seconds of the recording, +TIME after its beginning, or a date and time (2026-01-31T10:00)
-exit codes: 0 exported, 2 usage, or a file that cannot be read or written, 130 interrupted: nothing written"""
+What was not measured is empty or null. Times are those of the recording: seconds since 1970, or since the
+start of the run where it was converted from traces that count from there."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "exported",
+    2: "wrong flags, or a file that cannot be read or written",
+    130: "interrupted; nothing is written",
+}
 FORMATS = {
-    "csv": "series CSV, which --input and import read again",
-    "jsonl": "JSON lines, as vramscope --json prints them",
+    "csv": "series CSV, which --input and `vramscope import` read",
+    "jsonl": "JSON lines as `vramscope --json` prints them",
     "prometheus": "OpenMetrics text with timestamps",
-    "parquet": "Parquet; needs vramscope[parquet]",
+    "parquet": "Parquet; needs pip install 'vramscope[parquet]'",
 }
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "export", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers,
+        common,
+        "export",
+        DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
+        usage="vramscope export FILE (--csv | --jsonl | --prometheus | --parquet | --figure WHERE) [flags]",
+    )
     parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="the recording")
     formats = parser.add_mutually_exclusive_group(required=True)
     for name, text in FORMATS.items():
@@ -55,13 +67,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="FILE|DIR/",
         nargs="?",
         const="",
-        help="draw memory of one device, or the heat map of several, as .pdf, .png or .svg; into DIR/ all",
+        help="draw the memory of one device, or a heat map of several (.pdf, .png or .svg); DIR/ gets all "
+        "figures",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="where to; standard output without it (not Parquet)"
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
     )
-    parser.add_argument("--from", dest="start", metavar="WHEN", help="from this time on")
-    parser.add_argument("--to", dest="end", metavar="WHEN", help="up to this time")
+    parser.add_argument("--from", dest="start", metavar="WHEN", help="leave out everything before this time")
+    parser.add_argument("--to", dest="end", metavar="WHEN", help="leave out everything after this time")
 
 
 def run(arguments: Namespace) -> int:
@@ -69,7 +82,7 @@ def run(arguments: Namespace) -> int:
 
     figure = _read_figure(arguments)
     if arguments.file is None:
-        raise UsageError("the recording is missing; see `vramscope export --help`")
+        raise UsageError("FILE is missing: name the recording; see `vramscope export --help`")
     kind: ExportFormat = "figure" if figure is not None else arguments.export_format
     output = arguments.output if figure is None else None
     with unwinding_on_signals():
@@ -95,7 +108,7 @@ def _read_figure(arguments: Namespace) -> FigureTarget | None:
             return read_figure(text)
     if output is None:
         raise UsageError(
-            "--figure: where to? Write --figure run.pdf (or .png, .svg), or --figure plots/ for all"
+            "--figure: expected a file (run.pdf, .png or .svg), or a folder for all figures (plots/)"
         )
     target = read_old_figure(str(output))
     shown = f"{output}/" if target.is_folder else str(output)
@@ -118,10 +131,13 @@ def export_recording(
     end: str | None,
     figure: FigureTarget | None = None,
 ) -> None:
-    """Write a recording, and say on stderr what was left out.
+    """Write a recording, and note on stderr what was left out.
 
     Args:
-        start: When to begin, as a person writes it; None for its beginning.
+        output: None for standard output.
+        start: Value of `--from`; None for the beginning.
+        end: Value of `--to`; None for the end.
+        figure: Where figures go, for the kind `figure`.
     """
 
     from vramscope.engine.files.base.input_file import show_path
@@ -129,13 +145,13 @@ def export_recording(
     from vramscope.engine.recording import Recording
 
     if kind == "parquet" and output is None:
-        raise UsageError("--parquet: writes a binary file: name it with -o FILE")
+        raise UsageError("--parquet writes a binary file: name it with -o FILE")
     if output is not None and output.exists() and path.exists() and output.samefile(path):
-        raise UsageError(f"-o {show_path(output)}: is the recording itself; name another file")
+        raise UsageError(f"-o {show_path(output)}: this is the recording itself; name another file")
     with Recording(path) as recording:
         span_s = recording.span
         if span_s is None:
-            raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to export")
+            raise InputFileError(f"{show_path(path)}: no samples to export; expected at least one")
         source = _Source(
             recording, span_s, _read_moment("--from", start, span_s), _read_moment("--to", end, span_s)
         )
@@ -170,12 +186,12 @@ class _Source:
         self.samples_read = 0
         if self.start_s > self.end_s:
             raise InputFileError(
-                f"{show_path(recording.path)}: holds {span_s[0]:.10g} s to {span_s[1]:.10g} s; "
-                "nothing of it lies between --from and --to"
+                f"{show_path(recording.path)}: no samples between --from and --to; the recording goes from "
+                f"{span_s[0]:.10g} s to {span_s[1]:.10g} s"
             )
 
     def samples(self) -> "Iterator[Sample]":
-        """Yield them, and tell how far it is."""
+        """Yield the samples between `--from` and `--to`, and show the progress."""
         from vramscope.engine.files.base.input_file import show_path
 
         length_s = self.end_s - self.start_s
@@ -186,17 +202,17 @@ class _Source:
             self.progress.show_share(share, self.samples_read)
         damage = self.recording.damage.sentence
         if not self.samples_read and damage is not None:
-            raise InputFileError(f"{show_path(self.recording.path)}: nothing of it can be exported: {damage}")
+            raise InputFileError(f"{show_path(self.recording.path)}: no sample can be exported: {damage}")
 
     def notes(self, kind: ExportFormat) -> Iterator[str]:
-        """Yield sentences about what was left out or may be taken for something else."""
+        """Yield sentences about what was left out, and what can be misread."""
         damage = self.recording.damage.sentence
         if damage is not None:
             yield damage
         if self.rows.late:
-            yield f"readings not newer than the one before were left out: {self.rows.late:,}"
+            yield f"left out {self.rows.late:,} readings that are not newer than the one before"
         if kind == "prometheus" and self.clock == "trace":
-            yield "times count from the start of the run, not from 1970: Prometheus would put them there"
+            yield "times count from the start of the run: Prometheus will show them in 1970"
 
 
 def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:

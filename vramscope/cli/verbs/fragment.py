@@ -1,4 +1,4 @@
-"""`vramscope fragment`: what the allocator of each job holds and the job cannot have, as a report."""
+"""`vramscope fragment`: memory that each allocator holds and its job cannot use, as a report."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -17,25 +17,24 @@ if TYPE_CHECKING:
     from vramscope.memory.watch import Conclusions, Watch
 
 
-SUMMARY = "watch memory for a while and report how fragmented it is, where an allocator tells"
-EPILOG = """\
-examples:
-  vramscope fragment --duration 120 --figure plots/ -o fragment.json
-  vramscope fragment --duration 300 --interval 5.0
-
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
-5 the driver is not loaded or does not answer"""
+DESCRIPTION = "Watch the allocators of jobs for a while, and report how fragmented their memory is."
+EXAMPLES = """\
+vramscope fragment --duration 120 --figure plots/ -o fragment.json
+vramscope fragment --duration 300 --interval 5.0"""
+NOTES = "Only jobs under the probe report their allocator: see `vramscope run` and `vramscope attach`."
 DEFAULTS = Defaults(duration_s=120, interval_s=2)
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_watch_parser(subparsers, common, "fragment", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
+    parser = add_watch_parser(
+        subparsers, common, "fragment", DEFAULTS, description=DESCRIPTION, examples=EXAMPLES, notes=NOTES
+    )
     parser.add_argument(
         "--max-history",
         metavar="N",
         type=whole(1, 10_000_000),
         default=1000,
-        help="snapshots kept of each device (default 1000)",
+        help="most snapshots kept for each device (default 1000)",
     )
 
 
@@ -59,18 +58,18 @@ def run(arguments: Namespace) -> int:
 
 
 MAP_EVERY_S = 30.0
-"""A map stops the threads of its job for as long as it takes to copy the list of blocks."""
+"""Not more often, since a map stops the threads of its job while it copies the list of blocks."""
 
 
 class SegmentMapper:
-    """Asks each process that reports for its segments, where an agent can."""
+    """Asks each reporting process for its segments, where there is an agent to ask it."""
 
     def __init__(self, stream: "SampleStream") -> None:
         self._stream = stream
         self._asked_s: dict[int, float] = {}
         self._maps: dict[int, SegmentMap] = {}
         self.conclusions: Conclusions | None = None
-        """Those of the watch, which read each map as it comes, so that the trend is known."""
+        """Those of the watch, which read each map as it comes, for the trend."""
 
     def observe(self, sample: Sample) -> None:
         from vramscope.analyzers.fragmentation import FragmentationAnalyzer
@@ -92,7 +91,7 @@ class SegmentMapper:
                 self._asked_s[rank.pid] = sample.time_s
 
     def measure(self, watch: "Watch") -> "list[FragmentationFigures]":
-        """Return what the analyzer says of each allocator by now, with what the newest maps tell."""
+        """Return the fragmentation of each allocator by now, with the pattern in its newest map."""
         from vramscope.analyzers.fragmentation import FragmentationAnalyzer, describe_pattern
         from vramscope.exporters.reports.fragment import FragmentationFigures
 

@@ -28,60 +28,67 @@ if TYPE_CHECKING:
     from vramscope.exporters.status.guard import GuardAdvice
 
 
-SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
-DESCRIPTION = """\
-Watch the agents of several nodes and print what only all of them together show: a job that is foreseen to run
-out of memory, with its ranks; nodes and pipeline stages that limit it; the rank that grows away first. With
---prevent-oom, processes that can help are asked to, at the end of their steps; without, nothing is asked."""
-EPILOG = """\
-examples:
-  vramscope guard --connect node01,node02
-  vramscope guard --slurm 1234
-  vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
-  vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
+DESCRIPTION = "Watch several nodes as one, and ask their jobs to free memory before they run out of it."
+EXAMPLES = """\
+vramscope guard --connect node01,node02
+vramscope guard --slurm 1234
+vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
+vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json"""
+NOTES = """\
+It prints what only all nodes together show: a job that will run out of memory, and its ranks; the nodes and
+pipeline stages that limit it; the rank whose memory grows away from the others first.
 
-exit codes: 0 done, 2 usage, 3 a finding reached --fail-on, 6 --prevent-oom where read_only is set,
-7 a node never answered, 130 Ctrl-C before the
-time was up
-
-The hooks of your settings (alerts.command, alerts.webhook_url) are told of findings as by an agent."""
+Jobs are asked only with --prevent-oom, at the end of a step. Findings also go to the hooks of your settings
+(alerts.command, alerts.webhook_url)."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or nothing matches --nodes or --devices",
+    3: "a finding reached --fail-on",
+    6: "--prevent-oom, and read_only is set",
+    7: "a node never answered",
+    130: "Ctrl-C before --duration was over",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "guard", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers, common, "guard", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     nodes = add_node_flags(parser, "nodes", "guard")
     add_choice_flags(parser, "guard")
     nodes.add_argument(
         "--insecure",
         action="store_true",
         default=SUPPRESS,
-        help="beyond this machine: without keys, open to everybody between",
+        help="use no keys beyond this machine; everybody on the way can read",
     )
     parser.add_argument(
         "--prevent-oom",
         action="store_true",
-        help="ask processes to give back cache or to skip long batches; takes the role controller or worker",
+        help="ask processes to empty their cache or skip long batches; needs the role controller or worker",
     )
     parser.add_argument(
         "--planned",
         metavar="SIZE,…",
         type=Reading(_read_sizes),
         default=(),
-        help="what a plan says of a rank of each pipeline stage, to hold peaks against",
+        help="planned memory of a rank, one size for each pipeline stage, to compare peaks with",
     )
     parser.add_argument(
         "--duration",
         dest="guard_duration",
         metavar="TIME",
         type=duration(lambda seconds: seconds > 0, "a time above zero, for example 10m"),
-        help="how long (default: until Ctrl-C)",
+        help="how long to watch (default: until Ctrl-C)",
     )
     parser.add_argument(
-        "--fail-on", choices=SEVERITIES, help="exit with 3 where a finding across nodes was as grave as this"
+        "--fail-on", choices=SEVERITIES, help="exit with 3 if a finding across nodes reaches this severity"
     )
     add_read_only_flag(parser)
-    parser.add_argument("--no-hooks", action="store_true", help="tell no hook of what is found")
-    add_format_flags(parser, text="text is the default", json="print one object a line (vramscope.guard/1)")
+    parser.add_argument("--no-hooks", action="store_true", help="send no finding to the hooks")
+    add_format_flags(
+        parser, text="text is the default", json="print one JSON object a line (vramscope.guard/1)"
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -91,11 +98,11 @@ def run(arguments: Namespace) -> int:
     from ..nodes import read_choice, read_nodes
 
     if arguments.prevent_oom:
-        refuse_if_read_only(arguments, "guard --prevent-oom would have processes change their memory")
+        refuse_if_read_only(arguments, "guard --prevent-oom would make processes change their memory")
     named = take_node_flags(arguments, "guard")
     if not is_remote(named):
         raise UsageError(
-            "name the nodes: --connect HOST,HOST, --hosts FILE, --ssh HOST,HOST or --slurm JOBID"
+            "no nodes are named: give --connect HOST,HOST, --hosts FILE, --ssh HOST,HOST or --slurm JOBID"
         )
     options = GuardOptions(
         duration_s=arguments.guard_duration,
@@ -117,16 +124,16 @@ def _read_sizes(text: str) -> tuple[int, ...]:
     try:
         return tuple(parse_bytes(it) for it in text.split(","))
     except UsageError as error:
-        raise UsageError(f"{error}; expected one size a stage, as 61GiB,58GiB") from error
+        raise UsageError(f"{error}; expected one size for each stage, for example 61GiB,58GiB") from error
 
 
 EXIT_UNREACHABLE = HubUnreachableError.exit_code
 TURN_S = 0.25
-"""How soon Ctrl-C is noticed."""
+"""Longest time until Ctrl-C is noticed."""
 STEP_WITHIN_S = 60.0
 """How long a process may wait for the end of its step before it answers."""
 FINISH_ALERTS_WITHIN_S = 2.0
-"""Longest time at the end for hooks to receive what waits."""
+"""Longest time at the end for hooks to receive the alerts that wait."""
 
 
 class GuardOptions(NamedTuple):
@@ -136,13 +143,13 @@ class GuardOptions(NamedTuple):
     prevents_oom: bool = False
     """Whether processes are asked to do something."""
     planned: Sequence[int] = ()
-    """What a plan says of a rank of each pipeline stage in bytes."""
+    """Planned memory of a rank of each pipeline stage, in bytes."""
     alerts: "AlertSettings | None" = None
-    """Whose hooks are told of findings; None where none is."""
+    """Hooks that receive findings; None for no hooks."""
 
 
 class Guard:
-    """Follows nodes, prints what is found across them, and asks processes to act, if asked for."""
+    """Follows nodes, prints findings across them, and with `--prevent-oom` asks processes to act."""
 
     def __init__(self, watch: "NodesWatch", options: GuardOptions, *, clock: "Clock | None" = None) -> None:
         from vramscope.analyzers.cluster_state import Adviser, ClusterState
@@ -155,7 +162,7 @@ class Guard:
         self._state = ClusterState(options.planned)
         self._adviser = Adviser() if options.prevents_oom else None
         self._asked: dict[tuple[str, int], Advice] = {}
-        """What was asked and not yet answered, by node and number."""
+        """Advice not yet answered, by node and number."""
         self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
         self._connections = ConnectionNotices()
         self._hooks = HookNotices()
@@ -184,7 +191,7 @@ class Guard:
         return 0 if self._answered.issuperset(self._watch.nodes) else EXIT_UNREACHABLE
 
     def turn(self, timeout_s: float) -> None:
-        """Take what has come of the nodes within a while, and tell what follows from it."""
+        """Process what nodes sent within the time, and print what follows from it."""
 
         from vramscope.engine.cluster.nodes_watch import NO_NODE
 
@@ -206,7 +213,7 @@ class Guard:
         self._hooks.note(self.hooks)
 
     def _finish(self) -> None:
-        """Print what is known at the end, and send hooks what waits."""
+        """Print the state at the end, and send the alerts that wait."""
         self._tell(self._state.conclude(self._clock.wall_s()))
         self._plan.note(self._state.picture, is_last=True)
         self._print(event="state")
@@ -272,11 +279,11 @@ class Guard:
 
 
 GRACE_S = 30.0
-"""Programs tell their pipeline stages some time after their ranks: when they have laid out the model."""
+"""Programs report their pipeline stages some time after their ranks: once the model is laid out."""
 
 
 class ConnectionNotices:
-    """Says why a node has no figures, and when it has some again."""
+    """Prints why a node has no data, and when it has data again."""
 
     def __init__(self) -> None:
         self._told: dict[str, str | None] = {}
@@ -288,18 +295,18 @@ class ConnectionNotices:
             self._told[name] = snapshot.reason
             complain(f"{name}: {snapshot.reason}")
         elif snapshot.connection == "live" and self._told.pop(name, None) is not None:
-            complain(f"{name}: is there again")
+            complain(f"{name}: connected again")
 
 
 class ChoiceNotices:
-    """Says what is not followed and so not analyzed, and which chosen nodes and devices do not exist."""
+    """Prints what is chosen, and which chosen nodes and devices do not exist."""
 
     def __init__(self, choice: "Choice") -> None:
         self._told: set[str] = set()
         named = [f"--nodes {','.join(choice.nodes)}"] if choice.nodes else []
         named += [f"--devices {','.join(choice.devices)}"] if choice.devices else []
         if named:
-            complain(f"followed is what matches {' and '.join(named)}; nothing is concluded of the rest")
+            complain(f"only what matches {' and '.join(named)} is analyzed; findings do not cover the rest")
 
     def note(self, snapshot: "Snapshot") -> None:
         from vramscope.engine.wire.selection import find_mismatch
@@ -311,10 +318,10 @@ class ChoiceNotices:
 
 
 class PlanNotices:
-    """Says whether a plan is compared with a job.
+    """Prints whether the plan is compared with a job.
 
     Args:
-        planned: What the plan says of a rank of each pipeline stage in bytes; empty without a plan.
+        planned: Planned memory of a rank of each pipeline stage in bytes; empty without a plan.
     """
 
     def __init__(self, planned: Sequence[int]) -> None:
@@ -325,14 +332,14 @@ class PlanNotices:
         """Since when that has been the reason why no job is compared with the plan."""
 
     def note(self, picture: "ClusterPicture", *, is_last: bool = False) -> None:
-        """Take all nodes as they stand."""
+        """Compare the plan with the jobs of all nodes, and print what changed."""
         if not self._planned or not (picture.jobs or (is_last and picture.live)):
             return
         held = [job for job in picture.jobs if any(it.planned_bytes is not None for it in job.stages)]
         if held:
             if self._told is not None:
                 complain(
-                    f"{held[0].label} tells its pipeline stages now: its peaks are held against --planned"
+                    f"{held[0].label} reports its pipeline stages now: its peaks are compared with --planned"
                 )
             self._told = self._reason = None
             return
@@ -342,36 +349,38 @@ class PlanNotices:
             self._since_s = picture.time_s
         if reason != self._told and (is_last or picture.time_s - self._since_s >= GRACE_S):
             self._told = reason
-            complain(f"--planned is held against nothing: {reason}")
+            complain(f"--planned has no effect: {reason}")
 
     def _explain(self, jobs: "Sequence[JobState]") -> str:
         """Return why no stage of any job is compared with the plan."""
         if not jobs:
-            return "no job of two ranks or more was seen"
+            return "no job with two or more ranks was seen"
         for job in jobs:
             stages = [it.stage for it in job.stages]
             if stages:
                 count = f"{len(self._planned)} stage{'s' if len(self._planned) > 1 else ''}"
-                return f"it names {count}, and job {job.key} has stage {max(stages)}; give one size a stage"
+                return (
+                    f"it has {count}, and job {job.key} has stage {max(stages)}; give one size for each stage"
+                )
         if any(rank.pp is not None for job in jobs for rank in job.ranks):
-            return "no rank has ended a step"
+            return "no rank has ended a step yet"
         return (
-            "no job tells its pipeline stages; Megatron-LM, DeepSpeed and device meshes with a dimension "
+            "no job reports its pipeline stages; Megatron-LM, DeepSpeed and device meshes with a dimension "
             "`pp` do (docs/probe.md)"
         )
 
 
 class HookNotices:
-    """Says why a hook did not receive a finding; a reason once, until the hook accepts one again."""
+    """Prints why a hook did not receive a finding; each reason once, until the hook accepts one again."""
 
     def __init__(self) -> None:
         self._told: dict[str, str | None] = {}
 
     def note(self, hooks: "Iterable[HookStatus]", *, is_last: bool = False) -> None:
-        """Take how every hook fares."""
+        """Print what changed about the hooks."""
         for hook in hooks:
             if hook.reason is not None and hook.reason != self._told.get(hook.name):
-                complain(f"not told: {hook.reason}")
+                complain(f"alert not delivered: {hook.reason}")
             self._told[hook.name] = hook.reason
             if is_last and hook.dropped:
-                complain(f"{hook.name}: {hook.dropped:,} of too many alerts were not told")
+                complain(f"{hook.name}: dropped {hook.dropped:,} alerts, because too many came at once")

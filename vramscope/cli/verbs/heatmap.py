@@ -1,4 +1,4 @@
-"""`vramscope heatmap`: a sweep over TP and PP as a figure, a table and what it says."""
+"""`vramscope heatmap`: a sweep over TP and PP as a figure and as text."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -26,22 +26,25 @@ from .sweep import add_sweep_flags, choose_capacity
 if TYPE_CHECKING:
     from ..sweeps import HeatMapJob
 
-SUMMARY = "draw a sweep over TP and PP: what fits, what does not, and how wrong the theory was"
-DESCRIPTION = """\
-Draw the peak memory of a sweep over tensor and pipeline parallel sizes: from the memory traces of what ran
-and the logs of what failed. Prints what the sweep says; --figure DIR/ writes the figure (PNG, PDF, SVG), its
-cells (CSV), an offline page (HTML) and a text that stands for it, --figure FILE the figure alone."""
-EPILOG = """\
-examples:
-  vramscope heatmap --memory-dir traces/485B --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803 \\
-      --figure heat/
-  vramscope heatmap --memory-dir traces/485B --log-dir log --figure heat.png --style original --dpi 300
-  vramscope heatmap --memory-dir traces/485B --log-dir log --json | jq .best
-  vramscope heatmap --batch sweep.toml
+DESCRIPTION = (
+    "Draw the peak memory of a sweep over TP and PP: what fits, what fails, and the error of the theory."
+)
+EXAMPLES = """\
+vramscope heatmap --memory-dir traces/485B \\
+    --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803 --figure heat/
+vramscope heatmap --memory-dir traces/485B --log-dir log --json | jq .best
+vramscope heatmap --memory-dir traces/485B --figure heat.png --style original
+vramscope heatmap --batch sweep.toml"""
+NOTES = """\
+Peaks come from the memory traces of runs, failures from their logs. --figure DIR/ writes the figure (PNG,
+PDF, SVG), its cells (CSV), an offline page (HTML) and a text version; --figure FILE writes only the figure.
 
-GB in names of keys is 2^30 bytes; figures say GiB.
-exit codes: 0 done, 3 nothing that ran fits --capacity and --fail-on unfit is given, 2 usage, a folder
-that cannot be read, or logs that do not belong to the traces"""
+GB in JSON keys means 2^30 bytes; the text and the figures say GiB."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, a folder that cannot be read, or logs of other runs than the traces",
+    3: "no run fits --capacity, and --fail-on unfit is given",
+}
 STYLES = ("usenix", "original")
 LARGEST_IN = 100.0
 LARGEST_DPI = 2400
@@ -60,7 +63,16 @@ _IN_BATCH = (
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "heatmap", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers,
+        [build_look_flags(), *common],
+        "heatmap",
+        DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
+        usage="vramscope heatmap (--memory-dir DIR | --batch FILE.toml) [flags]",
+    )
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument("--memory-dir", metavar="DIR", type=Path, help="folder of the memory traces")
     sweep.add_argument(
@@ -76,14 +88,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar=("W", "H"),
         nargs=2,
         type=between(0.5, LARGEST_IN),
-        help="inches (default: a column of the page)",
+        help="size of the figure in inches (default: one column of a paper)",
     )
     output.add_argument(
         "--dpi", metavar="N", type=between(10, LARGEST_DPI), help="dots per inch of the PNG (default 600)"
     )
     output.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
     output.add_argument(
-        "--batch", metavar="FILE.toml", type=Path, help="draw all variants that a file describes"
+        "--batch", metavar="FILE.toml", type=Path, help="draw all figures that this file describes"
     )
     add_fit_flag(output)
     add_format_flags(output, text="text is the default", json="print one JSON object")
@@ -98,7 +110,7 @@ def run(arguments: Namespace) -> int:
     if arguments.batch is None:
         job = _read_flags(arguments, is_json=is_json)
     else:
-        refuse(pick(arguments, _IN_BATCH), "does not go with --batch: the file says it")
+        refuse(pick(arguments, _IN_BATCH), "does not go with --batch: set it in the file")
         job = read_batch(arguments.batch)
     grid = draw_heat_map(job, read_settings(arguments), is_json=is_json)
     return choose_fit_code(arguments, does_fit=does_anything_fit(grid))
@@ -110,12 +122,12 @@ def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
     from ..sweeps import HeatMapJob, Variant
 
     if arguments.memory_dir is None:
-        raise UsageError("--memory-dir is missing; expected the folder of the memory traces")
+        raise UsageError("--memory-dir is missing: name the folder of the memory traces")
     max_memory_gib = choose_capacity(arguments)
     size_in = None if arguments.figsize is None else tuple(arguments.figsize)
     look = SweepLook(arguments.style or "usenix", size_in, int(arguments.dpi or DPI))
     if arguments.figure is None and arguments.output is None and not is_json:
-        complain("no figure was asked for: --figure FILE or DIR/ draws one", program="vramscope heatmap")
+        complain("no figure is written: add --figure FILE or --figure DIR/", program="vramscope heatmap")
     variants = [] if arguments.output is None else [Variant(arguments.output, look)]
     figure: FigureTarget | None = arguments.figure
     if figure is not None:

@@ -1,4 +1,4 @@
-"""`vramscope import`: what other tools wrote, as a recording."""
+"""`vramscope import`: files of other tools, converted to a recording."""
 
 import os
 import signal
@@ -26,30 +26,38 @@ if TYPE_CHECKING:
     from vramscope.engine.sampling.series_player import FileSource
     from vramscope.engine.sampling.series_source import JoinedSeries
 
-SUMMARY = (
-    "make a recording of what other tools wrote: series, logs of nvidia-smi, memory traces, kept streams"
+DESCRIPTION = (
+    "Convert files that other tools wrote to a recording, which replays and analyzes like any other."
 )
-DESCRIPTION = """\
-Make a recording of files that other tools wrote; what each is, its content says: series CSV, logs of
-nvidia-smi, memory traces (files, or the folder of a run), memory snapshots of PyTorch, traces of
-torch.profiler and its memory timelines, logs of training frameworks with lines of memory or out-of-memory
-errors, InternLM's memory.log, reports and exported snapshots (JSON) of Tiny-Torch and ours, telemetry of
-stormlog, what `vramscope --json` printed, other recordings. Several files, as one a rank or device, are
-joined on one clock. The recording keeps what it was made of and what was left out."""
-EPILOG = """\
-examples:
-  vramscope import gpu.csv -o run.vscope
-  vramscope import rank0.csv rank1.csv -o run.vscope
-  vramscope import memory_traces/30b_pp4_tp2 --capacity 80GiB -o run.vscope
-  vramscope import snapshot.pickle --capacity 80GiB -o oom.vscope
+EXAMPLES = """\
+vramscope import gpu.csv -o run.vscope
+vramscope import rank0.csv rank1.csv -o run.vscope    # joined on one clock
+vramscope import memory_traces/30b_pp4_tp2 --capacity 80GiB -o run.vscope
+vramscope import snapshot.pickle --capacity 80GiB -o oom.vscope"""
+NOTES = """\
+It recognizes a file by its content: series CSV, nvidia-smi logs, memory traces, PyTorch memory snapshots,
+torch.profiler traces and memory timelines, logs of training frameworks with memory lines or out-of-memory
+errors, memory.log of InternLM, reports and exported snapshots (JSON) of Tiny-Torch and vramscope, telemetry
+of stormlog, output of `vramscope --json`, and recordings.
 
-exit codes: 0 imported, 2 usage, or a file that cannot be read or written, 130 interrupted: nothing written"""
+The recording notes which files it comes from and what was left out."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "converted",
+    2: "wrong flags, or a file that cannot be read or written",
+    130: "interrupted; nothing is written",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, common, "import", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers, common, "import", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     parser.add_argument(
-        "files", metavar="FILE", type=Path, nargs="+", help="file, or folder of memory traces"
+        "files",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="a file, or a folder of memory traces; several files as one for each rank or device",
     )
     parser.add_argument(
         "-o",
@@ -57,17 +65,20 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="the recording; must not be there yet",
+        help="the recording to write; must not exist yet",
     )
     parser.add_argument(
-        "--capacity", metavar="SIZE", type=CAPACITY, help="memory of devices whose file does not tell it"
+        "--capacity",
+        metavar="SIZE",
+        type=CAPACITY,
+        help="memory of the devices, if the file does not contain it",
     )
     parser.add_argument(
         "--interval",
         metavar="TIME",
         dest="tick",
         type=duration(),
-        help="from one sample to the next (default: by the times in the file)",
+        help="time between samples (default: by the times in the file)",
     )
     add_old_flag(parser, "--tick", use="--interval", dest="tick", type=duration())
 
@@ -84,14 +95,14 @@ MOST_FILES = 512
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOWN_NOTES = 12
 _WITH_FINDINGS = ("status stream", "recording")
-_FOUND_AGAIN = "findings are left out, to be found again"
+_FOUND_AGAIN = "findings are left out: the analyzers find them again"
 
 
 class Importer:
     """Reads files of any known format and writes one recording, whole or not at all.
 
     Args:
-        output: The recording; must not be there.
+        output: The recording; must not exist.
     """
 
     def __init__(
@@ -110,7 +121,7 @@ class Importer:
         _check_paths(paths)
         check_writable(output)
         if output.exists() or output.is_symlink():
-            raise OutputFileError(f"{show_path(output)}: is there already; name another file with -o")
+            raise OutputFileError(f"{show_path(output)}: exists already; name another file with -o")
         self._inputs = group_trace_files(paths)
         self._output = output
         self._paths = [each if isinstance(each, Path) else each.path for each in self._inputs]
@@ -122,7 +133,7 @@ class Importer:
         self._devices: set[tuple[str, str]] = set()
 
     def run(self, *, is_quiet: bool = False) -> None:
-        """Import the files, and say on stderr what was left out."""
+        """Import the files, and note on stderr what was left out."""
         from vramscope.engine.files.base.output_file import place_output
         from vramscope.engine.recording import RecordingWriter
         from vramscope.engine.sampling.series_source import JoinedSeries
@@ -138,7 +149,7 @@ class Importer:
                 self._copy(joined, single, writer, interruption)
                 writer.note_imported(self._describe(sources, joined.notes))
             count = writer.left_out
-            left_out = [f"samples that no recording can hold were left out: {count:,}"] if count else []
+            left_out = [f"left out {count:,} samples that a recording cannot store"] if count else []
             if not is_quiet:
                 self._tell(sources, (*joined.notes, *left_out))
 
@@ -193,7 +204,7 @@ class Importer:
             self._is_simulation_seen[number] |= _is_simulated(sample)
 
     def _describe(self, sources: "Sequence[FileSource]", notes: Sequence[str]) -> "list[ImportedFile]":
-        """Return what the recording keeps of its files; what concerns all of them stands with the first."""
+        """Return what the recording notes about its files; notes on all of them go to the first."""
         from vramscope.engine.files.base.input_file import show_path
         from vramscope.engine.recording import ImportedFile
 
@@ -223,8 +234,8 @@ class Importer:
             complain(f"{len(sentences) - _SHOWN_NOTES:,} more notes are in the recording", program=PROGRAM)
         size = format_bytes(self._output.stat().st_size)
         devices = "1 device" if len(self._devices) == 1 else f"{len(self._devices):,} devices"
-        counts = f"samples: {self._count:,}, of {devices}"
-        complain(f"{counts}; {size} in {show_path(self._output)}", program=PROGRAM)
+        samples = "1 sample" if self._count == 1 else f"{self._count:,} samples"
+        complain(f"wrote {samples} of {devices} to {show_path(self._output)} ({size})", program=PROGRAM)
 
 
 def _identify(source: "FileSource | JoinedSeries") -> "RecordingIdentity":
@@ -240,7 +251,7 @@ def _is_simulated(sample: "Sample") -> bool:
 
 
 def _tell_simulation(path: Path, source: "FileSource") -> bool | None:
-    """Return whether figures are of a simulation; None where the format does not tell."""
+    """Return whether a file is of a simulation; None where the format does not show it."""
     from vramscope.engine.files.memory_trace.reading import parse_trace_name
     from vramscope.engine.files.memory_trace.run import FILE_PATTERN
 
@@ -257,17 +268,17 @@ def _check_paths(paths: Sequence[Path]) -> None:
     from vramscope.engine.files.base.input_file import show_path
 
     if len(paths) > MOST_FILES:
-        raise UsageError(f"{len(paths):,} files: expected at most {MOST_FILES} that are open side by side")
+        raise UsageError(f"{len(paths):,} files: expected at most {MOST_FILES}; import them in parts")
     seen: set[Path] = set()
     for path in paths:
         place = path.absolute()
         if place in seen:
-            raise UsageError(f"{show_path(path)}: is given twice")
+            raise UsageError(f"{show_path(path)}: given twice; name it once")
         seen.add(place)
 
 
 def _name_files(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each file: its own, or its path where two are of one name."""
+    """Return a name for each file: its own, or its path where two have the same name."""
     from vramscope.engine.files.base.input_file import show_name, show_path
 
     names = [show_name(path.absolute()) for path in paths]

@@ -1,4 +1,4 @@
-"""`vramscope inspect`: what a memory snapshot or a flight record says, as a screen, as text or as JSON."""
+"""`vramscope inspect`: a memory snapshot or a flight record explained, on a screen, as text or as JSON."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -11,31 +11,40 @@ from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, whol
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
-SUMMARY = "open a PyTorch memory snapshot or a flight record: what held the memory, and why it ran out"
-DESCRIPTION = """\
-Show what a file of device memory says: a snapshot as torch.cuda.memory._dump_snapshot writes it (in any
-dialect, compressed or not), a flight record that vramscope wrote at an out-of-memory error, or a text with
-such an error in it, as "CUDA out of memory. Tried to allocate ...". Of a profile by module (memory.log) the
-tables of `vramscope modules` are printed, of runs by phase (what Opacus's phase profilers print and write,
-what `vramscope phases --json` prints) those of `vramscope phases --read`.
-A terminal gets a screen; a pipe gets the text."""
+DESCRIPTION = (
+    "Explain a PyTorch memory snapshot or a flight record: what filled the memory, and why it ran out."
+)
+EXAMPLES = """\
+vramscope inspect                     # the newest flight record
+vramscope inspect snapshot.pickle --top 20
+vramscope inspect train.log --format text"""
+NOTES = """\
+FILE is a snapshot as torch.cuda.memory._dump_snapshot writes it (of any PyTorch, also compressed), a flight
+record that vramscope wrote at an out-of-memory error, or a log that contains such an error ("CUDA out of
+memory. Tried to allocate ...").
+
+For a profile by module (memory.log) it prints the tables of `vramscope modules`; for runs by phase (of
+Opacus's phase profilers or `vramscope phases --json`) those of `vramscope phases --read`.
+
+A terminal gets a screen, a pipe gets text."""
 MOST = 10_000
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "inspect", SUMMARY, DESCRIPTION)
+    parents = [build_look_flags(), *common]
+    parser = add_verb(subparsers, parents, "inspect", DESCRIPTION, examples=EXAMPLES, notes=NOTES)
     parser.add_argument(
         "file",
         metavar="FILE",
         type=Path,
         nargs="?",
-        help="snapshot, flight record or log; without one the newest flight record",
+        help="snapshot, flight record or log (default: the newest flight record)",
     )
     output = parser.add_argument_group("output")
     add_format_flags(
         output,
         text="text: print the report, also in a terminal",
-        json="print one JSON object with its schema's name",
+        json="print one JSON object that names its schema",
         old=("--text",),
     )
     output.add_argument(
@@ -43,11 +52,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="N",
         type=whole(1, MOST, f"a whole number from 1 to {MOST}"),
         default=10,
-        help="stacks to print (default 10)",
+        help="number of stacks to print (default 10)",
     )
     number = whole(0, MOST, f"a whole number from 0 to {MOST}")
     output.add_argument(
-        "--devices", metavar="N", dest="device", type=number, help="only this device of a snapshot"
+        "--devices", metavar="N", dest="device", type=number, help="show only device N of a snapshot"
     )
     add_old_flag(output, "--device", use="--devices", dest="device", type=number)
 
@@ -72,7 +81,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _is_module_memory(path: Path) -> bool:
-    """Tell whether a file is a profile by module; what cannot be read is for its own reader to refuse."""
+    """Return whether a file is a profile by module; a file that cannot be read is refused later."""
     from vramscope.engine.errors import InputFileError
     from vramscope.engine.files.module_memory import is_module_memory
 
@@ -90,11 +99,11 @@ def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
         print_modules_as_json(profiles)
         return
     print_modules(profiles, settings, depth=2)
-    complain("charts and more levels are with `vramscope modules`")
+    complain(f"for charts and more levels: vramscope modules {path}")
 
 
 def _is_phase_file(path: Path) -> bool:
-    """Tell whether a file is of runs by phase; what cannot be read is for its own reader to refuse."""
+    """Return whether a file is of runs by phase; a file that cannot be read is refused later."""
     from vramscope.engine.errors import InputFileError
     from vramscope.engine.files.phases import is_phase_file
 
@@ -120,15 +129,15 @@ def _find_newest() -> Path:
     path = find_newest_flight_record(folders)
     if path is None:
         raise UsageError(
-            f"no FILE, and no flight record in {' or '.join(map(str, folders))}: a job under `vramscope run` "
-            "leaves one there when it runs out of device memory"
+            f"no FILE is given, and there is no flight record in {' or '.join(map(str, folders))}: a job "
+            "under `vramscope run` writes one there when it runs out of device memory"
         )
-    complain(f"the newest flight record is {path}")
+    complain(f"newest flight record: {path}")
     return path
 
 
 def print_text(path: Path, *, top: int, device: int | None, settings: Settings) -> None:
-    """Print what a file says, as wide as the terminal, or 80 cells into a pipe.
+    """Print the report on a file, as wide as the terminal, or 80 cells into a pipe.
 
     Args:
         device: The only device to report; None for all.
@@ -143,7 +152,7 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
 
 
 def print_json(path: Path, *, top: int, device: int | None) -> None:
-    """Print what a file says as one JSON object that names its schema.
+    """Print the report on a file as one JSON object that names its schema.
 
     Args:
         device: The only device to report; None for all.

@@ -1,4 +1,4 @@
-"""`vramscope interactive`: a prompt for the verbs of the headless suite."""
+"""`vramscope interactive`: a prompt for profile, oom, leak and fragment."""
 
 import shlex
 import sys
@@ -12,21 +12,29 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.paths import state_folder
 
 from ..frame.errors import run_guarded
-from ..frame.parse import SubParsers, add_verb
+from ..frame.parse import Parser, SubParsers, add_verb
 
-SUMMARY = "a prompt for profile, oom, leak and fragment, with history and completion"
-DESCRIPTION = """\
-A prompt that takes the verbs of the headless suite with their flags, one a line; `help` lists them, `exit`
-leaves, Ctrl-C ends a verb with its report. Without --output a report also goes to interactive_VERB.json.
-Lines may come from a pipe too: vramscope interactive < script"""
+DESCRIPTION = "Open a prompt for profile, oom, leak and fragment, with history and completion."
+EXAMPLES = """\
+vramscope interactive
+vramscope interactive < script.txt"""
+NOTES = """\
+Type a verb with its flags on each line. `help` lists the verbs, `exit` leaves, Ctrl-C ends a verb with its
+report. Without --output the report also goes to interactive_VERB.json."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    "other": "from a pipe: the exit code of the last line that failed",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    add_verb(subparsers, common, "interactive", SUMMARY, DESCRIPTION)
+    add_verb(
+        subparsers, common, "interactive", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
 
 
 def run(arguments: Namespace) -> int:
-    """Take lines until the end; return 0, or from a pipe the code of the last line that failed."""
+    """Run lines until the end; return 0, or from a pipe the code of the last line that failed."""
     return Prompt().run()
 
 
@@ -36,7 +44,7 @@ PATH_FLAGS = ("--input", "-o", "--output", "--archive", "--figure")
 
 
 class LineEditor:
-    """Reads lines; what was typed before is there again, and Tab completes verbs, flags and paths."""
+    """Reads lines with a history; Tab completes verbs, flags and paths."""
 
     def __init__(self, verbs: Sequence[str], words: Sequence[str]) -> None:
         self._verbs = tuple(verbs)
@@ -74,7 +82,7 @@ class LineEditor:
         return input(prompt)
 
     def offer(self, line: str, word: str) -> list[str]:
-        """Return what a word that is being typed may become."""
+        """Return completions of the word that is being typed."""
         before = line.split()
         if not before:
             candidates = [*self._verbs, *self._words]
@@ -85,7 +93,7 @@ class LineEditor:
         return sorted(candidate for candidate in candidates if candidate.startswith(word))
 
     def _complete(self, word: str, state: int) -> str | None:
-        """Answer readline, which asks for one offer after the other."""
+        """Answer readline, which asks for one completion after the other."""
         if state == 0 and self._readline is not None:
             line = self._readline.get_line_buffer()[: self._readline.get_begidx()]
             self._offers = self.offer(line, word)
@@ -102,7 +110,7 @@ class LineEditor:
 def _read_flags(verb: str) -> list[str]:
     from ..frame.parse import load_verb
 
-    subparsers = ArgumentParser().add_subparsers()
+    subparsers = Parser(add_help=False).add_subparsers(prog="vramscope")
     load_verb(verb).register(subparsers, [])
     actions = subparsers.choices[verb]._actions  # argparse has no other way to list them
     return [option for action in actions for option in action.option_strings if option.startswith("--")]
@@ -121,7 +129,7 @@ def _history_file() -> Path:
 
 
 def _list_paths(word: str) -> list[str]:
-    """Return the files and folders whose path begins as typed; folders with a slash, so that Tab goes on."""
+    """Return the paths that begin with what is typed; folders with a slash, so that Tab goes on."""
     folder, _, start = word.rpartition("/")
     place = Path(folder + "/" if word.startswith("/") and not folder else folder or ".")
     try:
@@ -138,11 +146,11 @@ LEAVING = ("exit", "quit", "q")
 HELP = """\
 profile    current, peak and average memory of each device
 oom        the risk of running out of memory
-leak       growth that does not end, each leak once
-fragment   what the allocator holds and the job cannot have
+leak       memory that grows without end
+fragment   how fragmented memory is
 exit       leave (also Ctrl-D)
 
-Each takes the flags of `vramscope VERB`, such as: profile --duration 10 --devices 0
+Each takes the flags of `vramscope VERB`, for example: profile --duration 10 --devices 0
 `VERB --help` lists them. Ctrl-C ends a verb with its report, which also goes to interactive_VERB.json.
 """
 
@@ -155,7 +163,7 @@ class Prompt:
         self._is_terminal = sys.stdin.isatty()
 
     def run(self) -> int:
-        """Take lines until the end; return 0, or from a pipe the code of the last line that failed."""
+        """Run lines until the end; return 0, or from a pipe the code of the last line that failed."""
         if not self._is_terminal:
             self._take_all(line.rstrip("\n") for line in sys.stdin)
             return self._code
@@ -170,7 +178,7 @@ class Prompt:
                 return
 
     def _take_next(self, editor: LineEditor) -> bool:
-        """Take a line from the terminal; False for Ctrl-D and a word that leaves.
+        """Read and run a line of the terminal; return False to leave.
 
         Ctrl-C clears the line, also just before or after a verb.
         """
@@ -184,7 +192,7 @@ class Prompt:
             return False
 
     def _take(self, line: str) -> bool:
-        """Run the verb of a line, if it has one; return False where it leaves."""
+        """Run the verb of a line, if it has one; return False to leave."""
         words = self._split(line)
         if words and words[0] in LEAVING:
             return False
@@ -193,14 +201,16 @@ class Prompt:
         return True
 
     def _split(self, line: str) -> list[str]:
-        """Return the words of a line; what is no line is said, and is empty."""
+        """Return the words of a line; print what is wrong and return none where it has no closing quote."""
         words: list[str] = []
 
         def split() -> int:
             try:
                 words.extend(shlex.split(line, comments=True))
             except ValueError as error:
-                raise UsageError(f"{line.strip()}: {str(error).lower()}; close what was opened") from error
+                raise UsageError(
+                    f"{line.strip()}: {str(error).lower()}; check quotes and backslashes"
+                ) from error
             return 0
 
         self._code = run_guarded(split) or self._code
@@ -222,7 +232,7 @@ def _do(words: list[str]) -> int:
 
 
 def _keep_report(arguments: Namespace) -> None:
-    """Let the report go to a file and be told in words, where nothing else was asked for."""
+    """Write the report to a file and print it as text, unless the flags say otherwise."""
     if arguments.every is None and arguments.output is None:
         arguments.output = Path(f"interactive_{arguments.verb}.json")
     if arguments.every is None and arguments.format is None:
@@ -233,4 +243,4 @@ def _describe_unknown(word: str) -> str:
     from vramscope.engine.text import suggest
 
     hint = suggest(word, (*VERBS, "help", "exit"), f"the verbs are {', '.join(VERBS)}, help and exit")
-    return f"unknown word {word!r}; {hint}"
+    return f"unknown verb {word!r}; {hint}"

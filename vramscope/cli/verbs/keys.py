@@ -1,4 +1,4 @@
-"""`vramscope keys`: the key of this user, and the keys of others that are allowed."""
+"""`vramscope keys`: the key of this user, and the allowed keys of others."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -14,32 +14,38 @@ from ..frame.parse import SubParsers, add_verb
 if TYPE_CHECKING:
     from vramscope.engine.cluster.keys import AllowList, KeyPair
 
-SUMMARY = "keys by which viewers and agents know one another beyond this machine"
+DESCRIPTION = "Manage the keys by which viewers and agents on different machines recognize each other."
+EXAMPLES = """\
+vramscope keys new
+vramscope keys list
+vramscope keys allow "$KEY" --name ann@laptop --role viewer
+vramscope keys revoke ann@laptop"""
+NOTES = "Secret keys are never printed."
 ROLE_WORDS = {
     "viewer": "may read",
-    "controller": "may read, acknowledge, mute, ask and advise processes",
+    "controller": "may read, acknowledge, mute, and ask and advise processes",
     "worker": "may send findings and advise processes",
     "node": "is an agent elsewhere that viewers here trust",
 }
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(
-        subparsers,
-        common,
-        "keys",
-        SUMMARY,
-        f"{SUMMARY[0].upper()}{SUMMARY[1:]}. What is secret is never printed.",
+    parser = add_verb(subparsers, common, "keys", DESCRIPTION, examples=EXAMPLES, notes=NOTES)
+    parser.add_argument(
+        "action",
+        choices=("new", "list", "allow", "revoke"),
+        help="make your key, list all keys, allow a key of others, or revoke it",
     )
-    parser.add_argument("action", choices=("new", "list", "allow", "revoke"), help="what to do")
     parser.add_argument(
         "key", nargs="?", metavar="KEY", help="with allow: a public key; with revoke: its name, or the key"
     )
-    parser.add_argument("--name", metavar="NAME", help="with allow: what to call it; of a node, its host")
     parser.add_argument(
-        "--role", choices=tuple(ROLE_WORDS), help="with allow: what it may do (default viewer)"
+        "--name", metavar="NAME", help="with allow: name for the key; for a node, its host name"
     )
-    parser.add_argument("--replace", action="store_true", help="with new: make another key in place of yours")
+    parser.add_argument(
+        "--role", choices=tuple(ROLE_WORDS), help="with allow: what the key may do (default viewer)"
+    )
+    parser.add_argument("--replace", action="store_true", help="with new: replace your key by a new one")
 
 
 def run(arguments: Namespace) -> int:
@@ -56,7 +62,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _change(folder: Path, arguments: Namespace) -> None:
-    """Carry out what changes the keys, while nobody else does."""
+    """Change the keys; the caller holds the lock."""
     if arguments.action == "new":
         _make(folder, has_leave=arguments.replace)
     elif arguments.action == "allow":
@@ -70,9 +76,9 @@ def _check_words(arguments: Namespace) -> None:
     takes_key = arguments.action in ("allow", "revoke")
     if takes_key and arguments.key is None:
         what = "a public key" if action == "allow" else "a name or a public key"
-        raise UsageError(f"keys {action}: expected {what}; `vramscope keys list` shows what is known here")
+        raise UsageError(f"keys {action}: expected {what}; `vramscope keys list` lists the keys known here")
     if action == "allow" and arguments.name is None:
-        raise UsageError("keys allow: expected --name NAME too, by which you will know the key later")
+        raise UsageError("keys allow needs --name NAME, by which you recognize and revoke the key later")
     stray = {"--name": arguments.name, "--role": arguments.role} if action != "allow" else {}
     stray |= {"--replace": arguments.replace or None} if action != "new" else {}
     stray |= {} if takes_key else {"KEY": arguments.key}
@@ -85,8 +91,8 @@ def _make(folder: Path, *, has_leave: bool) -> None:
     known = None if has_leave else read_key_pair(folder)
     if known is not None:
         raise UsageError(
-            f"there is a key already, {known.public_text}: `vramscope keys list` says how others allow it; "
-            "--replace makes another, which everybody who allowed this one must be told of"
+            f"you have a key already, {known.public_text}: `vramscope keys list` says how others allow it; "
+            "--replace makes a new one, which everybody who allowed this one must allow again"
         )
     pair = make_key_pair()
     save_key_pair(pair, folder)
@@ -103,10 +109,10 @@ def _explain(pair: "KeyPair") -> None:
     except (KeyError, OSError):  # a container may run a user id without a passwd entry
         user = str(os.geteuid())
     print(f"your public key: {pair.public_text}")
-    print("Viewers and agents that share this home know each other by it. Elsewhere, type")
-    print("  where an agent runs that you want to see:")
+    print("Viewers and agents that share this home directory use it already. On other machines, run")
+    print("  where an agent runs that you want to watch:")
     print(f"    vramscope keys allow {pair.public_text} --name {user}@{host} --role viewer")
-    print("  where a viewer is to trust an agent of yours on this machine, by the name that is typed there:")
+    print("  where a viewer watches an agent of yours on this machine; NAME is the host name typed there:")
     print(f"    vramscope keys allow {pair.public_text} --name {host} --role node")
 
 
@@ -116,14 +122,14 @@ def _list(folder: Path) -> None:
     pair = read_key_pair(folder)
     allowed = read_allow_list(folder)
     if pair is None:
-        print("no key of your own yet: `vramscope keys new` makes one")
+        print("you have no key yet: `vramscope keys new` makes one")
     else:
         _explain(pair)
     _print_allowed(allowed)
 
 
 def _print_allowed(allowed: "AllowList") -> None:
-    print("allowed here:" if allowed.keys else "no other key is allowed here")
+    print("allowed here:" if allowed.keys else "no other keys are allowed here")
     width = max((len(it.name) for it in allowed.keys), default=0)
     for it in allowed.keys:
         print(f"    {it.name:{width}}  {it.role:10}  {it.public.hex()}  {ROLE_WORDS[it.role]}")
@@ -142,13 +148,13 @@ def _allow(folder: Path, key: str, name: str, role: str) -> None:
     public = parse_key(key)
     if public is None:
         raise UsageError(
-            f"{key}: expected a public key of {KEY_DIGITS} hexadecimal digits, as `vramscope keys list` "
-            "shows it where it was made"
+            f"{key}: expected a public key of {KEY_DIGITS} hexadecimal digits; `vramscope keys list` prints "
+            "it on the machine where it was made"
         )
     meant = next(it for it in ROLES if it == role)
     save_allow_list(read_allow_list(folder).allow(AllowedKey(meant, public, name)), folder)
-    whose = "viewers of yours that start" if role == "node" else "agents of yours that run"
-    print(f"{name} {ROLE_WORDS[role]}; {whose} here know it from now on")
+    whose = "viewers that you start" if role == "node" else "your agents"
+    print(f"{name} {ROLE_WORDS[role]}; {whose} here accept it from now on")
 
 
 def _revoke(folder: Path, word: str) -> None:
@@ -157,8 +163,8 @@ def _revoke(folder: Path, word: str) -> None:
     rest, gone = read_allow_list(folder).revoke(word)
     if not gone:
         raise UsageError(
-            f"{word or repr(word)}: no such name or key is allowed here; see `vramscope keys list`"
+            f"{word or repr(word)}: no allowed key has this name or value; see `vramscope keys list`"
         )
     save_allow_list(rest, folder)
     for it in gone:
-        print(f"{it.name} ({it.role}) is no longer allowed; where it is connected, it is cut off")
+        print(f"{it.name} ({it.role}) is no longer allowed; its connections are closed")

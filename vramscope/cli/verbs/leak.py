@@ -1,4 +1,4 @@
-"""`vramscope leak`: growth of device and host memory that does not end, as a report."""
+"""`vramscope leak`: device and host memory that grows without end, as a report."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -19,39 +19,37 @@ if TYPE_CHECKING:
     from vramscope.memory.watch import Watch
 
 
-SUMMARY = "watch memory for a while and report leaks, each once, with the line that keeps the memory"
-EPILOG = """\
-examples:
-  vramscope leak --threshold 10 --enable-tracking --duration 600
-  vramscope leak --output leak_report.json --duration 300
-  vramscope leak --input series.csv --fail-on medium
-
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
-5 the driver is not loaded or does not answer"""
+DESCRIPTION = "Watch memory for a while, and report each leak with the line of code that keeps the memory."
+EXAMPLES = """\
+vramscope leak --threshold 10 --enable-tracking --duration 600
+vramscope leak --output leak_report.json --duration 300
+vramscope leak --input series.csv --fail-on medium"""
 DEFAULTS = Defaults(duration_s=600, interval_s=5)
 MOST_MIB_PER_MIN = 1e9
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_watch_parser(subparsers, common, "leak", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
+    parser = add_watch_parser(
+        subparsers, common, "leak", DEFAULTS, description=DESCRIPTION, examples=EXAMPLES
+    )
     parser.add_argument(
         "--threshold",
         metavar="MIB",
         type=between(0.0, MOST_MIB_PER_MIN),
-        help="growth a minute above which `leak_risk` is high (default 10); where given, --fail-on counts "
-        "that risk; decides about no finding",
+        help="growth in MiB a minute from which `leak_risk` is high (default 10); if given, --fail-on counts "
+        "that risk too; does not change findings",
     )
     parser.add_argument(
         "--window",
         metavar="N",
         type=whole(2, 1_000_000),
         default=100,
-        help="snapshots that the growth is fitted to (default 100)",
+        help="number of snapshots used to fit the growth (default 100)",
     )
     parser.add_argument(
         "--enable-tracking",
         action="store_true",
-        help="let jobs under the probe record allocations for a while, to name the line that keeps them",
+        help="let jobs under the probe record their allocations for a while, to find the line of code",
     )
 
 
@@ -76,20 +74,19 @@ def run(arguments: Namespace) -> int:
 
 
 NO_AGENT = (
-    "allocations were not recorded: no agent runs, and only it can ask a job; start the job with "
-    "`vramscope run`"
+    "allocations were not recorded: no agent runs that could ask a job; start the job with `vramscope run`"
 )
-FROM_FILE = "allocations were not recorded: a file holds no job that could be asked"
-NO_JOB = "allocations were not recorded: no job under the probe was seen"
+FROM_FILE = "allocations were not recorded: --input reads a file, and only a running job can record them"
+NO_JOB = "allocations were not recorded: no job runs under the probe; start it with `vramscope run`"
 NOTHING_GREW = (
-    "jobs recorded their allocations for a while, and nothing of it was kept so far; what is kept now and "
-    "then takes a longer watch"
+    "jobs recorded their allocations for a while, and kept none of them so far; slow leaks need a longer "
+    "--duration"
 )
-RECORDED = "jobs recorded their allocations for a while; what grew from map to map is told by stack"
+RECORDED = "jobs recorded their allocations for a while; the report names the stacks whose memory grew"
 
 
 class AllocationTracker:
-    """Searches each process that reports for what keeps memory, where an agent can ask it."""
+    """Searches each reporting process for what keeps memory, where there is an agent to ask it."""
 
     def __init__(self, stream: "SampleStream") -> None:
         self._stream = stream
@@ -131,7 +128,7 @@ class AllocationTracker:
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
             search = self._searches.get(found.pid)
             if search is not None and search.take_map(found, time_s):
-                self._tell(f"process {found.pid}: most that grew is kept by {search.sources[0].words}")
+                self._tell(f"process {found.pid}: most of the growth is kept by {search.sources[0].words}")
 
     def _explain(self) -> str:
         if self._stream.provenance.source == "input":

@@ -1,4 +1,4 @@
-"""`vramscope modules`: what a training step holds by module, as tables, JSON and charts."""
+"""`vramscope modules`: memory of a training step by module, as tables, JSON and charts."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -35,54 +35,71 @@ if TYPE_CHECKING:
     from vramscope.tui.modules.profiled import Profiled
 
 
-SUMMARY = "memory by module: parameters, gradients, optimizer and activations, measured beside computed"
-DESCRIPTION = """\
-Show what a profile by module says: module_memory.jsonl and memory.log as SimpleMemoryProfiler and
-`vramscope run --profiling` write them, the memory.log of InternLM and InternEvo, and their charts. Of two
-profiles, or runs with several ranks, show what differs; of a running job, what it holds."""
-EPILOG = """\
-examples:
-  vramscope modules memory_trace/rank0_dp0_tp0/memory.log
-  vramscope modules memory_trace --figure charts/     sunbursts (HTML) and icicles (PDF, SVG) of each rank
-  vramscope modules rank0/memory.log --figure rank0.pdf    the icicle of one rank
-  vramscope modules memory_trace --screen             the icicle: zoom, kinds, points
-  vramscope modules run1 run2                         what the second run has more or less than the first
-  vramscope modules run1 run2 --figure difference/    the same as icicle (PDF, SVG) and table (CSV)
-  vramscope modules --pid 4242                        of a process that trains now, over a step
-  vramscope modules memory_trace --json | jq .breakdown
+DESCRIPTION = (
+    "Show memory by module: parameters, gradients, optimizer and activations, measured and computed."
+)
+EXAMPLES = """\
+vramscope modules memory_trace/rank0_dp0_tp0/memory.log
+vramscope modules memory_trace --figure charts/    # charts of each rank
+vramscope modules memory_trace --screen            # zoom, kinds, points
+vramscope modules run1 run2                        # run2 minus run1
+vramscope modules --pid 4242                       # a process that trains now
+vramscope modules memory_trace --json | jq .breakdown"""
+NOTES = """\
+It reads module_memory.jsonl and memory.log of `vramscope run --profiling` and SimpleMemoryProfiler, and
+memory.log and charts of InternLM and InternEvo.
 
-exit codes: 0 done, 2 usage, or a file, folder or process that cannot be read, 7 no agent, or no answer"""
+--figure DIR/ writes sunbursts (HTML) and icicles (PDF, SVG) of each rank; for two runs, an icicle of the
+differences and a table (CSV)."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or a file, folder or process that cannot be read",
+    7: "no agent runs, or a process did not answer",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "modules", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers,
+        [build_look_flags(), *common],
+        "modules",
+        DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
+        usage="vramscope modules (FILE|DIR... | --pid PID | --job NAME) [flags]",
+    )
     parser.add_argument(
         "paths",
         metavar="FILE|DIR",
         type=Path,
         nargs="*",
-        help="a profile, or a folder with those of ranks; two are compared, any number with --screen",
+        help="a profile, or a folder of profiles of ranks; two are compared, --screen shows any number",
     )
-    live = parser.add_argument_group("of a running job")
-    live.add_argument("--pid", metavar="PID", dest="live_pid", type=int, help="a process that reports")
-    live.add_argument("--job", metavar="NAME", dest="live_job", help="all ranks of a job of `vramscope run`")
+    live = parser.add_argument_group("a running job")
+    live.add_argument(
+        "--pid", metavar="PID", dest="live_pid", type=int, help="measure a step of this process"
+    )
+    live.add_argument(
+        "--job", metavar="NAME", dest="live_job", help="measure all ranks of this job of `vramscope run`"
+    )
     live.add_argument(
         "--timeout",
         metavar="TIME",
         type=duration(),
         default="60s",
-        help="how long a step may take to end (default 60s)",
+        help="how long to wait for a step to end (default 60s)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--screen", action="store_true", help="show it on a screen: zoom, kinds, points")
+    output.add_argument("--screen", action="store_true", help="open a screen: zoom, kinds, points")
     add_figure_flag(output, "draw the icicle")
     for old in ("-o", "--output"):
         add_old_flag(output, old, use="--figure FILE or DIR/", dest="figure", type=read_old_figure)
-    output.add_argument("--pages", action="store_true", help="with --figure DIR/: the sunbursts alone")
+    output.add_argument("--pages", action="store_true", help="with --figure DIR/: only the sunbursts")
     add_format_flags(
         output,
         text="text: print tables, the default",
-        json="print one JSON object a rank",
+        json="print one JSON object for each rank",
         old=("--table", "--text"),
     )
     output.add_argument(
@@ -93,7 +110,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 def run(arguments: Namespace) -> int:
     figure: FigureTarget | None = arguments.figure
     if arguments.pages and (figure is None or not figure.is_folder):
-        raise UsageError("--pages: says which charts to write; name their folder with --figure DIR/")
+        raise UsageError("--pages needs a folder for the charts: --figure DIR/")
     _check_sources(arguments)
     settings = read_settings(arguments)
     if arguments.screen:
@@ -107,18 +124,20 @@ def run(arguments: Namespace) -> int:
 
 
 def _check_sources(arguments: Namespace) -> None:
-    """Refuse what says nothing of whose memory is meant, or too much."""
+    """Refuse a command line that names no profile and no process, or both."""
     is_live = arguments.live_pid is not None or arguments.live_job is not None
     if arguments.live_pid is not None and arguments.live_job is not None:
-        raise UsageError("--pid does not go with --job: give one of both")
+        raise UsageError("--pid does not go with --job: give only one")
     if is_live and arguments.paths:
-        raise UsageError("FILE or DIR does not go with --pid or --job, which ask a running process")
+        raise UsageError("FILE or DIR does not go with --pid or --job, which measure a running process")
     if is_live and arguments.screen:
-        raise UsageError("--screen shows files: a running process is on the screen of `vramscope`, key 7")
+        raise UsageError("--screen shows files: for a running process open `vramscope` and press 7")
     if not is_live and not arguments.paths:
         raise UsageError("expected FILE or DIR, or --pid PID or --job NAME of a running job")
     if len(arguments.paths) > 2 and not arguments.screen:
-        raise UsageError("two profiles are compared; give --screen for more of them")
+        raise UsageError(
+            f"{len(arguments.paths)} profiles: expected one, or two to compare; --screen shows more of them"
+        )
 
 
 def _compare(arguments: Namespace, settings: Settings) -> None:
@@ -155,20 +174,20 @@ def _check_one(figure: FigureTarget, charts: int) -> None:
     """Refuse one file for charts of several ranks."""
     if figure.file is not None and charts > 1:
         raise UsageError(
-            f"--figure {figure.file}: there are {charts} ranks, each with a chart; name a folder: --figure "
+            f"--figure {figure.file}: {charts} ranks have a chart each; name a folder: --figure "
             f"{figure.file.with_suffix('')}/"
         )
 
 
 def _tell_written(paths: "Sequence[Path]") -> None:
     if not paths:
-        complain("the profile has no modules to draw, so no file was written", program="vramscope modules")
+        complain("no file was written: the profile has no modules to draw", program="vramscope modules")
     for path in paths:
         complain(f"wrote {path}", program="vramscope modules")
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse what prints or writes: on the screen `E` exports."""
+    """Refuse flags that print or write: on the screen, `E` exports."""
     refuse(
         pick(arguments, ("json", "format", "figure")),
         "does not go with --screen: on the screen, E writes the files",
@@ -269,12 +288,12 @@ def show_modules(paths: Sequence[Path], settings: Settings) -> int:
     from vramscope.tui.modules.screen import show_breakdown
 
     if not can_draw(settings):
-        raise UsageError("--screen needs a terminal that can draw: leave it out for tables, or give --json")
+        raise UsageError("--screen needs a terminal that can draw; leave it out for tables, or use --json")
     return show_breakdown(lambda: read_profiled(paths), settings)
 
 
 def read_profiled(paths: Sequence[Path]) -> "tuple[Profiled, ...]":
-    """Return the profiles below files and folders in their order, each by the name of its folder or file."""
+    """Return the profiles in files and folders, in this order, each with the name of its folder or file."""
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.tui.modules.profiled import Profiled
 
@@ -297,14 +316,14 @@ FIRST_SAMPLE_WITHIN_S = 5.0
 
 
 class Wanted(NamedTuple):
-    """Whose modules are asked for: a process, or all of a job."""
+    """The process, or the job, whose modules are asked for."""
 
     pid: int | None
     job: str | None
 
     @property
     def name(self) -> str:
-        """As the flags have it."""
+        """For messages."""
         return f"process {self.pid}" if self.job is None else f"job {self.job}"
 
     def matches(self, rank: "RankSample") -> bool:
@@ -329,7 +348,7 @@ def ask_profiles(client: "Client", wanted: Wanted, timeout_s: float) -> "list[tu
 
 
 class _Asking:
-    """Questions to some processes, asked again until each has followed a step."""
+    """Asks processes for their modules, again and again until each has measured a step."""
 
     def __init__(self, client: "Client", pids: list[int], timeout_s: float) -> None:
         self.refused: dict[int, str] = {}
@@ -342,14 +361,14 @@ class _Asking:
             client.ask_modules(pid, step_end_within_s=timeout_s)
 
     def wait(self) -> "dict[int, ModuleMemory]":
-        """Return the profiles by process; why one has none is in `refused`."""
+        """Return the profiles by process; the reasons of those without are in `refused`."""
         while self._open:
             left_s = self._deadline_s - time.monotonic()
             if left_s <= 0:
                 pids = ", ".join(map(str, sorted(self._open)))
                 raise HubUnreachableError(
-                    f"no step of process {pids} was followed within {self._timeout_s:g} s: give a longer "
-                    "--timeout where steps are longer, or look whether the job still makes any"
+                    f"process {pids} ended no step within {self._timeout_s:g} s: give a longer --timeout if "
+                    "steps are longer, or check that the job still trains"
                 )
             for answer in self._client.snapshot(timeout_s=min(left_s, 0.5)).modules:
                 if answer.pid in self._open and answer.number != self._seen[answer.pid]:
@@ -373,7 +392,7 @@ class _Asking:
 
 
 def _find_ranks(client: "Client", wanted: Wanted) -> "list[RankSample]":
-    """Return the processes that are asked for and still run."""
+    """Return the wanted processes that still run."""
 
     from vramscope.exporters.modules.text import name_process
 
@@ -386,8 +405,12 @@ def _find_ranks(client: "Client", wanted: Wanted) -> "list[RankSample]":
     if found:
         return found
     others = ", ".join(f"{rank.pid} ({name_process(rank)})" for rank in reporting[:8])
-    told = f"those that do: {others}" if others else "none does; see `vramscope run` and `vramscope attach`"
-    raise UsageError(f"{wanted.name} reports nothing to this agent; {told}")
+    told = (
+        f"these processes do: {others}"
+        if others
+        else "start the job with `vramscope run`, or use `vramscope attach`"
+    )
+    raise UsageError(f"{wanted.name} does not report to the agent; {told}")
 
 
 DIFFERENCE_ICICLE = "difference_icicle"
@@ -396,23 +419,23 @@ Pair: TypeAlias = "tuple[NamedProfile, NamedProfile]"
 
 
 def pair_profiles(first: Path, second: Path) -> list[Pair]:
-    """Return the profiles of two runs in pairs, by rank where both have several; say who has none."""
+    """Return the profiles of two runs in pairs, by rank where both have several; note who has no partner."""
     ones = _read_by_rank(first)
     others = _read_by_rank(second)
     if len(ones) == len(others) == 1:
         return list(zip(ones.values(), others.values(), strict=True))
     shared = [rank for rank in ones if rank in others]
     if not shared:
-        raise InputFileError(f"{first} and {second} have no rank in common: give the folders of two ranks")
+        raise InputFileError(f"{first} and {second} have no rank in common: name the folders of two ranks")
     for path, run in ((first, ones), (second, others)):
         lone = [str(rank) for rank in run if rank not in shared]
         if lone:
-            complain(f"{path}: rank {', '.join(lone)} has no partner and is left out")
+            complain(f"{path}: rank {', '.join(lone)} is left out: the other run has no such rank")
     return [(ones[rank], others[rank]) for rank in shared]
 
 
 def print_differences(pairs: list[Pair], settings: Settings, *, depth: int) -> None:
-    """Print what the second of each pair has more or less."""
+    """Print the second minus the first of each pair."""
 
     from vramscope.exporters.modules.text import describe_difference
 
@@ -455,7 +478,7 @@ def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = No
 
 
 def _read_by_rank(path: Path) -> "dict[object, NamedProfile]":
-    """Return the profiles of a run by their ranks; by their number where one tells no rank."""
+    """Return the profiles of a run by rank, or by their number where a profile has no rank."""
 
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.exporters.modules.text import NamedProfile

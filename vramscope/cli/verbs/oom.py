@@ -7,6 +7,7 @@ from vramscope.engine.errors import UsageError
 
 from ..frame.flags import between, whole
 from ..frame.parse import SubParsers
+from ..suite.flags import EXIT_CODES as SUITE_EXIT_CODES
 from ..suite.flags import Defaults, add_watch_parser, read_watch_options
 
 if TYPE_CHECKING:
@@ -16,51 +17,54 @@ if TYPE_CHECKING:
     from vramscope.exporters.reports.text import Report
     from vramscope.memory.watch import Watch
 
-SUMMARY = "watch memory for a while and report the risk of running out of it, with what it rests on"
-DESCRIPTION = """\
-Watch memory for a while and report the risk of running out of it, with what it rests on.
-Where a job reports through the probe (or a file has allocator data) the risk is a forecast; with device
-memory alone nothing can be foretold, and the shares of --threshold and --critical decide. Thresholds that
-you give always count: crossing one is said at once, whatever the forecast is."""
-EPILOG = """\
-examples:
-  vramscope oom --threshold 85 --monitor
-  vramscope oom --threshold 80 --duration 300 --output oom_report.json
-  vramscope oom --input gpu.csv --fail-on high
-
-exit codes: 0 done, 3 a finding or the risk of a device reached --fail-on,
-2 usage or bad input, 4 no device, 5 the driver is not loaded or does not answer"""
+DESCRIPTION = "Watch memory for a while, and report the risk of running out of it, with the evidence."
+EXAMPLES = """\
+vramscope oom --threshold 85 --monitor
+vramscope oom --threshold 80 --duration 300 --output oom_report.json
+vramscope oom --input gpu.csv --fail-on high"""
+NOTES = """\
+Where a job reports through the probe, or a file has allocator data, the risk comes from a forecast. Device
+memory alone allows no forecast: then --threshold and --critical decide. A threshold that you give also opens
+a finding as soon as memory crosses it, whatever the forecast is."""
+EXIT_CODES = {**SUITE_EXIT_CODES, 3: "a finding or the risk of a device reached --fail-on"}
 DEFAULTS = Defaults(duration_s=300, interval_s=2)
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = add_watch_parser(
-        subparsers, common, "oom", DEFAULTS, summary=SUMMARY, epilog=EPILOG, description=DESCRIPTION
+        subparsers,
+        common,
+        "oom",
+        DEFAULTS,
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
     )
     rule = parser.add_argument_group("thresholds of used memory")
     rule.add_argument(
         "--threshold",
         metavar="PERCENT",
         type=between(0.0, 100.0),
-        help="medium from here (default 85); where given, crossing it is said at once and is a finding",
+        help="medium risk from here (default 85); if given, crossing it opens a finding",
     )
     rule.add_argument(
         "--critical",
         metavar="PERCENT",
         type=between(0.0, 100.0),
-        help="critical from here (default 95); where given, crossing it is said at once and is a finding",
+        help="critical risk from here (default 95); if given, crossing it opens a finding",
     )
     rule.add_argument(
         "--window",
         metavar="N",
         type=whole(2, 100_000),
         default=30,
-        help="snapshots that growth is fitted to (default 30)",
+        help="number of snapshots used to fit the growth (default 30)",
     )
     parser.add_argument(
         "--monitor",
         action="store_true",
-        help="watch until Ctrl-C or for --duration, and say findings as they come",
+        help="print each finding as it opens; watch until Ctrl-C, or for --duration",
     )
 
 
@@ -87,7 +91,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _read_thresholds(arguments: Namespace) -> "Thresholds":
-    """Return the rule on device memory alone."""
+    """Return the thresholds for device memory alone; one that is given moves the other's default."""
     from vramscope.exporters.reports.oom import Thresholds
 
     warning = Thresholds().warning_percent
@@ -102,7 +106,7 @@ def _read_thresholds(arguments: Namespace) -> "Thresholds":
         warning = min(critical, warning)
     if critical < warning:
         raise UsageError(
-            f"--critical {critical:g} is below --threshold {warning:g}: expected at least as much"
+            f"--critical {critical:g} is below --threshold {warning:g}: expected the same or more"
         )
     is_given = arguments.threshold is not None or arguments.critical is not None
     return Thresholds(warning, critical, arguments.window, is_given)

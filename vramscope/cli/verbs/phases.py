@@ -1,4 +1,4 @@
-"""`vramscope phases`: what each phase of a training step holds."""
+"""`vramscope phases`: memory by phase of a training step."""
 
 import os
 import sys
@@ -27,42 +27,52 @@ if TYPE_CHECKING:
     from vramscope.engine.model.phase_memory import PhaseRun
 
 
-SUMMARY = "train some steps and show what each phase holds: forward, loss, backward, optimizer, zeroing"
-DESCRIPTION = """\
-Train a language model for some steps, with differential privacy by Opacus or without, and show memory
-before, after and at the peak of each phase, what to attack, and what that would save.
-Without CUDA it trains on a simulated card, and says so."""
-EPILOG = """\
-examples:
-  vramscope phases --model-size medium --batch-size 4 --seq 512
-  vramscope phases --model-size 3b --dp-mode ghost --device simulate:24GiB     would it fit into 24 GiB?
-  vramscope phases --factory train:make_model --dp-mode none --optimizer adamw
-  torchrun --nproc-per-node 2 -m vramscope phases --strategy ddp               every rank, side by side
-  vramscope phases --json > run.json; vramscope phases --read run.json
+DESCRIPTION = (
+    "Train a language model for some steps, and show memory before, after and at the peak of each phase."
+)
+EXAMPLES = """\
+vramscope phases --model-size medium --batch-size 4 --seq 512
+vramscope phases --model-size 3b --dp-mode ghost --device simulate:24GiB
+vramscope phases --factory train:make_model --dp-mode none --optimizer adamw
+torchrun --nproc-per-node 2 -m vramscope phases --strategy ddp
+vramscope phases --json > run.json
+vramscope phases --read run.json"""
+NOTES = """\
+Phases are forward, loss, backward, optimizer and zeroing the gradients. The report also says what to change
+and what that would save.
 
-needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]'); a process of its own trains.
-exit codes: 0 measured, also where memory ran out (that is a result), 3 it ran out and --fail-on unfit is
-given, 1 the training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was measured is
-printed)"""
+It trains with differential privacy by Opacus; --dp-mode none trains without. It needs PyTorch, and Opacus
+unless --dp-mode none: pip install 'vramscope[train]'. Another process trains; without CUDA it trains on a
+simulated GPU, and the report says so."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "measured, also if memory ran out",
+    1: "the training failed",
+    2: "wrong flags, or a model that cannot be trained",
+    3: "memory ran out, and --fail-on unfit is given",
+    130: "interrupted; what was measured is printed",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "phases", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_look_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "phases", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     add_model_flags(parser)
     steps = parser.add_argument_group("steps")
-    add_flag(steps, "--seq", metavar="N", type=int, default=128, help="tokens of a sequence (default 128)")
+    add_flag(steps, "--seq", metavar="N", type=int, default=128, help="tokens in a sequence (default 128)")
     for old in ("--seq-length", "--seq_length"):
         add_old_flag(steps, old, use="--seq", dest="seq", type=int)
-    add_flag(steps, "--num-steps", metavar="N", type=int, default=3, help="steps that are told (default 3)")
+    add_flag(steps, "--num-steps", metavar="N", type=int, default=3, help="steps to measure (default 3)")
     add_privacy_flag(steps)
     steps.add_argument(
         "--device",
         metavar="DEVICE",
         default="cuda",
-        help="cuda (default), cpu, simulate or simulate:SIZE, as simulate:24GiB",
+        help="cuda (default), cpu, simulate, or simulate:SIZE, for example simulate:24GiB",
     )
     steps.add_argument(
-        "--strategy", choices=("ddp", "fsdp2"), help="under torchrun, how ranks share the model"
+        "--strategy", choices=("ddp", "fsdp2"), help="under torchrun: how ranks share the model"
     )
     add_training_flags(parser)
     _add_output(parser)
@@ -72,19 +82,19 @@ def _add_output(parser: ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     add_format_flags(
         output,
-        text="original: as the script that it came from printed (default text)",
-        json="as --format json",
+        text="original: as printed by the script that this verb replaces (default text)",
+        json="short for --format json",
         more=("original",),
     )
     output.add_argument(
         "--try-advice",
         action="store_true",
-        help="train again with each of the best changes, and tell the peak",
+        help="train again with each of the best changes, and show the peaks",
     )
     add_fit_flag(output)
-    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="write it into this file")
+    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the report to this file")
     output.add_argument(
-        "--read", metavar="FILE", type=Path, nargs="+", help="train nothing: show what such runs have written"
+        "--read", metavar="FILE", type=Path, nargs="+", help="train nothing; show reports written earlier"
     )
 
 
@@ -102,30 +112,32 @@ def run(arguments: Namespace) -> int:
 
 _DEFAULTS = PhaseTraining()
 DEFAULT_SIZE = "small"
-"""Preset of one run by phase, as of the script that `vramscope phases` carries on."""
+"""Default of the script that `vramscope phases` replaces."""
 _HUGGING_FACE = "hf:"
 
 
 def add_model_flags(parser: ArgumentParser, *, default_size: str = DEFAULT_SIZE) -> None:
-    """Add the flags that say which model is trained; `default_size` is the preset where none is named."""
+    """Add the flags that choose the model; `default_size` is the preset where no model is named."""
     group = parser.add_argument_group("model")
-    words = f"a LLaMA: tiny, small, medium, 1b or 3b (default {default_size})"
+    words = f"a LLaMA model: tiny, small, medium, 1b or 3b (default {default_size})"
     add_flag(group, "--model-size", metavar="NAME", help=words)
     parser.set_defaults(default_size=default_size)
-    group.add_argument("--model", metavar="hf:DIR", help="a folder with config.json, made by transformers")
-    group.add_argument("--factory", metavar="MODULE:FUNCTION", help="your own, made by this function")
+    group.add_argument("--model", metavar="hf:DIR", help="a model of transformers: folder with config.json")
+    group.add_argument(
+        "--factory", metavar="MODULE:FUNCTION", help="your own model, returned by this function"
+    )
 
 
 def add_training_flags(parser: ArgumentParser) -> None:
-    """Add the flags that say how it is trained; length, steps and mode of privacy are the verb's own."""
+    """Add the flags of the training, except length, steps and mode of privacy, which each verb has itself."""
     group = parser.add_argument_group("training")
     for name, metavar, kind, text in (
-        ("batch-size", "N", int, "sequences of a step"),
-        ("learning-rate", "X", float, "of the optimizer"),
-        ("noise-multiplier", "X", float, "of DP-SGD"),
-        ("max-grad-norm", "X", float, "to which the gradient of a sample is clipped"),
-        ("warmup", "N", int, "steps before the first that is told"),
-        ("seed", "N", int, "of weights, tokens and noise"),
+        ("batch-size", "N", int, "sequences in a step"),
+        ("learning-rate", "X", float, "learning rate of the optimizer"),
+        ("noise-multiplier", "X", float, "noise multiplier of DP-SGD"),
+        ("max-grad-norm", "X", float, "largest gradient norm of a sample; more is clipped"),
+        ("warmup", "N", int, "steps before the first one measured"),
+        ("seed", "N", int, "random seed for weights, tokens and noise"),
     ):
         default = getattr(_DEFAULTS, "warmup_steps" if name == "warmup" else name.replace("-", "_"))
         add_flag(
@@ -136,32 +148,32 @@ def add_training_flags(parser: ArgumentParser) -> None:
             default=default,
             help=f"{text} (default {default:g})",
         )
-    group.add_argument("--optimizer", choices=("sgd", "adam", "adamw"), default="sgd", help="(default sgd)")
+    group.add_argument("--optimizer", choices=("sgd", "adam", "adamw"), default="sgd", help="default sgd")
     group.add_argument(
         "--precision",
         choices=("fp32", "bf16", "amp"),
         default="fp32",
-        help="amp: fp32 weights under autocast",
+        help="default fp32; amp: fp32 weights under autocast",
     )
     group.add_argument(
-        "--checkpoint", action="store_true", help="keep inputs of layers only, and compute again"
+        "--checkpoint", action="store_true", help="activation checkpointing: keep only inputs of layers"
     )
     group.add_argument("--fix", action="store_true", help="let Opacus replace modules that it cannot train")
 
 
 def add_privacy_flag(group: _ArgumentGroup) -> None:
-    """Add the flag that says how Opacus takes gradients by sample."""
+    """Add the flag that chooses how Opacus computes gradients by sample."""
     add_flag(
         group,
         "--dp-mode",
         choices=PRIVACY_MODES,
         default=_DEFAULTS.privacy,
-        help="how Opacus clips: by hooks (default), torch.func, ghost clipping, or no privacy",
+        help="how Opacus clips: hooks (default), torch.func, ghost clipping, or no privacy",
     )
 
 
 def add_flag(group: _ArgumentGroup, flag: str, **options: object) -> None:
-    """Add a flag, and the same with underscores, which the help does not show."""
+    """Add a flag, and its old spelling with underscores."""
     add: Callable[..., object] = group.add_argument
     add(flag, **options)
     name = flag[2:].replace("-", "_")
@@ -171,7 +183,7 @@ def add_flag(group: _ArgumentGroup, flag: str, **options: object) -> None:
 
 
 def read_training(arguments: Namespace, **changes: object) -> PhaseTraining:
-    """Return the training that the flags of this file ask for."""
+    """Return the training that the flags above ask for."""
     given: dict[str, object] = {
         "model_size": _choose_preset(arguments),
         "factory": arguments.factory,
@@ -203,7 +215,7 @@ def _read_folder(model: str | None) -> str | None:
     folder = model.removeprefix(_HUGGING_FACE)
     if folder == model or not folder:
         raise UsageError(
-            f"--model {model}: expected hf:DIR, a folder with config.json; presets go by --model-size"
+            f"--model {model}: expected hf:DIR, a folder with config.json; for presets use --model-size"
         )
     return folder
 
@@ -251,7 +263,7 @@ def train_and_print(arguments: Namespace) -> int:
 
 
 class PhaseProgress:
-    """Tells how far a training is, and once on what it runs where that is not what was asked for."""
+    """Shows the progress of a training, and once the device if it is not the one asked for."""
 
     def __init__(self, training: PhaseTraining, device: str) -> None:
         setup = 1 if training.privacy == "none" else 2
@@ -260,7 +272,7 @@ class PhaseProgress:
         self._is_told = device != "cuda"
         self.bar = ProgressLine(PROGRAM, "phases")
         self.keep: Callable[[PhaseRun], None] | None = None
-        """Writes what there is so far, so that a kill leaves it."""
+        """Writes the report so far, so that it survives a kill."""
         self._keep_due_s = 0.0
 
     def show(self, run: "PhaseRun") -> None:
@@ -273,7 +285,7 @@ class PhaseProgress:
                 self.keep(msgspec.structs.replace(run, end="interrupted"))
 
     def tell_device(self, run: "PhaseRun") -> None:
-        """Say that it is no CUDA device, once."""
+        """Print once that the device is not CUDA."""
         if not self._is_told and run.device.kind != "cuda" and run.device.note is not None:
             complain(run.device.note, program=PROGRAM)
         self._is_told = True
@@ -288,7 +300,7 @@ def _describe_newest(run: "PhaseRun") -> str:
 
 
 def deliver(content: str | bytes, output: Path | None) -> None:
-    """Write what was measured to standard output, or into a file."""
+    """Write the report to standard output, or to a file."""
     if output is not None:
         from vramscope.engine.files.base.output_file import write_whole
 
@@ -318,20 +330,20 @@ def _describe(
 
 
 def _choose_exit_code(runs: "Sequence[PhaseRun]") -> int:
-    """Return 0 where something was measured to its end: that memory ran out is a result."""
+    """Return the exit code; running out of memory is a result, and so 0."""
     ends = {run.end for run in runs}
     if "interrupted" in ends:
         return EXIT_INTERRUPTED
     if "failed" in ends and "out_of_memory" not in ends:
         errors = [run.error or "the training failed" for run in runs if run.end == "failed"]
-        # The rank that went first, before those which waited for it.
+        # The error of the rank that failed first, not of those that waited for it.
         complain(min(errors, key=lambda error: "had ended before" in error), program=PROGRAM)
         return _EXIT_FAILED
     return 0
 
 
 def print_read(arguments: Namespace) -> int:
-    """Print the files of `--read` in the format that was asked for, and return the exit code.
+    """Print the files of `--read` in the wanted format, and return the exit code.
 
     Args:
         arguments: With `read`, the paths; `format`, one of text, json and original, None for text; and
@@ -357,7 +369,7 @@ def print_phase_file(path: Path, settings: Settings) -> None:
 
 
 def print_phase_file_as_json(path: Path) -> None:
-    """Print one JSON object a training of ours, or one of all that a file of another profiler tells."""
+    """Print one JSON object for each training of ours, or one for a whole file of another profiler."""
     sys.stdout.buffer.write(_encode([path]))
     sys.stdout.buffer.flush()
 
@@ -397,23 +409,23 @@ def _describe_as_original(paths: Sequence[Path]) -> str:
         file = read_phase_file(path)
         if file.records:
             raise UsageError(
-                f"--format original: {show_path(path)} is of another profiler already; expected what "
-                "`vramscope phases --json` prints: leave --format out for tables"
+                f"--format original: {show_path(path)} is from another profiler; expected output of "
+                "`vramscope phases --json`; leave out --format for tables"
             )
         texts += [describe_as_original(run) for runs in file.trainings for run in runs]
     return "\n".join(texts)
 
 
 def refuse_ranks(training: PhaseTraining) -> None:
-    """Refuse to try advice where several processes train."""
+    """Refuse `--try-advice` where several processes train."""
     if training.strategy is not None:
-        raise UsageError("--try-advice trains in one process: leave out --strategy")
+        raise UsageError("--try-advice does not go with --strategy: it trains in one process")
 
 
 def try_changes(
     program: str, training: PhaseTraining, device: str, runs: "Sequence[PhaseRun]"
 ) -> "tuple[AdviceTrial, ...]":
-    """Return what advised changes come to; nothing where the run was interrupted or has no advice."""
+    """Return what the advised changes measured; nothing where the run was interrupted or has no advice."""
     from vramscope.analyzers.planning.phases import advise_phases
     from vramscope.phases.lengths import choose_changes, try_advice
     from vramscope.phases.running import run_phases

@@ -1,4 +1,4 @@
-"""`vramscope plan`: a model's layers in pipeline stages."""
+"""`vramscope plan`: the layers of a model in pipeline stages, or all degrees on a cluster."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -31,25 +31,31 @@ if TYPE_CHECKING:
     from ..plan import Planned
 
 
-SUMMARY = "split a model's layers into pipeline stages: the exact optimum, and what it is worth"
-DESCRIPTION = """\
-Split the layers of a model into pipeline stages so that the fullest stage holds least, and say what each
-number of stages is worth: memory, bubble, communication. Nothing is run: the figures are computed."""
-EPILOG = """\
-examples:
-  vramscope plan --model gpt-1.5b --stages 2,4,6,8
-  vramscope plan --model llama3-8b --stages 2-8 --strategy exact-1f1b --capacity 80GiB --micro-batches 16
-  vramscope plan --model ./config.json --stages 4 --strategy all --json
-  vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
-  vramscope plan --factory train:make_model --input 4x1024:int64 --stages 2,4
-  vramscope plan --model llama3-8b --strategy all --capacity 80GiB --screen
-  vramscope plan --model llama3-8b --micro-batches 16 --measured run.vscope --measured-split 8,8,8,8
-  vramscope plan --model gpt3-175b --cluster 128x8xh100 --global-batch 1536
+DESCRIPTION = (
+    "Split a model into pipeline stages so that the fullest stage needs least, or plan a whole cluster."
+)
+EXAMPLES = """\
+vramscope plan --model gpt-1.5b --stages 2,4,6,8
+vramscope plan --model llama3-8b --strategy exact-1f1b --capacity 80GiB
+vramscope plan --model ./config.json --stages 4 --strategy all --json
+vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
+vramscope plan --factory train:make_model --input 4x1024:int64 --stages 2,4
+vramscope plan --model llama3-8b --strategy all --capacity 80GiB --screen
+vramscope plan --model llama3-8b --measured run.vscope \\
+    --measured-split 8,8,8,8
+vramscope plan --model gpt3-175b --cluster 128x8xh100 --global-batch 1536"""
+NOTES = """\
+Nothing runs: memory, bubble and communication of each number of stages are computed.
 
-strategies: exact (least maximum of the metric), exact-1f1b (exact of --metric training), uniform,
-  balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
-exit codes: 0 planned, also where nothing fits, 3 nothing fits and --fail-on unfit is given, 2 usage, a model
-  or file that cannot be used, 4 no driver or device for --cluster local, 7 no agent for --measured live"""
+Strategies: exact (least maximum of the metric), exact-1f1b (exact with --metric training), uniform,
+balanced_memory, balanced_compute, balanced_parameters (rules of llm_parallel_strategy), all."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "planned, also if nothing fits",
+    2: "wrong flags, or a model or file that cannot be used",
+    3: "nothing fits, and --fail-on unfit is given",
+    4: "--cluster local: no driver or device",
+    7: "--measured live: no agent runs",
+}
 
 
 COUNT = whole(1, 10**15 - 1, "a whole number of at least 1 and a few digits", shown=40)
@@ -61,29 +67,44 @@ SHARE = checked(
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "plan", SUMMARY, DESCRIPTION, EPILOG)
+    parser = add_verb(
+        subparsers,
+        [build_look_flags(), *common],
+        "plan",
+        DESCRIPTION,
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
+        usage="vramscope plan (--model NAME|FILE | --factory MODULE:FUNCTION) [flags]",
+    )
     parser.add_argument(
         "--model",
         metavar="NAME|FILE",
-        help="a known model, a config.json or its folder, YAML, a saved graph",
+        help="a known model, a config.json or its folder, YAML, or a saved graph",
     )
     parser.add_argument(
-        "--factory", metavar="MODULE:FUNCTION", help="makes a torch.nn.Module, traced without allocating it"
+        "--factory",
+        metavar="MODULE:FUNCTION",
+        help="a function that returns a torch.nn.Module; it is traced without memory",
     )
     parser.add_argument(
         "--input",
         metavar="SHAPE[:TYPE]",
         action="append",
-        help="of an argument of its forward pass, as 4x1024:int64",
+        help="with --factory: an input of the forward pass, for example 4x1024:int64",
     )
-    parser.add_argument("--dtype", metavar="TYPE", help="of its weights and activations, as bfloat16")
+    parser.add_argument(
+        "--dtype", metavar="TYPE", help="type of weights and activations, for example bfloat16"
+    )
     parser.add_argument("--stages", metavar="N,…|N-M", default="2-8", help="numbers of stages (default 2-8)")
-    parser.add_argument("--strategy", metavar="NAME,…", default=None, help="how layers are split (exact)")
+    parser.add_argument(
+        "--strategy", metavar="NAME,…", default=None, help="how to split layers (default exact)"
+    )
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="exact keeps least: training (the default: all a stage holds while it trains), memory (weights "
-        "alone), compute or parameters",
+        help="what exact minimizes: training (all memory of a stage in training, the default), memory (only "
+        "weights), compute or parameters",
     )
     add_joint_flags(parser)
     _add_training(parser)
@@ -94,39 +115,49 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 def _add_training(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     group.add_argument(
-        "--seq", metavar="N", type=COUNT, help="tokens of a sequence (the longest of the model)"
+        "--seq", metavar="N", type=COUNT, help="tokens in a sequence (default: the most the model allows)"
     )
     add_old_flag(group, "--seq-length", use="--seq", dest="seq", type=COUNT)
     group.add_argument(
-        "--micro-batch", metavar="N", type=COUNT, default=1, help="sequences of a micro-batch (1)"
+        "--micro-batch", metavar="N", type=COUNT, default=1, help="sequences in a micro-batch (default 1)"
     )
     group.add_argument(
-        "--micro-batches", metavar="N", type=COUNT, default=8, help="micro-batches of a step (8)"
+        "--micro-batches", metavar="N", type=COUNT, default=8, help="micro-batches in a step (default 8)"
     )
     group.add_argument(
         "--states",
         metavar="NAME",
         default="mixed-adam",
-        help="mixed-adam (18 bytes a parameter) or fp32-adam (16)",
+        help="model states: mixed-adam (18 bytes a parameter, default) or fp32-adam (16)",
     )
     group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
     group.add_argument(
-        "--tflops", metavar="N", type=SPEED, default=100.0, help="speed of a device, assumed (100)"
+        "--tflops",
+        metavar="N",
+        type=SPEED,
+        default=100.0,
+        help="assumed speed of a device in TFLOP/s (default 100)",
     )
     group.add_argument(
-        "--link", metavar="N", type=SPEED, default=25.0, help="GB/s between stages, assumed (25)"
+        "--link",
+        metavar="N",
+        type=SPEED,
+        default=25.0,
+        help="assumed speed between stages in GB/s (default 25)",
     )
 
 
 def _add_measured(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("a job that ran, or runs")
+    group = parser.add_argument_group("a measured job")
     group.add_argument(
         "--measured",
         metavar="FILE|live",
-        help="hold the plan against what the stages of a recorded job needed, and plan again",
+        help="compare the plan with the memory of a recorded or running job, and plan again",
     )
     group.add_argument(
-        "--measured-split", metavar="N,…", help="transformer blocks of each stage of that job (as planned)"
+        "--measured-split",
+        metavar="N,…",
+        help="transformer blocks on each stage of that job (default: as planned)",
     )
 
 
@@ -141,28 +172,28 @@ def _add_output(parser: ArgumentParser) -> None:
     group.add_argument(
         "--screen",
         action="store_true",
-        help="show it on a screen: bars under the capacity, compare two plans",
+        help="open a screen: bars under the capacity, compare two plans",
     )
     group.add_argument(
         "-o",
         "--output",
         metavar="DIR",
         type=Path,
-        help="write graph, best partition, report and the files of training frameworks into this folder",
+        help="write graph, best split, report and files for training frameworks to this folder",
     )
     add_figure_flag(group, "draw the stages")
-    add_figure_flag(group, "draw the layers, alike ones once", flag="--graph-figure")
+    add_figure_flag(group, "draw the layers, equal ones once", flag="--graph-figure")
     add_fit_flag(group)
     group.add_argument(
         "--legacy",
         action="store_true",
-        help="figures, strategies and choice of llm_parallel_strategy (its GFLOPs: the embedding's in FLOP)",
+        help="compute, split and choose as llm_parallel_strategy (its GFLOPs count the embedding in FLOP)",
     )
 
 
 def run(arguments: Namespace) -> int:
     if arguments.fail_on is not None and arguments.capacity is None and arguments.cluster is None:
-        raise UsageError("--fail-on unfit goes with --capacity SIZE or --cluster, into which it is to fit")
+        raise UsageError("--fail-on unfit needs the memory that it is to fit: --capacity SIZE or --cluster")
     if arguments.screen:
         from ..frame.settings import read_settings
         from ..plan_screen import show_arguments
@@ -188,7 +219,7 @@ def run(arguments: Namespace) -> int:
     if has_found:
         _write(planned, arguments)
     elif any(it is not None for it in (arguments.output, arguments.figure, arguments.graph_figure)):
-        print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
+        print("vramscope plan: no file was written, because nothing fits", file=sys.stderr)
     _print(planned.plan, arguments)
     return choose_fit_code(arguments, does_fit=has_found)
 
@@ -207,9 +238,9 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse what prints or writes: on the screen `E` exports, and the live view draws what is measured."""
+    """Refuse flags that print or write: on the screen `E` exports, and the live view shows measured jobs."""
     if arguments.measured is not None:
-        raise UsageError("--measured does not go with --screen: over the live view or a replay, press 6")
+        raise UsageError("--measured does not go with --screen: press 6 in the live view or a replay")
     refuse(
         pick(arguments, ("json", "format", "output", "figure", "graph_figure")),
         "does not go with --screen: on the screen, E writes the files",
@@ -228,41 +259,54 @@ def _print(plan: "Plan", arguments: Namespace) -> None:
 
 
 def add_joint_flags(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("on a cluster: all degrees at once")
+    group = parser.add_argument_group("on a cluster, all degrees at once")
     group.add_argument(
         "--cluster", metavar="FILE|local|NxMxNAME", help="plan for these devices, for example 128x8xh100"
     )
     group.add_argument(
-        "--global-batch", metavar="N", type=SMALL_COUNT, help="sequences of a step, over all ranks"
+        "--global-batch", metavar="N", type=SMALL_COUNT, help="sequences in a step, over all ranks"
     )
     group.add_argument(
-        "--max-tp", metavar="N", type=SMALL_COUNT, help="most tensor ranks (as many as a node has devices)"
+        "--max-tp",
+        metavar="N",
+        type=SMALL_COUNT,
+        help="most tensor-parallel ranks (default: devices of a node)",
     )
     group.add_argument(
-        "--max-micro-batch", metavar="N", type=SMALL_COUNT, help="most sequences of a micro-batch (32)"
+        "--max-micro-batch",
+        metavar="N",
+        type=SMALL_COUNT,
+        help="most sequences in a micro-batch (default 32)",
     )
-    group.add_argument("--cp", metavar="N", type=SMALL_COUNT, help="context-parallel ranks (1)")
+    group.add_argument("--cp", metavar="N", type=SMALL_COUNT, help="context-parallel ranks (default 1)")
     group.add_argument(
         "--zero",
         metavar="N,…",
         type=Reading(_read_zero, shown=40),
-        help="ZeRO stages to choose from (0,1,2,3)",
+        help="ZeRO stages to choose from (default 0,1,2,3)",
     )
     group.add_argument(
         "--recompute",
         metavar="NAME,…",
         type=Reading(_read_recomputes, shown=40),
-        help="to choose from (none,selective,full)",
+        help="kinds of recomputation to choose from (default none,selective,full)",
     )
     group.add_argument(
-        "--memory-share", metavar="N", type=SHARE, help="of each device that may be filled (0.9)"
-    )
-    group.add_argument("--top", metavar="N", type=SMALL_COUNT, help="configurations to list (10)")
-    group.add_argument(
-        "--efficiency", metavar="N", type=SHARE, help="of the peak, by large matrix products (0.75)"
+        "--memory-share", metavar="N", type=SHARE, help="share of each device's memory to use (default 0.9)"
     )
     group.add_argument(
-        "--calibrate-time", metavar="FILE", help="learn times: CSV of measured steps, or a Galvatron profile"
+        "--top", metavar="N", type=SMALL_COUNT, help="number of configurations to list (default 10)"
+    )
+    group.add_argument(
+        "--efficiency",
+        metavar="N",
+        type=SHARE,
+        help="share of the peak speed that large matrix products reach (default 0.75)",
+    )
+    group.add_argument(
+        "--calibrate-time",
+        metavar="FILE",
+        help="fit times to a CSV file of measured steps, or to a Galvatron profile",
     )
 
 
@@ -278,11 +322,11 @@ JOINT_FLAGS = (
     "efficiency",
     "calibrate_time",
 )
-"""Names of what is of no use without `--cluster`."""
+"""Flags that need `--cluster`."""
 
 
 def refuse_joint_flags(arguments: Namespace) -> None:
-    refuse(pick(arguments, JOINT_FLAGS), "is of use with --cluster only; add for example --cluster 8xh100")
+    refuse(pick(arguments, JOINT_FLAGS), "needs --cluster; add for example --cluster 8xh100")
 
 
 def _read_zero(text: str) -> tuple[int, ...]:

@@ -12,27 +12,25 @@ if TYPE_CHECKING:
     from vramscope.exporters.reports.text import Report
     from vramscope.memory.watch import Watch
 
-SUMMARY = "watch memory for a while and report current, peak and average use of each device"
-EPILOG = """\
-examples:
-  vramscope profile --duration 60 -o profile.json --figure plots/
-  vramscope profile --devices 0 1 --duration 120
-  vramscope profile --input gpu.csv --fail-on high
-
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
-5 the driver is not loaded or does not answer"""
+DESCRIPTION = "Watch memory for a while, and report current, peak and average memory of each device."
+EXAMPLES = """\
+vramscope profile --duration 60 -o profile.json --figure plots/
+vramscope profile --devices 0 1 --duration 120
+vramscope profile --input gpu.csv --fail-on high"""
 DEFAULTS = Defaults(duration_s=60, interval_s=1)
 MOST_SNAPSHOTS = 10_000_000
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_watch_parser(subparsers, common, "profile", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
+    parser = add_watch_parser(
+        subparsers, common, "profile", DEFAULTS, description=DESCRIPTION, examples=EXAMPLES
+    )
     parser.add_argument(
         "--max-snapshots",
         metavar="N",
         type=whole(1, MOST_SNAPSHOTS),
         default=10_000,
-        help="snapshots kept of each device (default 10000)",
+        help="most snapshots kept for each device (default 10000)",
     )
 
 

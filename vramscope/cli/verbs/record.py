@@ -1,4 +1,4 @@
-"""`vramscope record`: everything that is measured and concluded on this node, into a file."""
+"""`vramscope record`: samples and findings of this node, written to a file."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
@@ -11,27 +11,32 @@ from ..frame.flags import build_sampling_flags, duration, size
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
-SUMMARY = "record this node into a file, beside a viewer or alone"
-DESCRIPTION = """\
-Record this node into a file: samples, findings, steps and events. With an agent (or a viewer, which starts
-one) it follows that one, training processes included; without, it samples the devices itself. A recording
-that is there already is continued."""
-EPILOG = """\
-examples:
-  vramscope record -o run.vscope
-  vramscope record -o run.vscope --duration 1h --interval 500ms
-  vramscope record -o node.vscope --rotate 1GiB --keep 7d
-  vramscope leak --input run.vscope
-
-exit codes: 0 recorded (Ctrl-C ends it), 2 usage, or a file that cannot be written, 4 no device or library,
-5 driver not loaded or mismatch, 6 permission"""
+DESCRIPTION = "Record samples, findings, steps and events of this node into a file."
+EXAMPLES = """\
+vramscope record -o run.vscope
+vramscope record -o run.vscope --duration 1h --interval 500ms
+vramscope record -o node.vscope --rotate 1GiB --keep 7d
+vramscope leak --input run.vscope"""
+NOTES = """\
+Where an agent runs (every viewer starts one), it records what the agent sends, with the training processes.
+Otherwise it samples the devices itself. If FILE exists and is a recording, it is continued."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "recorded; also after Ctrl-C",
+    2: "wrong flags, or a file that cannot be written",
+    4: "no device or no driver library",
+    5: "the driver is not loaded, or its library has another version",
+    6: "no permission",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_sampling_flags(), *common], "record", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_sampling_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "record", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     above_zero = duration(lambda seconds: seconds > 0, "a time above zero, for example 1h")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, required=True, help="file to record into"
+        "-o", "--output", metavar="FILE", type=Path, required=True, help="the recording to write"
     )
     parser.add_argument(
         "--duration",
@@ -44,16 +49,16 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--rotate",
         metavar="SIZE",
         type=size(lambda size_bytes: size_bytes >= MIB, "1MiB or more, for example 1GiB"),
-        help="go on in another file at this size: run.vscope, run.0001.vscope, ...",
+        help="start a new file at this size: run.vscope, run.0001.vscope, ...",
     )
     parser.add_argument(
         "--keep",
         metavar="TIME",
         type=above_zero,
-        help="with --rotate: delete files whose newest sample is older, for example 7d",
+        help="with --rotate: delete files whose newest sample is older than this, for example 7d",
     )
     parser.add_argument(
-        "--with-past", action="store_true", help="begin with the hour that the agent remembers, if one runs"
+        "--with-past", action="store_true", help="start with the last hour, which a running agent remembers"
     )
     parser.add_argument("--until-exit", metavar="PID", type=int, help="end when this process has ended")
     parser.add_argument("--until-job", metavar="NAME", help=SUPPRESS)
@@ -66,7 +71,7 @@ def run(arguments: Namespace) -> int:
     from ..recorder import Recorder
 
     if arguments.keep is not None and arguments.rotate is None:
-        raise UsageError("--keep deletes whole files; give --rotate SIZE with it, for example --rotate 1GiB")
+        raise UsageError("--keep deletes whole files and needs --rotate SIZE, for example --rotate 1GiB")
     pid = arguments.until_exit
     recorder = Recorder(
         arguments.output,
@@ -79,5 +84,5 @@ def run(arguments: Namespace) -> int:
     )
     code = recorder.run(arguments.record_duration)
     if recorder.has_held_calls:
-        leave_now(code)  # a thread hangs in the driver: the interpreter's own way out would wait for it
+        leave_now(code)  # a thread hangs in the driver: a normal exit would wait for it
     return code

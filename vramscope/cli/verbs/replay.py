@@ -1,4 +1,4 @@
-"""`vramscope replay`: what was recorded, by whatever tool, in the live view, played by this very process."""
+"""`vramscope replay`: recordings and files of other tools in the live view, played by this process."""
 
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
@@ -18,47 +18,53 @@ if TYPE_CHECKING:
 
     from ..replay import ReplayFiles, SweepFolders
 
-SUMMARY = "play recordings, memory traces, logs and series of other tools in the live view"
-DESCRIPTION = """\
-Play in the live view what was recorded; what a file is, its content says: recordings of `vramscope record`,
-memory traces (files, or the folder of a run), memory snapshots, profiler traces and memory timelines of
-PyTorch, series CSV, logs of nvidia-smi and of training frameworks, and all else that `vramscope import`
-knows. Files of one rank or device each are joined. The traces of a sweep play configuration by
-configuration."""
-EPILOG = """\
-examples:
-  vramscope replay run.vscope
-  vramscope replay gpu.csv --capacity 80GiB
-  vramscope replay rank0.csv rank1.csv
-  vramscope replay memory_traces/30b_pp4_tp2 --speed 10
-  vramscope replay memory_traces/30b_pp4_tp2 memory_traces_scaling/30b_pp4_tp2
-  vramscope replay traces/485B --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803
+DESCRIPTION = "Play recordings, memory traces, logs and series of other tools in the live view."
+EXAMPLES = """\
+vramscope replay run.vscope
+vramscope replay gpu.csv --capacity 80GiB
+vramscope replay rank0.csv rank1.csv               # joined on one clock
+vramscope replay memory_traces/30b_pp4_tp2 --speed 10
+vramscope replay memory_traces/30b_pp4_tp2 memory_traces_scaling/30b_pp4_tp2
+vramscope replay traces/485B --log-dir log         # a sweep"""
+NOTES = """\
+It recognizes a file by its content and plays everything that `vramscope import` reads, see `vramscope help
+import`. The traces of a sweep play configuration by configuration.
 
-keys: space pause, [ ] one sample, j k 10 s, g go to a moment, n N next finding, + - speed, ? all of them
-of a sweep: j k next configuration and the one before, { } 10 s"""
+Keys: space pause, [ ] one sample, j k 10 s, g go to a time, n N next finding, + - speed, ? all keys. In a
+sweep: j k next and previous configuration, { } 10 s."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "you quit the view",
+    2: "wrong flags, no terminal, or a file that cannot be read",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_view_flags(), *common], "replay", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_view_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "replay", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     parser.add_argument(
         "paths",
         metavar="FILE|DIR",
         type=Path,
         nargs="+",
-        help="file, folder of memory traces of a run or a sweep, or folder of recordings (*.vscope)",
+        help="a file, a folder of memory traces of a run or a sweep, or a folder of recordings (*.vscope)",
     )
     parser.add_argument(
-        "--log-dir", metavar="DIR", type=Path, help="of a sweep: folder of its logs, which tell what failed"
+        "--log-dir",
+        metavar="DIR",
+        type=Path,
+        help="for a sweep: folder of its logs, for the runs that failed",
     )
     parser.add_argument(
         "--recorded-findings",
         action="store_true",
-        help="of recordings: show findings as they were recorded instead of finding them again",
+        help="for recordings: show the recorded findings instead of analyzing again",
     )
     parser.add_argument(
         "--compare",
         action="store_true",
-        help="of a real run and its simulation: print the error of every rank, and leave",
+        help="for a real run and its simulation: print the error of every rank and exit",
     )
     add_replay_flags(parser, interval_flag="--interval")
 
@@ -111,9 +117,7 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
         ("--recorded-findings", arguments.recorded_findings),
     ):
         if is_given:
-            raise UsageError(
-                f"{flag}: {sweep.memory_dir} holds traces of a sweep; name the folder of one run"
-            )
+            raise UsageError(f"{flag}: {sweep.memory_dir} has traces of a sweep; name the folder of one run")
     interval_s = arguments.replay_interval
     options = DEFAULT_OPTIONS._replace(
         speed=arguments.speed,

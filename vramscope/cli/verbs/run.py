@@ -1,4 +1,4 @@
-"""`vramscope run`: start a job with the probe, and step out of its way."""
+"""`vramscope run`: start a job with the probe, then become the job."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -13,19 +13,24 @@ from ..frame.parse import SubParsers, add_verb
 if TYPE_CHECKING:
     from vramscope.engine.jobs.launch import SimulatedDevice
 
-SUMMARY = "start a job with the probe: its ranks, steps and allocator appear in every view of this node"
-DESCRIPTION = """\
-Start a job with the probe and hand it the terminal; open `vramscope` in another pane to watch it.
-The code of the job stays as it is, and so do its output, its signals and its exit code."""
-EPILOG = """\
-examples:
-  vramscope run -- python train.py --lr 3e-4
-  vramscope run -- torchrun --nproc-per-node 2 train.py
-  vramscope run --record=run.vscope -- python train.py
-  vramscope run --profiling -- python train.py            memory by module, and a trace for TensorBoard
-  vramscope run --simulate 24GiB -- python train.py      would it fit into 24 GiB? (no GPU needed)
-
-exit codes: those of the job, 128+signal; 125 vramscope failed, 126 CMD cannot be run, 127 CMD not found"""
+DESCRIPTION = (
+    "Start a job with the probe, so that its ranks, steps and allocator show in every view of this node."
+)
+EXAMPLES = """\
+vramscope run -- python train.py --lr 3e-4
+vramscope run -- torchrun --nproc-per-node 2 train.py
+vramscope run --record=run.vscope -- python train.py
+vramscope run --profiling -- python train.py       # memory by module
+vramscope run --simulate 24GiB -- python train.py  # does it fit in 24 GiB?"""
+NOTES = """\
+Open `vramscope` in another terminal to watch the job. The code of the job does not change; its output,
+signals and exit code are those of CMD."""
+EXIT_CODES: dict[int | str, str] = {
+    "CMD": "exit code of CMD, or 128 + the signal that ended it",
+    125: "vramscope failed",
+    126: "CMD cannot be run",
+    127: "CMD not found",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -33,14 +38,15 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         subparsers,
         common,
         "run",
-        SUMMARY,
         DESCRIPTION,
-        EPILOG,
-        usage="vramscope run [OPTION ...] [--] CMD [ARG ...]",
+        examples=EXAMPLES,
+        notes=NOTES,
+        exit_codes=EXIT_CODES,
+        usage="vramscope run [flags] [--] CMD [ARG...]",
     )
-    parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random one)")
+    parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random name)")
     _add_files(parser)
-    parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
+    parser.add_argument("--no-hub", action="store_true", help="do not start an agent if none runs")
     _add_device(parser)
 
 
@@ -51,7 +57,7 @@ def _add_files(parser: ArgumentParser) -> None:
         type=Path,
         nargs="?",
         const=Path(),
-        help="record the job from start to end; without =FILE into a file named by job and time",
+        help="record the job from start to end (default FILE: named by job and time)",
     )
     parser.add_argument(
         "--profiling",
@@ -59,7 +65,7 @@ def _add_files(parser: ArgumentParser) -> None:
         type=Path,
         nargs="?",
         const=Path(),
-        help="profile some steps by module, and one by torch.profiler; without =DIR into JOB/TIME here",
+        help="profile some steps by module, and one with torch.profiler (default DIR: JOB/TIME)",
     )
 
 
@@ -69,24 +75,26 @@ def _add_device(parser: ArgumentParser) -> None:
         "--simulate",
         metavar="SIZE",
         type=size(),
-        help="run on the CPU as on a card of this memory, for example 24GiB",
+        help="run on the CPU as on a GPU with this much memory, for example 24GiB",
     )
-    device.add_argument("--device-count", metavar="N", type=int, help="number of simulated cards (default 1)")
+    device.add_argument("--device-count", metavar="N", type=int, help="number of simulated GPUs (default 1)")
     add_old_flag(device, "--devices", use="--device-count", dest="device_count", type=int)
     device.add_argument(
-        "--fake", action="store_true", help="store no tensors: any size, but values are not computed"
+        "--fake",
+        action="store_true",
+        help="store no tensors: any size fits the host, but no values are computed",
     )
     device.add_argument(
         "--context",
         metavar="SIZE",
         type=size(),
-        help="what the context of a process takes of its card (default 512MiB)",
+        help="memory of the CUDA context of each process (default 512MiB)",
     )
     device.add_argument(
         "--host-reserve",
         metavar="SIZE",
         type=size(),
-        help="host memory that tensors may not take (default 1GiB)",
+        help="host memory that tensors must leave free (default 1GiB)",
     )
 
 
@@ -105,7 +113,7 @@ def run(arguments: Namespace) -> int:
 
     command: list[str] = arguments.command
     if not command:
-        raise UsageError("no command to run; expected for example `vramscope run -- python train.py`")
+        raise UsageError("CMD is missing; expected for example `vramscope run -- python train.py`")
     job = make_job_name() if arguments.job is None else check_job_name(arguments.job)
     folder = locate_runtime_folder()
     environment = read_original_environment()
@@ -124,7 +132,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _prepare_profiling(given: Path | None, job: str) -> Path | None:
-    """Make the folder that profiles go to, and say which; return None where none is asked for."""
+    """Make the folder of the profiles and print its name; return None without `--profiling`."""
     if given is None:
         return None
     from vramscope.engine.errors import OutputFileError
@@ -170,9 +178,7 @@ def _record(folder: Path, path: Path, job: str) -> None:
 def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
     """Return the description of the simulated device, once it is checked and announced; None for none."""
     if arguments.simulate is None:
-        refuse(
-            pick(arguments, ("device_count", "fake", "context", "host_reserve")), "goes with --simulate SIZE"
-        )
+        refuse(pick(arguments, ("device_count", "fake", "context", "host_reserve")), "needs --simulate SIZE")
         return None
     from vramscope.engine.child_processes import LEDGERS_NAME
     from vramscope.engine.jobs.launch import (

@@ -1,4 +1,4 @@
-"""`vramscope seqlen`: what each phase of a training step holds by length of the sequence, and what fits."""
+"""`vramscope seqlen`: memory by phase and by sequence length, and what fits."""
 
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
@@ -18,46 +18,62 @@ from ..frame.flags import (
 )
 from ..frame.parse import SubParsers, add_verb
 
-SUMMARY = "memory by sequence length: each phase, the law it follows, and the largest that fits a card"
-DESCRIPTION = """\
-Train a language model at several sequence lengths, each in a process of its own, and show what each phase
-adds to memory, by which law it grows, and where memory runs out; several algorithms side by side. With --fit:
-the largest batch and the longest sequence that a card holds. Without CUDA it trains on a simulated card, and
-says so."""
-EPILOG = """\
-examples:
-  vramscope seqlen --model-size 3b --seq-lengths 64 128 256 512 1024 2048 --figure memory.png
-  vramscope seqlen --model-size small --compare none,hooks,ghost --csv lengths.csv
-  vramscope seqlen --model-size medium --fit 24GiB --seq 512 --compare none,hooks
+DESCRIPTION = (
+    "Train a language model at several sequence lengths, and show how the memory of each phase grows."
+)
+EXAMPLES = """\
+vramscope seqlen --model-size 3b --seq-lengths 64 128 256 512 1024 \\
+    --figure memory.png
+vramscope seqlen --model-size small --compare none,hooks,ghost --csv out.csv
+vramscope seqlen --model-size medium --fit 24GiB --seq 512"""
+NOTES = """\
+It prints what each phase adds, by which law it grows with the length, and where memory runs out. With --fit
+it finds the largest batch and the longest sequence that fit on a GPU.
 
-needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]').
-exit codes: 0 measured, also where memory ran out (that is a result), 3 nothing fits into --fit and --fail-on
-unfit is given, 1 every training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was
-measured is printed)"""
+It needs PyTorch, and Opacus unless --dp-mode none: pip install 'vramscope[train]'. Each length trains in
+another process; without CUDA it trains on a simulated GPU, and the report says so."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "measured, also if memory ran out",
+    1: "every training failed",
+    2: "wrong flags, or a model that cannot be trained",
+    3: "nothing fits in --fit, and --fail-on unfit is given",
+    130: "interrupted; what was measured is printed",
+}
 STYLES = ("usenix", "original")
 LARGEST_IN = 100.0
 LARGEST_DPI = 2400
 DEFAULT_SIZE = "3b"
-"""As of the script that this verb carries on."""
+"""Default of the script that this verb replaces."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     from .phases import add_flag, add_model_flags, add_privacy_flag, add_training_flags
 
-    parser = add_verb(subparsers, [build_look_flags(), *common], "seqlen", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_look_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "seqlen", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     add_model_flags(parser, default_size=DEFAULT_SIZE)
     lengths = parser.add_argument_group("lengths")
-    add_flag(lengths, "--seq-lengths", metavar="N", nargs="+", help="tokens (default 64 to 2048 by doubling)")
-    add_flag(lengths, "--num-steps", metavar="N", type=int, default=2, help="steps of each run (default 2)")
+    add_flag(
+        lengths,
+        "--seq-lengths",
+        metavar="N",
+        nargs="+",
+        help="sequence lengths in tokens (default: 64 to 2048, each twice the one before)",
+    )
+    add_flag(lengths, "--num-steps", metavar="N", type=int, default=2, help="steps in each run (default 2)")
     add_privacy_flag(lengths)
     lengths.add_argument(
         "--compare",
         metavar="MODE,MODE",
         nargs="+",
-        help="several of --dp-mode side by side",
+        help="compare several values of --dp-mode",
     )
     lengths.add_argument(
-        "--device", metavar="DEVICE", help="cuda (default), cpu, simulate or simulate:SIZE, as simulate:24GiB"
+        "--device",
+        metavar="DEVICE",
+        help="cuda (default), cpu, simulate, or simulate:SIZE, for example simulate:24GiB",
     )
     _add_fit(parser.add_argument_group("what fits"))
     add_training_flags(parser)
@@ -71,15 +87,15 @@ def _add_fit(group: _ArgumentGroup) -> None:
         "--fit",
         metavar="SIZE",
         type=Reading(_read_fit),
-        help="find the largest batch and length that a card of this size holds",
+        help="find the largest batch and length that fit in this much memory",
     )
     add_flag(
-        group, "--seq", metavar="N", type=int, help="tokens of the largest batch, with --fit (default 128)"
+        group, "--seq", metavar="N", type=int, help="with --fit: sequence length of the batch (default 128)"
     )
     for old in ("--seq-length", "--seq_length"):
         add_old_flag(group, old, use="--seq", dest="seq", type=int)
     group.add_argument(
-        "--step", metavar="N", type=int, help="lengths that --fit considers are its multiples (default 64)"
+        "--step", metavar="N", type=int, help="with --fit: try lengths that are multiples of N (default 64)"
     )
     add_fit_flag(group)
 
@@ -90,8 +106,8 @@ def _read_fit(text: str) -> int:
     capacity_bytes = parse_bytes(text)
     if capacity_bytes <= DEFAULT_CONTEXT_BYTES:
         raise UsageError(
-            f"expected more than the {format_bytes(DEFAULT_CONTEXT_BYTES)} that the CUDA context of a "
-            "process takes"
+            f"expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the CUDA context of a "
+            "process"
         )
     return capacity_bytes
 
@@ -106,19 +122,19 @@ def _add_output(group: _ArgumentGroup) -> None:
         metavar=("W", "H"),
         nargs=2,
         type=between(0.5, LARGEST_IN),
-        help="inches (default: text width of a paper)",
+        help="size of the figure in inches (default: text width of a paper)",
     )
     group.add_argument(
         "--dpi",
         metavar="N",
         type=between(10, LARGEST_DPI),
-        help="dots per inch of a PNG (default 600, original 300)",
+        help="dots per inch of a PNG (default 600, with --style original 300)",
     )
-    group.add_argument("--csv", metavar="FILE", type=Path, help="write a row a phase, in bytes")
+    group.add_argument("--csv", metavar="FILE", type=Path, help="write one row for each phase, in bytes")
     add_format_flags(
         group,
-        text="original: as the script that it came from printed (default text)",
-        json="as --format json",
+        text="original: as printed by the script that this verb replaces (default text)",
+        json="short for --format json",
         more=("original",),
     )
 

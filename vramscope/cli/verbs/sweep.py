@@ -28,27 +28,33 @@ if TYPE_CHECKING:
     from ..sweeps import SweepJob
 
 
-SUMMARY = "list sweeps over TP and PP, walk through their grids, draw them side by side"
-DESCRIPTION = """\
-Find every sweep in folders of memory traces, of logs, or trees of both; tell of each what fits, what is best
-and how wrong the theory was. Traces and logs are put together by model and world size, or by what they hold;
-it says how. A terminal gets screens, a pipe gets the table."""
-EPILOG = """\
-examples:
-  vramscope sweep memory_traces_scaling log
-  vramscope sweep . --filter 'model=485B gpus>=1024 state=oom'
-  vramscope sweep . --json | jq '.sweeps[] | [.name, .best.actual_gb]'
-  vramscope sweep . --figure sweeps.pdf
+DESCRIPTION = (
+    "List every sweep over TP and PP in some folders: what fits, what is best, and the error of the theory."
+)
+EXAMPLES = """\
+vramscope sweep memory_traces_scaling log
+vramscope sweep . --filter 'model=485B gpus>=1024 state=oom'
+vramscope sweep . --json | jq '.sweeps[] | [.name, .best.actual_gb]'
+vramscope sweep . --figure sweeps.pdf"""
+NOTES = """\
+Traces and logs are matched by model and world size, or by their content; the output says how. A terminal gets
+screens, a pipe gets a table.
 
-GB in names of keys is 2^30 bytes; tables and figures say GiB.
-exit codes: 0 done, 3 nothing that ran in one of them fits --capacity and --fail-on unfit is given, 2 usage,
-or a folder that cannot be read or holds no sweep"""
+GB in JSON keys means 2^30 bytes; tables and figures say GiB."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or a folder that cannot be read or has no sweep",
+    3: "in one of them no run fits --capacity, and --fail-on unfit is given",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
-    parser = add_verb(subparsers, [build_look_flags(), *common], "sweep", SUMMARY, DESCRIPTION, EPILOG)
+    parents = [build_look_flags(), *common]
+    parser = add_verb(
+        subparsers, parents, "sweep", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     parser.add_argument(
-        "folders", metavar="DIR", type=Path, nargs="+", help="folder of traces, of logs, or a tree of both"
+        "folders", metavar="DIR", type=Path, nargs="+", help="a folder of traces, of logs, or a tree of both"
     )
     sweep = parser.add_argument_group("sweep")
     add_sweep_flags(sweep)
@@ -56,17 +62,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--filter",
         metavar="WORDS",
         default="",
-        help="only these: model=485B, gpus=8192 (or >=, <=), state=oom, words of the name",
+        help="list only these: model=485B, gpus=8192 (or >=, <=), state=oom, words in the name",
     )
     output = parser.add_argument_group("output")
     add_format_flags(
         output,
-        text="text: print the table, also in a terminal",
+        text="text: print a table, also in a terminal",
         json="print one JSON object",
         old=("--table",),
     )
     add_fit_flag(output)
-    add_figure_flag(output, "draw them as small multiples")
+    add_figure_flag(output, "draw all sweeps in one figure")
     add_old_flag(output, "--output", use="--figure FILE or DIR/", dest="output", type=Path)
     parser.set_defaults(output=None)
 
@@ -106,12 +112,12 @@ MOST_CAPACITY_GIB = 1e6
 
 
 def add_sweep_flags(group: "_ArgumentGroup") -> None:
-    """Add the flags that verbs about sweeps share; `--max-memory`, the old one, is in GiB."""
+    """Add the flags that verbs about sweeps share; the old `--max-memory` is in GiB."""
     group.add_argument(
         "--capacity",
         metavar="SIZE",
         type=Reading(_read_capacity),
-        help=f"memory of each card (default {DEFAULT_CAPACITY_GIB:g}GiB)",
+        help=f"memory of each GPU (default {DEFAULT_CAPACITY_GIB:g}GiB)",
     )
     add_old_flag(
         group,
@@ -124,7 +130,7 @@ def add_sweep_flags(group: "_ArgumentGroup") -> None:
         "--iteration",
         metavar="N",
         type=Reading(_read_iteration),
-        help="take the peak of iteration N, counted from 0 (default: the highest of all iterations)",
+        help="use the peak of iteration N, counted from 0 (default: the highest of all iterations)",
     )
 
 
@@ -140,11 +146,11 @@ def choose_capacity(arguments: Namespace) -> float:
 def _read_capacity(text: str) -> float:
     capacity_gib = CAPACITY(text) / GIB
     if not LEAST_CAPACITY_GIB <= capacity_gib <= MOST_CAPACITY_GIB:
-        raise UsageError(f"expected 1MiB to {MOST_CAPACITY_GIB:,.0f}GiB, as 80GiB")
+        raise UsageError(f"expected 1MiB to {MOST_CAPACITY_GIB:,.0f}GiB, for example 80GiB")
     return capacity_gib
 
 
 def _read_iteration(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise UsageError("expected a whole number from 0 on")
+        raise UsageError("expected a whole number, 0 or more")
     return int(text)

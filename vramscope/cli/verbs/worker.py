@@ -7,27 +7,35 @@ from ..frame.errors import find_parent_pipe
 from ..frame.flags import given_by
 from ..frame.parse import SubParsers, add_verb
 
-SUMMARY = "run the analyzers for the agent of this node; an agent starts its own"
+DESCRIPTION = "Run the analyzers for an agent that runs with --no-worker."
+EXAMPLES = """\
+vramscope worker --connect node03
+vramscope worker --analyzers pressure,leak"""
+NOTES = """\
+An agent starts its own worker; you need this verb only to run one elsewhere, or with some analyzers. When
+standard input is a pipe, the worker ends when it closes."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "ended by a signal, or standard input closed",
+    2: "wrong flags",
+    6: "the runtime folder is not private",
+    7: "the agent cannot be reached",
+}
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = add_verb(
-        subparsers,
-        common,
-        "worker",
-        SUMMARY,
-        "Run the analyzers for the agent of this node; as a filter, end when the input closes.",
+        subparsers, common, "worker", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
     )
     parser.add_argument(
         "--connect",
         dest="hub",
         metavar="HOST[:PORT]",
-        help="for the agent of another node, which runs with --listen and --no-worker; takes the role worker",
+        help="the agent of another node, which runs with --listen and --no-worker; needs the role worker",
     )
     parser.add_argument(
         "--analyzers",
-        metavar="NAME[,NAME…]",
-        help="run these alone, such as pressure,leak (default all); what others found is left as it is",
+        metavar="NAME,…",
+        help="run only these, for example pressure,leak (default all); findings of others stay as they are",
     )
 
 
@@ -45,7 +53,7 @@ def run(arguments: Namespace) -> int:
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
-        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
+        raise HubUnreachableError(f"no agent runs in {folder}: start one with `vramscope agent`")
     from vramscope.engine.agent.worker import LocalWorkerLink, run_worker
     from vramscope.engine.clock import SystemClock
 
@@ -53,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
-    """Analyze for the agent of another node, until told to end."""
+    """Analyze for the agent of another node, until a signal ends it."""
     from vramscope.engine.agent.worker import run_worker
     from vramscope.engine.cluster.addresses import parse_address
     from vramscope.engine.cluster.connections import RemoteWorkerLink
