@@ -1,6 +1,6 @@
 """vramscope: will this training job run out of GPU memory, when, why, and what should I do?
 
-A program that watches:
+A program that watches this node:
 
     import vramscope
 
@@ -8,7 +8,7 @@ A program that watches:
         for sample in agent.samples():
             print(sample.node, [device.memory.used_bytes for device in sample.devices])
 
-A program that trains, and wants to be watched without `vramscope run`:
+A program that trains and reports without `vramscope run`:
 
     vramscope.attach()
     for batch in batches:
@@ -24,9 +24,7 @@ A program that watches its own memory:
     profiler.generate_report("memory.json")
 """
 
-TYPE_CHECKING = (
-    False  # as in typing, which would be imported before `__main__` can leave out the current folder
-)
+TYPE_CHECKING = False  # not from typing: that import would come before `__main__` removes the current folder
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.graph import EdgeInfo, LayerNode
     from vramscope.engine.errors import VramscopeError
@@ -107,7 +105,7 @@ _IN_MODULES = {
     "step": "vramscope.engine.jobs.in_code",
     "trace_model_graph": "vramscope.planning.model_graph",
 }
-"""Public names and where they live."""
+"""Modules of the public names."""
 
 
 def __getattr__(name: str) -> object:
@@ -118,7 +116,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     value: object = getattr(import_module(module), name)
-    globals()[name] = value  # found at once from here on: `step` is called in every step
+    globals()[name] = value  # next time without this function: `step` is called in every step
     return value
 
 

@@ -21,15 +21,15 @@ from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES, DEFAULT_CONTEXT_BY
 _PROGRAM = "vramscope.engine.workloads.step_trace"
 FAKE_DEPTHS = (4, 8, 16)
 HOST_DEPTHS = (2, 3, 4)
-"""Layers of the models that a deeper one is extrapolated from."""
+"""Layers of the shallow models from which a deeper one is extrapolated."""
 DEEP = 2 * FAKE_DEPTHS[-1]
-"""Layers up to which a model is traced whole."""
+"""Most layers of a model that is traced whole."""
 
 OptimizerName = Literal["adamw", "adam", "sgd", "none"]
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be traced."""
+    """The step to trace."""
 
     factory: str
     """`module:function`."""
@@ -37,16 +37,16 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     seq_length: int | None = None
     layers: int | None = None
     inputs: tuple[str, ...] = ()
-    """Shapes and types of the arguments of a module, as `4x1024:int64`."""
+    """Shapes and types of the arguments of a module, for example `4x1024:int64`."""
     optimizer: OptimizerName = "adamw"
     is_full: bool = False
     """Whether a deep model is traced whole."""
     settings: str = ""
-    """Of the allocator."""
+    """Settings of the allocator."""
 
 
 class Tracing(msgspec.Struct, frozen=True, kw_only=True):
-    """Traces, and on what storage they were made."""
+    """Traces, and whether they were made without storage."""
 
     result: TraceResult
     is_fake: bool
@@ -70,15 +70,15 @@ def trace_steps(request: StepRequest) -> Tracing:
 
 
 def _explain(found: TraceResult, again: TraceResult, request: StepRequest) -> str:
-    """Return why neither way could be gone; what real tensors raise is the user's, and told alone."""
+    """Return why both ways failed; an error of the user's own code comes alone."""
     if not again.is_refused:
         return again.error or ""
-    advice = "" if request.layers else "; with --layers, and a factory that takes it, shallow models would do"
+    advice = "" if request.layers else "; with --layers, and a factory that takes it, shallow models suffice"
     return f"{found.doubt}, which needs real tensors, and {again.error}{advice}"
 
 
 def choose_depths(request: StepRequest, *, is_fake: bool) -> tuple[int | None, ...]:
-    """Return the depths to trace: the one that is asked for, or shallow ones to extrapolate from."""
+    """Return the depths to trace: the wanted one, or shallow ones to extrapolate from."""
     shallow = FAKE_DEPTHS if is_fake else HOST_DEPTHS
     longest = DEEP if is_fake else HOST_DEPTHS[-1]
     if request.layers is None or request.is_full or request.layers <= longest:
@@ -89,7 +89,9 @@ def choose_depths(request: StepRequest, *, is_fake: bool) -> tuple[int | None, .
 def _check_request(request: StepRequest) -> None:
     module, colon, function = request.factory.partition(":")
     if not (module and colon and function):
-        raise UsageError(f"--factory {request.factory}: expected module:function, as train:make_step")
+        raise UsageError(
+            f"--factory {request.factory}: expected MODULE:FUNCTION, for example train:make_step"
+        )
     counts: Mapping[str, int | None] = {
         "--batch-size": request.batch_size,
         "--seq": request.seq_length,
@@ -97,13 +99,13 @@ def _check_request(request: StepRequest) -> None:
     }
     for flag, number in counts.items():
         if number is not None and number < 1:
-            raise UsageError(f"{flag} {number}: expected at least 1")
+            raise UsageError(f"{flag} {number}: expected 1 or more")
     if request.is_full and request.layers is None:
-        raise UsageError("--full goes with --layers: without it the model is traced whole anyway")
+        raise UsageError("--full needs --layers: without it the whole model is traced anyway")
 
 
 def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
-    """Run the tracer; where it ended without a result, that may be the fault of fake tensors."""
+    """Run the tracer; if it dies without a result, fake tensors may be the cause."""
     told = {
         "factory": request.factory,
         "arguments": {"batch_size": request.batch_size, "seq_length": request.seq_length},
@@ -129,7 +131,7 @@ def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
 
 
 def _call(command: Sequence[str]) -> int:
-    """Run a program whose output is not our data."""
+    """Run a program, with its output on stderr, since stdout is for data."""
     environment = user_code_environment() | {"VRAMSCOPE_SIMULATE": "estimate"}
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, check=False)
     return ended.returncode
@@ -145,23 +147,25 @@ def estimate_step(
     capacity_bytes: int | None = None,
     is_full: bool = False,
 ) -> StepEstimate:
-    """Return what a training step needs of a GPU, as `vramscope estimate --factory` does.
+    """Return the GPU memory that a training step needs, as `vramscope estimate --factory` prints it.
 
         estimate = vramscope.estimate_step("train:make_step", batch_size=4, layers=48)
         estimate.reserved_peak_bytes, estimate.peak_module
 
-    The step is made twice in a process of its own, which imports torch.
+    The step runs twice in another process, which imports torch.
 
     Args:
-        factory: `module:function`, its module looked for in the working folder too.
-        inputs: Of a factory that returns a module: what it is called with, as `4x1024:int64`.
-        batch_size: Handed to a factory that names it, as are `seq_length` and `layers`.
+        factory: `module:function`; the module is also searched in the current folder.
+        inputs: Inputs of the module, for a factory that returns one, for example `4x1024:int64`.
+        batch_size: Passed to a factory that has this argument, as are `seq_length` and `layers`.
+        seq_length: Tokens in a sequence.
         layers: Depth of the model; a deep one is extrapolated from shallow ones, unless `is_full`.
-        optimizer: Of a factory that returns a module.
-        capacity_bytes: A card to hold it against.
+        optimizer: Optimizer, for a factory that returns a module.
+        capacity_bytes: Memory of the GPU in bytes; the estimate then says whether the step fits.
+        is_full: Trace every layer.
 
     Raises:
-        UsageError: It cannot be traced. What the user's own code raised is on stderr, as it is.
+        UsageError: The step cannot be traced. Errors of the user's own code are on stderr, unchanged.
     """
     request = StepRequest(
         factory=factory,
@@ -179,7 +183,7 @@ def estimate_step(
 def estimate_request(request: StepRequest, capacity_bytes: int | None) -> tuple[Tracing, StepEstimate]:
     """Return the traces of a step and its estimate.
 
-    Where shallow models leave open whether it fits, the whole depth is traced, unless that takes storage.
+    If shallow models do not decide whether it fits, the whole model is traced, unless that needs storage.
     """
     tracing = trace_steps(request)
     estimate = judge_traces(tracing, request, capacity_bytes)
@@ -207,5 +211,5 @@ def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | N
 
 
 def read_allocator_settings() -> str:
-    """Return what the environment sets for PyTorch's allocator."""
+    """Return the settings of PyTorch's allocator in the environment."""
     return next((os.environ[name] for name in ALLOCATOR_VARIABLES if os.environ.get(name)), "")

@@ -1,4 +1,4 @@
-"""Sweeps over TP and PP, read from their traces and logs: one, all in some folders, and the figure of one."""
+"""Sweeps over TP and PP, read from their traces and logs, and the heat map of one."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LoadedSweep(msgspec.Struct, frozen=True):
-    """A sweep, what it says, and what was left out of it."""
+    """A sweep, its findings, and the files left out of it."""
 
     grid: SweepGrid
     findings: tuple[SweepFinding, ...]
@@ -42,7 +42,9 @@ def load_sweep(
 
     Args:
         log_dir: Folder of the sweep's logs; None for none.
-        iteration: Whose peak is read; None for the highest peak of all iterations.
+        max_memory_gib: Memory of each device in GiB.
+        iteration: The iteration whose peak is read; None for the highest peak of all iterations.
+        on_progress: Called with the configurations read so far and their number.
     """
     sweep = read_sweep(memory_dir, log_dir, iteration=iteration, on_progress=on_progress)
     grid = make_grid(sweep, round(max_memory_gib * GIB))
@@ -50,7 +52,7 @@ def load_sweep(
 
 
 Progress = Callable[[int, int], object]
-"""Takes how many configurations are read, and of how many that were found so far."""
+"""Called with the configurations read so far, and the number found so far."""
 
 
 def index_sweeps(
@@ -63,7 +65,8 @@ def index_sweeps(
     """Return all sweeps in some folders and below them.
 
     Args:
-        iteration: Whose peak is read; None for the highest peak of all iterations.
+        max_memory_gib: Memory of each device in GiB.
+        iteration: The iteration whose peak is read; None for the highest peak of all iterations.
     """
     pairs, notes = find_sweeps(roots)
     names = name_folders([_list_parts(pair) for pair in pairs])
@@ -106,13 +109,13 @@ def _explain_emptiness(sweep: Sweep, name: str) -> str:
     """Return why a sweep without a readable file is not listed."""
     first = sweep.skipped[0]
     return (
-        f"{name}: none of {len(sweep.skipped):,} memory traces can be read; the first is "
+        f"{name}: cannot read any of {len(sweep.skipped):,} memory traces; the first is "
         f"{show_path(first.path)}: {first.reason}"
     )
 
 
 class _SummedProgress:
-    """Adds up how far each sweep is; the configurations of one are known when its reading begins."""
+    """Adds up the progress of sweeps; the configurations of one are known when its reading begins."""
 
     def __init__(self, pairs: Sequence[FolderPair], on_progress: Progress) -> None:
         self._on_progress = on_progress
@@ -120,7 +123,7 @@ class _SummedProgress:
         self._expected = [_count_layouts(pair) for pair in pairs]
 
     def show(self, done: int, total: int) -> None:
-        """Tell how far the present sweep is."""
+        """Report the progress of the current sweep."""
         self._expected[0] = total
         self._shown = done
         self._on_progress(self._done + done, self._done + sum(self._expected))
@@ -136,7 +139,7 @@ def _count_layouts(pair: FolderPair) -> int:
 
 
 def _list_parts(pair: FolderPair) -> tuple[str, ...]:
-    """Return the parts of the path that a sweep is named by: of its traces, else of its logs."""
+    """Return the parts of the path that names a sweep: that of its traces, else of its logs."""
     if pair.traces is not None:
         path = pair.traces.path
     else:
@@ -145,7 +148,7 @@ def _list_parts(pair: FolderPair) -> tuple[str, ...]:
 
 
 def name_folders(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a name for each path: its last part, with as many of those above as tell it from the others."""
+    """Return a unique name for each path: its last part, with as many parts above it as are needed."""
     names = [path[-1] for path in paths]
     for depth in range(2, max(map(len, paths), default=1) + 1):
         doubles = {name for name in names if names.count(name) > 1}
@@ -169,7 +172,7 @@ class MemoryHeatmapVisualizer:
     Args:
         memory_dir: Folder of the memory traces.
         log_dir: Folder of the sweep's logs; None for traces alone.
-        iteration: Whose peak is drawn; None for the highest peak of all iterations.
+        iteration: The iteration whose peak is drawn; None for the highest peak of all iterations.
     """
 
     def __init__(
@@ -189,19 +192,19 @@ class MemoryHeatmapVisualizer:
         dpi: int = DPI,
         style: SweepStyle = "usenix",
     ) -> "Figure":
-        """Return the heat map as a figure of matplotlib, which a notebook shows by itself.
+        """Return the heat map as a matplotlib figure, which a notebook displays.
 
         Args:
-            output_path: Name of the files to write as well, without an ending: PNG, PDF, SVG, CSV and the
-                text that stands for the figure; None for none.
-            figsize: Width and height in inches; None for what suits the grid.
-            max_memory: GiB of a device; a theory of as much or more says that a layout does not fit.
+            output_path: Name of files to write too, without an ending: PNG, PDF, SVG, CSV and a text version
+                of the figure; None to write none.
+            figsize: Width and height in inches; None for a size that suits the grid.
+            max_memory: Memory of a device in GiB; a layout whose theory needs as much or more does not fit.
             dpi: Dots per inch of the PNG.
-            style: `usenix` for a page of two columns, `original` for that of the original.
+            style: `usenix` for a page of two columns, `original` for the look of the original.
 
         Raises:
             UsageError: An argument cannot be used.
-            InputFileError: A folder cannot be read, or holds no sweep.
+            InputFileError: A folder cannot be read, or has no sweep.
             OutputFileError: A file cannot be written.
         """
         if style not in SWEEP_STYLES:
@@ -224,16 +227,16 @@ class MemoryHeatmapVisualizer:
         """Return cells, best layout and findings, as `vramscope heatmap --json` prints them.
 
         Args:
-            max_memory: GiB of a device.
+            max_memory: Memory of a device in GiB.
 
         Raises:
-            InputFileError: A folder cannot be read, or holds no sweep.
+            InputFileError: A folder cannot be read, or has no sweep.
         """
         loaded = self._load(max_memory)
         return report_sweep(loaded.grid, loaded.findings, loaded.skipped)
 
     def _load(self, max_memory_gib: float) -> LoadedSweep:
-        """Return the sweep; the files are read once for each size of a device."""
+        """Return the sweep; reads the files once for each device memory."""
         if self._loaded is None or self._loaded[0] != max_memory_gib:
             loaded = load_sweep(self._memory_dir, self._log_dir, max_memory_gib, iteration=self._iteration)
             self._loaded = max_memory_gib, loaded

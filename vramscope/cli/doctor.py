@@ -1,4 +1,4 @@
-"""What `vramscope doctor` looks at, each with a deadline: driver, devices, agent, surroundings, terminal."""
+"""The checks of `vramscope doctor`, each with a deadline: driver, devices, agent, versions, terminal."""
 
 import os
 import platform
@@ -56,11 +56,11 @@ class Check(msgspec.Struct, frozen=True):
     advice: str = ""
     """What to do, in one sentence; empty where there is nothing to do."""
     exit_code: int = 0
-    """Exit code of the program where this is the gravest problem."""
+    """Exit code of the program where this is the first problem."""
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
-    """Everything that was looked at: the object that `vramscope doctor --json` prints."""
+    """All checks: the object that `vramscope doctor --json` prints."""
 
     schema: Literal["vramscope.doctor/1"]
     version: str
@@ -73,18 +73,18 @@ class Examination(msgspec.Struct, frozen=True):
     examine: Callable[[], Iterable[Check]]
     deadline_s: float = 5.0
     exit_code: int = EXIT_INTERNAL
-    """Exit code where the looking itself does not come back."""
+    """Exit code where the examination hangs."""
 
 
 class Patient:
-    """Runs examinations; one that hangs is left behind."""
+    """Runs examinations; leaves one behind that hangs."""
 
     def __init__(self) -> None:
         self.is_hanging = False
         """Whether a thread was left behind; the process must then be ended at once."""
 
     def examine(self, examination: Examination) -> list[Check]:
-        """Return what an examination found; what it had not found by its deadline is a problem."""
+        """Return what an examination found; passing its deadline is a problem."""
         found: list[Check] = []
         thread = threading.Thread(target=_collect, args=(examination, found), daemon=True)
         thread.start()
@@ -97,7 +97,7 @@ class Patient:
                     examination.name,
                     "problem",
                     f"no answer within {examination.deadline_s:g} s: a call hangs",
-                    "see `dmesg`; a hung NVIDIA driver needs a reset of the device or a reboot",
+                    "see `dmesg`; if the NVIDIA driver hangs, reset the device or reboot",
                     examination.exit_code,
                 )
             )
@@ -106,7 +106,7 @@ class Patient:
 
 def _collect(examination: Examination, found: list[Check]) -> None:
     try:
-        # One at a time: a hang half-way must leave what was found so far.
+        # One at a time, so that a hang keeps what was found before.
         for check in examination.examine():
             found.append(check)
     except Exception as error:  # noqa: BLE001 - a check that fails is itself a finding
@@ -114,7 +114,7 @@ def _collect(examination: Examination, found: list[Check]) -> None:
             Check(
                 examination.name,
                 "problem",
-                f"could not be looked at: {type(error).__name__}: {error}",
+                f"this check failed: {type(error).__name__}: {error}",
                 "please report this",
                 EXIT_INTERNAL,
             )
@@ -147,7 +147,7 @@ def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
 
 
 def examine_module() -> Iterator[Check]:
-    """Look at which of the distributions that ship a module `pynvml` was imported."""
+    """Check which distribution the imported module `pynvml` comes from; several have one."""
     from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
     import pynvml
@@ -175,12 +175,12 @@ def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:
         yield Check(
             "device files",
             "problem",
-            f"this user may not open {', '.join(map(str, denied))}",
-            f"see `ls -l {dev}/nvidia*`; the files usually belong to the group video or render",
+            f"this user cannot open {', '.join(map(str, denied))}",
+            f"see `ls -l {dev}/nvidia*`; join the group that owns the files, usually video or render",
             AccessDeniedError.exit_code,
         )
     elif paths:
-        yield Check("device files", "ok", f"{len(paths)} files {dev}/nvidia* are open to this user")
+        yield Check("device files", "ok", f"this user can open all {len(paths)} files {dev}/nvidia*")
     else:
         yield Check("device files", "note", f"there is no {dev}/nvidia*")
 
@@ -190,7 +190,7 @@ def examine_devices() -> Iterator[Check]:
     try:
         library.open()
     except SourceUnavailableError:
-        yield Check("devices", "note", "not looked at: the library did not start")
+        yield Check("devices", "note", "not checked: the driver library did not start")
         return
     listed_count = library.read_number("nvmlDeviceGetCount_v2") or 0
     library.close()
@@ -216,7 +216,7 @@ def _examine_device(reader: DeviceReader) -> Check:
     identity = reader.identity
     label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
     known = f"{identity.name or '—'}, {identity.kind}, {identity.uuid}"
-    what = "not known which GPU" if identity.is_provisional else known
+    what = "unknown GPU" if identity.is_provisional else known
     try:
         memory = reader.read_memory()
     except DeviceError as error:
@@ -235,7 +235,7 @@ AGENT_ANSWERS_WITHIN_S = 2.0
 
 
 def examine_runtime_folder() -> Iterator[Check]:
-    """Look at whether the runtime folder is, or would be, this user's own."""
+    """Check that the runtime folder is, or will be, private to this user."""
     folder = locate_runtime_folder()
     if not folder.exists() and not folder.is_symlink():
         yield Check("runtime folder", "ok", f"{folder} (will be made when an agent starts)")
@@ -252,7 +252,7 @@ def examine_runtime_folder() -> Iterator[Check]:
 def examine_agent() -> Iterator[Check]:
     folder = locate_runtime_folder()
     if not is_hub_alive(folder):
-        yield Check("agent", "note", "none runs; `vramscope` starts one while it is open")
+        yield Check("agent", "note", "no agent runs; `vramscope` starts one while it is open")
         return
     from vramscope.engine.viewer.client import connect
 
@@ -265,7 +265,7 @@ def examine_agent() -> Iterator[Check]:
         return
     if hub is None:
         yield Check(
-            "agent", "warning", f"process {holder_pid(folder)} serves {folder} and tells nothing of itself"
+            "agent", "warning", f"process {holder_pid(folder)} serves {folder} but did not report its state"
         )
         return
     age = format_age(max(0.0, time.time() - hub.started_s))
@@ -291,7 +291,7 @@ def _examine_alerts(hub: "HubStatus") -> Iterator[Check]:
 
 
 def examine_zeromq() -> Iterator[Check]:
-    """Look at whether ZeroMQ is there and a message gets through a socket file."""
+    """Check that ZeroMQ is installed and a message passes through a socket file."""
     import tempfile
 
     import zmq
@@ -347,19 +347,19 @@ def examine_versions() -> Iterator[Check]:
 
 def examine_host(proc: Path = Path("/proc")) -> Iterator[Check]:
     host = HostReader().read()
-    limit = "the cgroup's limit" if host.limit == "cgroup" else "the host's"
+    limit = "limit of the cgroup" if host.limit == "cgroup" else "of the host"
     yield Check("host memory", "ok", f"{format_bytes(host.total_bytes)} ({limit})")
     kind = _name_container()
     if has_own_pids(proc):
-        where = kind or "a pid namespace of its own"
+        where = kind or "a separate pid namespace"
         yield Check(
             "container",
             "note",
-            f"running inside {where}: processes outside it are shown by pid only",
+            f"running inside {where}: processes outside it show only their pid",
             "start the container with --pid=host to see their users and commands",
         )
     elif kind is not None:
-        yield Check("container", "ok", f"running inside {kind}, which sees the host's processes")
+        yield Check("container", "ok", f"running inside {kind}, with access to the host's processes")
 
 
 def examine_settings(arguments: Namespace) -> Iterator[Check]:
@@ -370,14 +370,16 @@ def examine_settings(arguments: Namespace) -> Iterator[Check]:
         return
     files = ", ".join(map(str, loaded.files)) or "no settings file"
     origins = ", ".join(f"{key} from {origin}" for key, origin in sorted(loaded.origins.items()))
-    yield Check("settings", "ok", f"{files}; {origins or 'all settings are the defaults'}")
+    yield Check("settings", "ok", f"{files}; {origins or 'all settings have their defaults'}")
     unknown = list_unknown_variables(os.environ)
     if unknown:
-        yield Check("settings", "warning", f"variables that mean nothing here: {', '.join(unknown)}")
+        yield Check(
+            "settings", "warning", f"unknown variables: {', '.join(unknown)}", "correct or unset them"
+        )
 
 
 def examine_plugins() -> Iterator[Check]:
-    """Look at the sources and analyzers that are offered, and whether each can be made."""
+    """Check that every source and analyzer offered by a plug-in can be made."""
     for group in ("vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"):
         kind = group.removeprefix("vramscope.")
         names = [entry_point.name for entry_point in find_entry_points(group)]
@@ -443,7 +445,7 @@ def _is_tty(stream: object) -> bool:
 
 
 def list_examinations(arguments: Namespace) -> list[Examination]:
-    """Return the examinations, those first whose problems count most."""
+    """Return the examinations; the first problem decides the exit code."""
     return [
         Examination("vramscope", examine_versions),
         Examination("driver", examine_driver, exit_code=5),

@@ -1,4 +1,4 @@
-"""What `vramscope estimate` works out of its flags and prints."""
+"""What `vramscope estimate` computes and prints."""
 
 import csv
 import io
@@ -57,19 +57,19 @@ FLAGS = {
     "recompute_layers": "recompute-num-layers",
     "attention": "attention-backend",
 }
-"""Flags of ours, and Megatron-LM's that they stand for."""
+"""Our flags and those of Megatron-LM that they stand for."""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 AMPERE: Gpu = "a100"
-"""Stands for compute capability below 9; either size is meant, so that it names no capacity."""
+"""Stands for compute capability below 9; A100s have two sizes, so it implies no capacity."""
 BLACKWELL: Gpu = "b200"
 USUAL_GPU: Gpu = "h100"
 USUAL_CAPABILITY = 9
 DEFAULT_SEQUENCE = 4096
-"""Tokens of a sequence where nothing says; fewer where the model has fewer positions to learn."""
+"""Tokens in a sequence by default; fewer where the model has fewer learned positions."""
 
 
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What another formula says, as one number."""
+    """The estimate of another formula, as one number."""
 
     schema: str = "vramscope.formula/1"
     theory: str
@@ -80,7 +80,7 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
 def print_estimate(arguments: Namespace) -> int:
     """Print the estimate of one run and return the exit code."""
     if arguments.output is not None:
-        raise UsageError("--output goes with --batch; redirect standard output to keep an estimate")
+        raise UsageError("--output needs --batch; to keep an estimate, redirect standard output")
     if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
         raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
     run = read_run(arguments)
@@ -120,14 +120,14 @@ def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
 
 
 def find_card(name: str | None) -> DeviceModel | None:
-    """Return the card that `--gpu` names; None without it, and for a name that the theory alone knows."""
+    """Return the GPU that `--gpu` names; None without it, and for a100, which has two sizes."""
     if name is None or name.strip().lower() == AMPERE:
         return None
     return find_device(name)
 
 
 def choose_gpu(name: str | None) -> Gpu:
-    """Return whose workspaces and kernels the theory takes for a card: by its compute capability."""
+    """Return the GPU whose workspaces and kernels the theory uses: by compute capability."""
     card = find_card(name)
     if card is None:
         return USUAL_GPU if name is None else AMPERE
@@ -170,7 +170,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
 
 
 def _translate(arguments: Namespace) -> dict[str, object]:
-    """Return the flags that were given here as Megatron-LM's."""
+    """Return the given flags as those of Megatron-LM."""
     given = vars(arguments)
     flags: dict[str, object] = {flag: given[name] for name, flag in FLAGS.items() if given[name] is not None}
     if arguments.sp:
@@ -194,7 +194,7 @@ def _translate(arguments: Namespace) -> dict[str, object]:
 def _count_ranks(arguments: Namespace, described: Described, flags: Flags) -> int:
     """Return the world size: as given, else the product of the degrees."""
     if arguments.world_size is not None and arguments.dp is not None:
-        raise UsageError("--world-size does not go with --dp: one follows from the other")
+        raise UsageError("--world-size does not go with --dp: give only one, the other follows from it")
     if arguments.world_size is not None:
         return int(arguments.world_size)
     if arguments.dp is None and described.data is None and flags.has("world-size"):
@@ -203,23 +203,23 @@ def _count_ranks(arguments: Namespace, described: Described, flags: Flags) -> in
     degrees["DP"] = arguments.dp if arguments.dp is not None else described.data or 1
     for name, degree in degrees.items():
         if degree < 1:
-            raise UsageError(f"{name} is {degree}; expected a degree of at least 1")
+            raise UsageError(f"{name} is {degree}; expected 1 or more")
     return math.prod(degrees.values())
 
 
 def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: int) -> Flags:
-    """Return the flags with a global batch: as given, or of as many micro-batches as asked for or as PP."""
+    """Return the flags with a global batch: as given, or of `--micro-batches`, by default as many as PP."""
     named = Flags(flags)
     sequences = named.find_count("micro-batch-size", 1)
     if sequences < 1:
-        raise UsageError(f"a micro-batch has {sequences} sequences; expected at least 1")
+        raise UsageError(f"--micro-batch {sequences}: expected 1 or more")
     if arguments.micro_batches is None and (named.has("global-batch-size") or named.has(MICRO_BATCHES)):
         return named
     degrees = [max(1, named.find_count(FLAGS[name], 1)) for name in ("tp", "pp", "cp")]
     data = max(1, world_size // (degrees[0] * degrees[1] * degrees[2]))
     count = arguments.micro_batches if arguments.micro_batches is not None else degrees[1]
     if count < 1:
-        raise UsageError(f"--micro-batches {count}: expected at least 1")
+        raise UsageError(f"--micro-batches {count}: expected 1 or more")
     return Flags({**flags, MICRO_BATCHES: None, "global-batch-size": count * data * sequences})
 
 
@@ -228,7 +228,7 @@ THEORY_FLAGS = (
     *("micro_batches", "recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output"),
     *("figure", "calibration"),
 )
-"""Flags that describe a run by its sizes, for which a step of the user's own code has no use."""
+"""Flags that describe a run by its sizes, which `--factory` does not need."""
 FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
 _MARK = "vramscope_simulated"
 
@@ -268,16 +268,14 @@ def _check_flags(arguments: Namespace) -> None:
     changed = [name for name, usual in FACTORY_DEFAULTS.items() if getattr(arguments, name) != usual]
     refuse(
         pick(arguments, (*THEORY_FLAGS, *changed)),
-        "does not go with --factory: the step is that of your own code, which says so by itself",
+        "does not go with --factory: your own code decides that",
     )
     if arguments.snapshot is not None and arguments.layers and not arguments.full:
-        raise UsageError(
-            "--snapshot goes with --full where --layers is given: a snapshot is of what was traced"
-        )
+        raise UsageError("--snapshot with --layers needs --full: a snapshot contains only traced layers")
 
 
 def describe_peak(trace: "StepTrace", settings: str) -> dict[str, object]:
-    """Return the memory at the peak as a snapshot of PyTorch's that says it is of no real card."""
+    """Return the memory at the peak as a PyTorch snapshot that is marked as estimated."""
 
     from vramscope.analyzers.allocator_model import AllocatorSettings
     from vramscope.analyzers.planning.steps import StepPeaks, take_snapshot
@@ -288,14 +286,14 @@ def describe_peak(trace: "StepTrace", settings: str) -> dict[str, object]:
 
 
 PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
-"""Columns that are added; the last one says why a row has no figures."""
+"""Columns that are added; the last one says why a row has no estimate."""
 
 
 def estimate_batch(arguments: Namespace) -> int:
-    """Estimate every row for its last rank, and write the rows with what was predicted.
+    """Estimate every row for its last rank, and write the rows with their estimates.
 
     Returns:
-        The exit code: that of bad input where no row at all could be estimated.
+        The exit code: that of bad input where no row could be estimated.
     """
 
     from vramscope.engine.files.case_table import MODEL_COLUMNS, read_case_table
@@ -303,12 +301,12 @@ def estimate_batch(arguments: Namespace) -> int:
     from .verbs.calibrate import read_calibration
 
     if arguments.json or arguments.capacity or arguments.figure or arguments.theory != "vramscope":
-        raise UsageError("--json, --capacity, --figure and --theory do not go with --batch: it writes CSV")
+        raise UsageError("--json, --capacity, --figure and --theory do not go with --batch, which writes CSV")
     table = read_case_table(arguments.batch)
     if not MODEL_COLUMNS.intersection(table.columns):
         raise InputFileError(
-            f"{show_path(arguments.batch)}: line 1: no column of a model; expected num_layers, hidden and "
-            "others, or arguments with the flags of Megatron-LM"
+            f"{show_path(arguments.batch)}: line 1: no column describes a model; expected num_layers, hidden "
+            "and others, or arguments with the flags of Megatron-LM"
         )
     calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
     predictions: list[dict[str, str]] = []
@@ -322,15 +320,15 @@ def estimate_batch(arguments: Namespace) -> int:
         sys.stdout.write(text)
     else:
         write_whole(text.encode(), arguments.output)
-    told = f"{len(predictions) - refused} of {len(predictions)} cases estimated"
-    told += f", calibrated by {calibration.source}" if calibration is not None else ""
-    told += f"; the others say why in {PREDICTED[2]}" if refused else ""
+    told = f"estimated {len(predictions) - refused} of {len(predictions)} cases"
+    told += f", calibrated with {calibration.source}" if calibration is not None else ""
+    told += f"; the column {PREDICTED[2]} says why the others failed" if refused else ""
     complain(told)
     return UsageError.exit_code if predictions and refused == len(predictions) else 0
 
 
 def predict_case(row: Mapping[str, str], calibration: Calibration | None = None) -> dict[str, str]:
-    """Return the added cells of one row; an impossible row gets a sentence in place of figures."""
+    """Return the added cells of one row; an impossible row gets a sentence instead of numbers."""
     try:
         run = read_case(row)
         memory = estimate_stage(run.shape, run.layout, run.setup, -1)
@@ -344,7 +342,7 @@ def predict_case(row: Mapping[str, str], calibration: Calibration | None = None)
 
 
 def render_table(table: "CaseTable", predictions: list[dict[str, str]]) -> str:
-    """Return the rows with the added columns as CSV; columns of those names are replaced."""
+    """Return the rows with the added columns as CSV; existing columns of these names are replaced."""
     columns = [name for name in table.columns if name not in PREDICTED] + list(PREDICTED)
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")

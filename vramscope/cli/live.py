@@ -44,7 +44,7 @@ def show_live(arguments: Namespace) -> int:
 def prepare_recording(
     settings: Settings, folder: Path | None = None, *, is_private: bool = False
 ) -> "ViewerRecording":
-    """Return what begins and ends recordings in a view.
+    """Return the object that begins and ends recordings in a view.
 
     Args:
         folder: Runtime folder of the agent; this user's own by default.
@@ -69,9 +69,9 @@ def open_view(
     """Show a feed until the view is quit; return the exit code.
 
     Args:
-        start_feed: Starts what is missing and returns the feed; called once the terminal is known to do.
-        duration_s: Seconds after which the view ends by itself; None for never.
-        recording: Begins and ends recordings of what is shown; None where none can be made.
+        start_feed: Returns the feed; called once the terminal is known to be good enough.
+        duration_s: Seconds after which the view ends; None for never.
+        recording: Begins and ends recordings; None where the view cannot record.
     """
     from vramscope.tui.frame.launch import check_terminal, run_app
     from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
@@ -89,7 +89,7 @@ def open_view(
             overlays=list_overlays(),
         )
     finally:
-        # The terminal is a terminal again: say what becomes of the recording.
+        # The screen is closed, so this line is visible.
         told = None if recording is None else recording.leave()
         if told is not None:
             complain(told)
@@ -102,14 +102,14 @@ def list_overlays() -> "Overlays":
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
-    """Make the plan that words ask for: a model, then flags of `vramscope plan`."""
+    """Make the plan of a typed line: a model, then flags of `vramscope plan`."""
     from .plan_screen import present_words
 
     return present_words(words, defaults)
 
 
 def find_by_words(words: str) -> "SweepIndex":
-    """Read the sweeps that words ask for: folders, then flags of `vramscope sweep`."""
+    """Read the sweeps of a typed line: folders, then flags of `vramscope sweep`."""
     from .frame.parse import parse
     from .sweeps import find_wanted
     from .verbs.sweep import read_job
@@ -117,18 +117,18 @@ def find_by_words(words: str) -> "SweepIndex":
     try:
         given = shlex.split(words)
     except ValueError as error:
-        raise UsageError(f"{words}: expected folders, then flags of vramscope sweep") from error
+        raise UsageError(f"{words}: expected folders, then flags of `vramscope sweep`") from error
     if not {"-h", "--help"}.isdisjoint(given):
-        raise UsageError("run `vramscope sweep --help` in a shell to read about its flags")
+        raise UsageError("for the flags, run `vramscope sweep --help` in a shell")
     return find_wanted(read_job(parse(["sweep", *given]))).chosen
 
 
 def read_by_words(words: str) -> "Sequence[Profiled]":
-    """Read the profiles by module below the paths in a line."""
+    """Read the profiles by module in the paths of a typed line."""
     from .verbs.modules import read_profiled
 
     try:
         given = shlex.split(words)
     except ValueError as error:
-        raise UsageError(f"{words}: expected files of profiles, or folders with some") from error
+        raise UsageError(f"{words}: expected profiles by module, or folders of them") from error
     return read_profiled([Path(word).expanduser() for word in given])

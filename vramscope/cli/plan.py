@@ -1,4 +1,4 @@
-"""What `vramscope plan` was asked for, the plan by stages or of all degrees, its files, what a job needed."""
+"""What `vramscope plan` computes: by stages, on a cluster, or next to a measured job; and its files."""
 
 import sys
 from argparse import Namespace
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 MOST_STAGES = 4096
 MOST_DIGITS = 15
-"""Of a number on the command line."""
+"""In a number on the command line."""
 LEGACY_STRATEGIES: tuple[Strategy, ...] = STRATEGIES[:4]
 
 
@@ -54,7 +54,7 @@ class Request(NamedTuple):
     stages: tuple[int, ...]
     strategies: tuple[Strategy, ...]
     metric: Metric | None
-    """None for what all a stage holds while it trains, or weights where activations are unknown."""
+    """None for all memory of a stage in training, or its weights where activations are unknown."""
     seq_length: int | None
     micro_batch: int
     micro_batches: int
@@ -71,7 +71,7 @@ class TracedRequest(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A plan, the graph that it is of, and what was asked for."""
+    """A plan with its graph and the request."""
 
     graph: GPTModelGraph
     plan: Plan
@@ -98,9 +98,7 @@ def encode_outputs(split: PipelineSplit) -> Outputs:
 
 def read_request(arguments: Namespace) -> Request:
     if arguments.legacy and arguments.capacity is not None:
-        raise UsageError(
-            "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
-        )
+        raise UsageError("--capacity does not go with --legacy, which ignores the capacity: give only one")
     default = "all" if arguments.legacy else "exact"
     metric = "memory" if arguments.legacy and arguments.metric is None else arguments.metric
     capacity = arguments.capacity
@@ -140,7 +138,7 @@ def plan_model(request: Request) -> Planned:
 
 
 def make_graph(request: Request) -> GPTModelGraph:
-    """Return the graph of the model that was asked for, traced where a factory makes it."""
+    """Return the graph of the wanted model, traced where a factory makes it."""
     if request.traced is not None:
         factory, inputs, data_type = request.traced
         return trace_model_graph(factory, *inputs, dtype=data_type)
@@ -174,7 +172,7 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
 
 
 def encode_planned(planned: Planned) -> Outputs:
-    """Return the files for frameworks; with --legacy none: its files are the original's."""
+    """Return the files for frameworks; none with `--legacy`, which writes only those of the original."""
     if planned.request.is_legacy:
         return Outputs({}, [])
     request = planned.request
@@ -183,20 +181,22 @@ def encode_planned(planned: Planned) -> Outputs:
 
 
 def _read_traced(arguments: Namespace) -> TracedRequest | None:
-    """Return the factory that is to be traced; None where a model is named."""
+    """Return the factory to trace; None where a model is named."""
     inputs = tuple(arguments.input or ())
     if arguments.factory is None:
         if arguments.model is None:
             raise UsageError("no model: give --model NAME|FILE, or --factory MODULE:FUNCTION with --input")
         if inputs or arguments.dtype is not None:
-            raise UsageError("--input and --dtype go with --factory: give that, or leave them out")
+            raise UsageError("--input and --dtype need --factory MODULE:FUNCTION")
         return None
     if arguments.model is not None or arguments.legacy:
-        raise UsageError("--factory goes with neither --model nor --legacy: give one of them")
+        raise UsageError("--factory does not go with --model or --legacy: give only one of them")
     if arguments.seq is not None or arguments.micro_batch != 1:
-        raise UsageError("--factory takes sizes from --input SHAPE: leave out --seq and --micro-batch")
+        raise UsageError("--factory does not go with --seq or --micro-batch: --input SHAPE has these sizes")
     if not inputs:
-        raise UsageError("--factory needs --input SHAPE[:TYPE] for its forward pass, as 4x1024:int64")
+        raise UsageError(
+            "--factory needs --input SHAPE[:TYPE] for the forward pass, for example 4x1024:int64"
+        )
     kind = arguments.dtype
     known = get_args(TracedType)
     chosen = None if kind is None else cast("TracedType", _read_name("--dtype", kind, known))
@@ -209,12 +209,12 @@ def _read_stages(text: str) -> tuple[int, ...]:
         first, dash, last = part.strip().partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)):
             raise UsageError(
-                f"--stages {text}: {part.strip()!r} is no number; expected for example 2,4,6,8 or 2-8"
+                f"--stages {text}: {part.strip()!r} is not a number; expected for example 2,4,6,8 or 2-8"
             )
         is_short = len(part) <= MOST_DIGITS
         low, high = (int(first), int(last or first)) if is_short else (0, 0)
         if not 1 <= low <= high <= MOST_STAGES:
-            raise UsageError(f"--stages {text}: expected 1 to {MOST_STAGES:,}, the smaller number first")
+            raise UsageError(f"--stages {text}: expected 1 to {MOST_STAGES:,}, with the smaller number first")
         numbers |= dict.fromkeys(range(low, high + 1))
     return tuple(numbers)
 
@@ -235,14 +235,14 @@ def _read_name(flag: str, name: str, known: tuple[str, ...]) -> str:
 
 
 def check_figures(arguments: Namespace) -> None:
-    """Look at the places of figures before anything is computed; a folder is made where it is missing."""
+    """Check before any computing that the figures can be written; make a missing folder."""
     for target in (arguments.figure, arguments.graph_figure):
         if target is not None:
             target.check()
 
 
 def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
-    """Draw the stages and the graph where that was asked for; return the files."""
+    """Draw the wanted figures; return the files."""
     figure: FigureTarget | None = arguments.figure
     graph: FigureTarget | None = arguments.graph_figure
     paths: list[Path] = []
@@ -282,18 +282,18 @@ def _draw_graph(planned: Planned, target: FigureTarget) -> Iterator[Path]:
 
 LIVE = "live"
 _NO_STAGES = (
-    "no process in it tells its pipeline stage; the probe (`vramscope run`, `vramscope attach`) has it from "
+    "no process reports its pipeline stage; the probe (`vramscope run`, `vramscope attach`) gets it from "
     "Megatron, DeepSpeed or a device mesh"
 )
 
 
 def print_feedback(arguments: Namespace) -> int:
-    """Print the plan of a model next to what a job of it needed."""
+    """Print the plan of a model next to the measured memory of a job."""
     if arguments.measured is None:
-        raise UsageError("--measured-split goes with --measured: give the job that it is of")
+        raise UsageError("--measured-split needs --measured FILE, the recording of that job")
     refuse(
         pick(arguments, ("cluster", "legacy", "screen", "output", "figure", "graph_figure")),
-        "does not go with --measured: give one of both",
+        "does not go with --measured: give only one",
     )
     feedback = compare_with_measured(read_request(arguments), arguments.measured, arguments.measured_split)
     if arguments.json:
@@ -314,11 +314,12 @@ def _choose_code(feedback: "PlanFeedback", arguments: Namespace) -> int:
 
 
 def compare_with_measured(request: Request, measured: str, split: str | None) -> "PlanFeedback":
-    """Return the plan of a model next to what a job of it needed.
+    """Return the plan of a model next to the measured memory of a job.
 
     Args:
-        request: What to plan; of several numbers of stages the job's counts.
-        split: Transformer blocks of each stage of the job; None for the plan's own split.
+        request: What to plan; of several numbers of stages, that of the job counts.
+        measured: A recording, a folder of them, or `live`.
+        split: Transformer blocks on each stage of the job; None for the plan's own split.
     """
 
     from vramscope.analyzers.planning.feedback import make_feedback
@@ -327,7 +328,7 @@ def compare_with_measured(request: Request, measured: str, split: str | None) ->
     job = _measure(measured)
     if len(request.stages) == 1 and request.stages[0] != job.pipeline:
         raise UsageError(
-            f"--stages {request.stages[0]}: the job that was measured has {job.pipeline}; leave it out"
+            f"--stages {request.stages[0]}: the measured job has {job.pipeline} stages; leave out --stages"
         )
     graph = make_graph(request)
     return make_feedback(
@@ -370,7 +371,7 @@ def _read_files(path: Path) -> Iterator[Sample]:
     recordings = sorted(path.glob("*.vscope")) if path.is_dir() else []
     if not recordings:
         yield from _read_file(path)
-    for recording in recordings:  # of several nodes: each calls the job by a name of its own
+    for recording in recordings:  # of several nodes, each with its own name for the job
         for sample in _read_file(recording):
             yield replace(sample, ranks=tuple(replace(rank, job=None) for rank in sample.ranks))
 
@@ -396,20 +397,22 @@ def _find_bounds(graph: ModelGraph, request: Request, stages: int, split: str | 
 
 
 def _read_measured_split(graph: ModelGraph, split: str, stages: int) -> tuple[int, ...]:
-    """Return where stages of so many blocks begin; layers before and behind all blocks join the ends.
+    """Return where stages of so many blocks begin; layers before and after all blocks join the ends.
 
-    Of a model that has no blocks, as one that was traced, layers count.
+    In a model without blocks, such as a traced one, layers count as blocks.
     """
     parts = split.split(",")
     if not all(part.strip().isdecimal() and len(part) <= 6 for part in parts):
-        raise UsageError(f"--measured-split {split}: expected blocks of each stage, for example 12,12,12,12")
+        raise UsageError(
+            f"--measured-split {split}: expected the blocks on each stage, for example 12,12,12,12"
+        )
     blocks = [at for at, layer in enumerate(graph.layers) if layer.layer_type == "transformer_block"]
     blocks = blocks or list(range(len(graph.layers)))
     sizes = [int(part) for part in parts]
     if len(sizes) != stages or sum(sizes) != len(blocks) or min(sizes) < 1:
         raise UsageError(
-            f"--measured-split {split}: {len(sizes)} stages of {sum(sizes)} blocks; expected {stages} stages "
-            f"as the job has, and {len(blocks)} blocks as the model has, one at least in each"
+            f"--measured-split {split}: {len(sizes)} stages with {sum(sizes)} blocks; the job has {stages} "
+            f"stages and the model {len(blocks)} blocks, at least one on each stage"
         )
     starts = [blocks[done] for done in accumulate(sizes[:-1])]
     return (0, *starts, len(graph.layers))
@@ -434,17 +437,17 @@ OF_STAGES = {
     "measured": None,
     "measured_split": None,
 }
-"""Flags of plans by stages that say nothing here, and what they are where they were not given."""
-_OF_SCREEN = "whose plans are drawn on --screen: E writes the picture"
-_OF_MODULE = "whose memory theory needs a model's sizes: give --model NAME|FILE"
+"""Flags of plans by stages, which `--cluster` does not have, and their defaults."""
+_OF_SCREEN = "whose plans are drawn with --screen: there, E writes the picture"
+_OF_MODULE = "which needs the sizes of a model: give --model NAME|FILE"
 WHY_NOT = {
     "figure": _OF_SCREEN,
-    "graph_figure": "which splits no graph: leave out --cluster to draw that",
+    "graph_figure": "which splits no graph: leave out --cluster to draw it",
     "factory": _OF_MODULE,
     "input": _OF_MODULE,
     "dtype": _OF_MODULE,
 }
-"""What to do instead, for flags that have a reason of their own."""
+"""Why these flags do not go with `--cluster`, and what to do."""
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
@@ -486,7 +489,7 @@ def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
             read_settings(arguments), lambda width: "\n".join(wrap(f"Nothing fits: {error}", width)) + "\n"
         )
     if arguments.output is not None:
-        print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
+        print("vramscope plan: no file was written, because nothing fits", file=sys.stderr)
     return choose_fit_code(arguments, does_fit=False)
 
 
@@ -515,7 +518,7 @@ def make_joint_plan(arguments: Namespace) -> "JointPlan":
 
 
 def write_outputs(plan: "JointPlan", folder: Path) -> list[str]:
-    """Write the fastest configuration as the files of training frameworks; return a line about each."""
+    """Write the fastest configuration as files for training frameworks; return a line about each."""
     from vramscope.engine.files.base.output_file import write_files
     from vramscope.exporters.plan.outputs import take_configuration
 
@@ -528,11 +531,11 @@ def _check(arguments: Namespace) -> None:
     given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
     if given:
         flag = given[0].replace("_", "-")
-        why = WHY_NOT.get(given[0], "which searches by itself: leave one out")
+        why = WHY_NOT.get(given[0], "which decides that itself: leave one out")
         raise UsageError(f"--{flag} does not go with --cluster, {why}")
     if arguments.model is None:
         raise UsageError("no model: give --model NAME|FILE for the --cluster")
     if arguments.global_batch is None:
         raise UsageError(
-            "--cluster needs --global-batch: sequences of a step over all ranks, for example 1024"
+            "--cluster needs --global-batch, the sequences in a step over all ranks, for example 1024"
         )

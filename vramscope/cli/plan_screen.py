@@ -20,9 +20,9 @@ from .plan import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
 ALL_STRATEGIES = "exact,uniform,balanced_memory,balanced_compute,balanced_parameters"
-"""What the screen shows unless others were asked for; of two that are worth the same the first counts.
+"""Strategies of the screen unless `--strategy` is given; of two with the same score, the first wins.
 
-`exact-1f1b` is `exact` of `--metric training`, and is listed where another metric was asked for.
+`exact-1f1b` is `exact` with `--metric training`, and is added for any other metric.
 """
 
 
@@ -42,7 +42,7 @@ def present_stages(request: Request) -> Planned:
 def show_arguments(arguments: Namespace, settings: Settings) -> int:
     """Show the plan that flags of `vramscope plan` ask for until the user quits, and return the exit code."""
     if not can_draw(settings):
-        raise UsageError("--screen needs a terminal that can draw: leave it out for tables, or give --json")
+        raise UsageError("--screen needs a terminal that can draw; leave it out for tables, or use --json")
     if arguments.cluster is None:
         request = read_screen_request(arguments)
         make = partial(present_stages, request)
@@ -84,7 +84,7 @@ def present_joint(arguments: Namespace) -> Planned:
 
 
 def read_screen_request(arguments: Namespace) -> Request:
-    """Return what flags ask for, with all strategies unless some were named."""
+    """Return the request, with all strategies unless `--strategy` is given."""
     if arguments.strategy is None and not arguments.legacy:
         is_other = arguments.metric not in (None, "training")
         arguments.strategy = f"{ALL_STRATEGIES},exact-1f1b" if is_other else ALL_STRATEGIES
@@ -92,19 +92,19 @@ def read_screen_request(arguments: Namespace) -> Request:
 
 
 def present_words(words: str, defaults: JobDefaults) -> Planned:
-    """Return the plan that words ask for: a model, then flags of `vramscope plan`.
+    """Return the plan of a typed line: a model, then flags of `vramscope plan`.
 
     Args:
-        words: As on a command line; a number of stages may stand right after the model.
+        words: As on a command line; a number of stages may follow the model.
     """
     from .frame.parse import parse
 
     try:
         model, *flags = shlex.split(words)
     except ValueError as error:
-        raise UsageError(f"{words}: expected a model, then flags of vramscope plan") from error
+        raise UsageError(f"{words}: expected a model, then flags of `vramscope plan`") from error
     if not {"-h", "--help"}.isdisjoint(flags):
-        raise UsageError("run `vramscope plan --help` in a shell to read about its flags")
+        raise UsageError("for the flags, run `vramscope plan --help` in a shell")
     if flags and flags[0][0].isdecimal():
         flags.insert(0, "--stages")
     arguments = parse(["plan", "--model", model, *flags])

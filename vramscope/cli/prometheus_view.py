@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 PROGRAM = "vramscope --from-prometheus"
 FILE_NAME = "prometheus.vscope"
 FIRST_ANSWER_WITHIN_S = 3.0
-"""A server that has not answered by then is waited for on the screen, where `q` quits."""
+"""After that, a server without an answer is awaited on the screen, where `q` quits."""
 
 
 def show_prometheus(arguments: Namespace) -> int:
-    """Show what a server knows and return the exit code."""
+    """Show the nodes of a server and return the exit code."""
     server = PrometheusServer(read_server(arguments))
     settings = read_settings(arguments)
     if arguments.past_from is not None:
@@ -68,18 +68,18 @@ def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Se
 
         first = FirstAnswer(follower)
         if first.wait(FIRST_ANSWER_WITHIN_S):
-            first.take()  # what is wrong with the server is told here and now, not on a screen
+            first.take()  # raises what is wrong with the server before a screen opens
         return PrometheusFeed(follower, first=first, make_analyzers=_find_analyzers())
 
     config = getattr(arguments, "config", None)
     try:
         return open_view(start_feed, settings, config=config, local_node=node_name())
     finally:
-        gc.freeze()  # else Python goes through all that was read of thousands of nodes before it ends
+        gc.freeze()  # else the last collection goes through the data of thousands of nodes
 
 
 def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
-    """Play the span: it becomes a recording in a folder of its own, which is gone at the end."""
+    """Play the span, written to a recording in a temporary folder."""
     from vramscope.engine.sampling.live import node_name
 
     from .live import open_view
@@ -149,7 +149,7 @@ def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: 
 def _list_newest(
     follower: PrometheusFollower, verdicts_of: "Callable[[str], FoundVerdicts]"
 ) -> "list[NodeStatus]":
-    """Return the newest state of every node; one that is not scraped any more says so."""
+    """Return the newest state of every node, with a note where it is no longer scraped."""
     from vramscope.engine.units import format_age
 
     newest = {status.node: status for status in _describe(follower.poll(), verdicts_of, follower)}
@@ -157,7 +157,7 @@ def _list_newest(
         silent_s = follower.silent_s(node)
         if silent_s is not None:
             note = (
-                f"Prometheus has not scraped this node for {format_age(silent_s)}, the figures are its last"
+                f"Prometheus has not scraped this node for {format_age(silent_s)}; these are its last values"
             )
             newest[node] = msgspec.structs.replace(status, notes=(*status.notes, note))
     return [newest[node] for node in sorted(newest)]
@@ -178,7 +178,7 @@ def _print_stream(follower: PrometheusFollower, duration: str | None) -> int:
 
 
 def _complain_of(follower: PrometheusFollower, told: tuple[str, ...]) -> tuple[str, ...]:
-    """Say once what is left out of the answers, and return it."""
+    """Print once what is left out of the answers, and return it."""
     if follower.notes and not told:
         for note in follower.notes:
             complain(note)
@@ -193,7 +193,7 @@ def _read_duration(text: str) -> float:
 
 
 def _make_verdicts() -> "Callable[[str], FoundVerdicts]":
-    """Return what gives the verdicts of a node: its own analyzers, made once."""
+    """Return a function that returns the verdicts of a node, from analyzers of its own."""
     make = _find_analyzers()
     known = dict[str, FoundVerdicts]()
 
@@ -206,7 +206,7 @@ def _make_verdicts() -> "Callable[[str], FoundVerdicts]":
 
 
 def _find_analyzers() -> "Callable[[], Sequence[Analyzer]]":
-    """Return what gives fresh analyzers: looking them up for each of a hundred nodes would take seconds."""
+    """Return a function that copies fresh analyzers: looking them up for each of 100 nodes takes seconds."""
     from vramscope.engine.plugins import make_analyzers
 
     made = make_analyzers().made
@@ -214,7 +214,7 @@ def _find_analyzers() -> "Callable[[], Sequence[Analyzer]]":
     def copy_fresh() -> "Sequence[Analyzer]":
         try:
             return copy.deepcopy(made)
-        except Exception:  # noqa: BLE001 - a plug-in that cannot be copied is made anew
+        except Exception:  # noqa: BLE001 - a plug-in that cannot be copied is made again
             return make_analyzers().made
 
     return copy_fresh

@@ -1,4 +1,4 @@
-"""Records this node: from an agent or the driver, into files, until it is asked to end."""
+"""Records this node, from an agent or the driver, into files."""
 
 import math
 import os
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 
 PROGRAM = "vramscope record"
 TURN_S = 0.25
-"""How soon Ctrl-C is noticed, and how long what was heard waits to be committed."""
+"""Longest time until Ctrl-C is noticed, and until a sample is committed."""
 FIRST_WITHIN_S = 6.0
-"""A recording that is over sooner than the driver answers waits this long for its first sample."""
+"""How long a recording waits for its first sample, even if `--duration` is over sooner."""
 PROGRESS_S = 1.0
 RATIO_FROM_SAMPLES = 10_000
-"""Samples of devices that are needed to say how many bytes each takes."""
+"""Fewer samples of devices do not show how many bytes each takes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Recorder:
-    """Hands what a node tells to a series of files.
+    """Writes the samples and findings of this node to a series of files.
 
     Args:
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age at which a file of the series is deleted; None for never.
         has_past: Begin with what the agent remembers from before.
-        job_end: When the job is over that is recorded; None where it is not of one job.
-        is_for_viewers: Let the viewers of this node know of it.
+        job_end: Detects the end of the recorded job; None to record the whole node.
+        is_for_viewers: Announce the recording to the viewers of this node.
 
     Raises:
-        OutputFileError: The file cannot be written, or it is recorded for the viewers already.
-        InputFileError: The file is there and is no recording.
+        OutputFileError: The file cannot be written, or the viewers have a recording already.
+        InputFileError: The file exists and is not a recording.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Recorder:
         self._since_s = time.time()
         if self._announced_in is not None:
             refuse_second(self._announced_in)
-        # The file first: what is wrong with it is told before anything is sampled.
+        # The file first, so that its errors come before anything is sampled.
         identity = _identify(settings)
         self._series = RecordingSeries(path, identity, rotate_bytes=rotate_bytes, keep_s=keep_s)
         past_s = -math.inf if has_past else math.inf
         self._follower = NodeFollower(
             interval_s=settings.interval_s,
             memory_interval_s=settings.memory_interval_s,
-            # Of a recording that is continued, what came since its last sample is missing.
+            # A continued recording lacks what came since its last sample.
             since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )
         self._node = identity.node
@@ -103,20 +103,20 @@ class Recorder:
         return self._follower.has_held_calls
 
     def run(self, duration_s: float | None) -> int:
-        """Record until the time is up, the job is over, or a signal says so; return the exit code.
+        """Record until the time is up, the job ends or a signal comes; return the exit code.
 
         Args:
-            duration_s: How long; None for until a signal.
+            duration_s: None to record until a signal.
 
         Raises:
-            OutputFileError: The disk is full; what was recorded until then can be read.
+            OutputFileError: The disk is full; the file is readable up to then.
         """
-        end = "Ctrl-C ends it" if self._job_end is None else f"it ends with process {self._job_end.pid}"
+        end = "press Ctrl-C to end" if self._job_end is None else f"it ends with process {self._job_end.pid}"
         complain(f"{BEGUN}{show_path(self._series.path)}; {end}", program=PROGRAM)
         reason = "it failed"
         try:
             with Interruption(_ENDING) as interruption:
-                if self._announced_in is not None:  # from here on whoever reads it may end this process
+                if self._announced_in is not None:  # from here on a viewer may end this process
                     announce(self._announced_in, self._series.path, self._since_s)
                 reason = self._follow(interruption, duration_s)
         finally:
@@ -138,10 +138,10 @@ class Recorder:
             self._tell_changes()
             self._series.flush()
             self._show_progress(passed_s)
-        return "it was told to end"
+        return "a signal ended it"
 
     def _take(self, told: list[Heard]) -> None:
-        """Hand on what was heard."""
+        """Write what the follower heard."""
         for full in told:
             heard = full if self._job_view is None else self._job_view.narrow(full)
             if isinstance(heard, Sample):
@@ -153,7 +153,7 @@ class Recorder:
                 self._series.tell(self._node, heard.findings, heard.assessments)
 
     def _end(self, reason: str) -> None:
-        """Close the file and say what is in it, whatever happened before."""
+        """Close the file and print what is in it, whatever happened before."""
         try:
             self._series.close(reason)
         finally:
@@ -166,13 +166,13 @@ class Recorder:
     def _summarize(self) -> str:
         series = self._series
         files = "" if series.files == 1 else f" and {series.files - 1:,} before it"
-        # The tables of a file that has only begun are more than what is in them.
+        # In a young file the tables take more than the samples.
         is_telling = series.device_samples >= RATIO_FROM_SAMPLES and series.written_bytes > 0
         each = f", {series.written_bytes / series.device_samples:.1f} bytes each" if is_telling else ""
         counted = {
-            "as the agent remembers them": self._follower.remembered,
-            "never arrived": self._follower.missed,
-            "samples that no file can hold": series.left_out,
+            "samples from the memory of the agent": self._follower.remembered,
+            "samples never arrived": self._follower.missed,
+            "samples left out, because a recording cannot store them": series.left_out,
         }
         rest = "".join(f"; {words}: {count:,}" for words, count in counted.items() if count)
         return (
@@ -181,7 +181,7 @@ class Recorder:
         )
 
     def _choose_code(self) -> int:
-        """Return 0 where a device or a training process was seen, else the code of why there was none."""
+        """Return 0 where a device or a training process was seen, else the code of what is missing."""
         if self._follower.has_devices:
             return 0
         failures: list[VramscopeError] = list(self._follower.failures)
@@ -190,7 +190,7 @@ class Recorder:
         return failures[0].exit_code if failures else EXIT_DRIVER_SILENT
 
     def _tell_changes(self, *, has_file: bool = True) -> None:
-        """Say on stderr what has changed about the source and the files; the first also into the file."""
+        """Print what changed about the source and the files; note changes of the source in the file too."""
         sources = self._follower.sentences
         files = self._series.notes
         new_sources = sources[self._told[0] :]

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from vramscope.engine.viewer.snapshot import Snapshot
 
 ANSWER_WITHIN_S = 5.0
-"""How long `--once` waits for a node; one that is refused or unknown is not waited for."""
+"""How long `--once` waits for a node; not for one that is refused or unknown."""
 EARLY_S = 0.1
-"""A sample that comes so much before its time is of this interval all the same."""
+"""A sample that is early by this much counts for the interval it comes in."""
 EXIT_UNREACHABLE = HubUnreachableError.exit_code
 
 
 def show_remote(arguments: Namespace) -> int:
-    """Show the nodes that are named and return the exit code."""
+    """Show the named nodes and return the exit code."""
     from vramscope.engine.agent.supervisor import allow_many_descriptors
     from vramscope.engine.cluster.links import read_trust
 
-    allow_many_descriptors()  # every node is a handful
+    allow_many_descriptors()  # every node needs several
     settings = read_settings(arguments)
     nodes = read_nodes(arguments)
     choice = read_choice(arguments)
-    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has keys of its own
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has its own keys
     if arguments.once or arguments.json:
         from vramscope.engine.cluster.nodes_watch import NodesWatch
 
@@ -70,7 +70,7 @@ def _print(watch: "NodesWatch", settings: "Settings", arguments: Namespace) -> N
 
 
 def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> int:
-    """Print every node that answers, in the order in which they were named; say of the others why not."""
+    """Print every node that answers, in the order they were named, and why others did not."""
     slowest_s = max((node.connection.answers_within_s for node in watch.nodes.values()), default=0.0)
     end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
     while time.monotonic() < end_s and any(
@@ -88,7 +88,7 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
 
 
 def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
-    """Return the state of every node that answered; by its address, where others have the same name."""
+    """Return the state of every node that answered, under its address where names are not unique."""
     from vramscope.exporters.status.document import describe_snapshot
 
     answered = [(it, status) for it in snapshots if (status := describe_snapshot(it)) is not None]
@@ -128,7 +128,7 @@ def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | No
 
 
 class StreamPrinter:
-    """Prints a line for each node and sample, at most one an interval; says once why a node has no figures.
+    """Prints a line for each node and sample, at most one an interval, and once why a node has no data.
 
     Args:
         interval_s: Seconds from one line of a node to the next.
@@ -160,7 +160,7 @@ class StreamPrinter:
             _print_lines(self._describe(snapshot))
 
     def _describe(self, snapshot: "Snapshot") -> "list[NodeStatus]":
-        """Return the state of a node by its name; by its address, where another was printed by that name."""
+        """Return the state of a node, under its address where another node was printed with its name."""
         (status,) = _describe([snapshot])
         address = self._addresses.setdefault(status.node, snapshot.node)
         return [status if address == snapshot.node else replace(status, node=snapshot.node)]
@@ -171,7 +171,7 @@ def _newest(watch: "NodesWatch") -> "list[Snapshot]":
 
 
 def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
-    """Say what should be known of who answers for a node, by whatever name; of each no more than once."""
+    """Print warnings about connections, and nodes that are named twice; each once."""
     for name, node in watch.nodes.items():
         if node.connection.warning is not None and name not in told:
             told.add(name)
@@ -179,16 +179,16 @@ def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
     for name, other in watch.doubles.items():
         if name not in told:
             told.add(name)
-            complain(f"{name} is the same agent as {other}, and followed once")
+            complain(f"{name} and {other} are the same agent, which is followed once")
 
 
 def tell_choice(watch: "NodesWatch") -> int:
-    """Say how many nodes are followed, and which lack the devices; return 2 if all lack them."""
+    """Print how many nodes are followed, and which lack the chosen devices; return 2 if all lack them."""
     if watch.mismatch is not None:
         complain(watch.mismatch)
         return UsageError.exit_code
     if watch.nodes_left_out:
-        complain(f"{len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes followed")
+        complain(f"following {len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes")
     samples = [it.sample for it in _newest(watch) if it.sample is not None]
     mismatches = [told for it in samples if (told := find_mismatch(it)) is not None]
     for told in mismatches:
@@ -197,7 +197,7 @@ def tell_choice(watch: "NodesWatch") -> int:
 
 
 def _tell_missing(watch: "NodesWatch") -> int:
-    """Say of every node without figures why there are none; return the exit code."""
+    """Print why nodes without data have none; return the exit code."""
     missing = [it for it in _newest(watch) if it.sample is None]
     for snapshot in missing:
         complain(f"{snapshot.node}: {snapshot.reason or 'does not answer'}")

@@ -36,10 +36,10 @@ _LONGEST_NAME = 100
 
 
 class ReplayFiles:
-    """Files of any known format, opened as what can be played to any moment.
+    """Files of any known format, opened so that any time in them can be played.
 
-    What is neither a recording nor one run of memory traces becomes a recording in a folder of its own, which
-    is gone when `prepared` is left.
+    Files other than recordings and one run of memory traces are imported into a recording in a temporary
+    folder, which `prepared` removes at its end.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class ReplayFiles:
             self._trace = pair.real
             self._simulated = pair.simulated
         if is_as_recorded and self._others:
-            what = "memory traces hold" if is_all_traces else f"{show_path(self._others[0])} holds"
+            what = "memory traces have" if is_all_traces else f"{show_path(self._others[0])} has"
             raise UsageError(f"--recorded-findings: {what} no findings; expected a recording")
-        # What is wrong with the files is told here and now, not by a thread behind the screen.
+        # Errors in the files are raised here, not in a thread behind the screen.
         self._opened = self._open([]) if not self._others or self._trace is not None else None
 
     def read_comparison(self) -> "TraceComparison":
@@ -77,12 +77,12 @@ class ReplayFiles:
         tapes = (self._opened or ()) if self._simulated is not None else ()
         found = tapes[0].comparison if tapes else None
         if found is None:
-            raise UsageError("--compare: expected a real run of memory traces and one that simulates it")
+            raise UsageError("--compare: expected the memory traces of a real run and of its simulation")
         return found
 
     @contextmanager
     def prepared(self) -> "Iterator[Callable[[], Sequence[Tape]]]":
-        """Import what has to be, and give what returns all of it, open; whoever plays it closes it."""
+        """Import what must be imported; yield a function that opens the tapes, which its caller closes."""
         if self._opened is not None:
             opened = self._opened
             yield lambda: opened
@@ -130,26 +130,26 @@ class ReplayFiles:
 
 
 def list_recordings(path: Path) -> list[Path]:
-    """Return the recordings that a path names: itself, or those in a folder; none for another file."""
+    """Return the recording at a path, or those in a folder; nothing for other files."""
     if not path.is_dir():
         return [path] if recognize_series(path) == "recording" else []
     found = sorted(path.glob(f"*{SUFFIX}"))
     if found and next(path.glob(FILE_PATTERN), None) is not None:
         raise InputFileError(
-            f"{show_path(path)}: holds recordings and memory traces; expected one of them: name the files"
+            f"{show_path(path)}: has both recordings and memory traces; name the files to play"
         )
     return found
 
 
 def _name_together(paths: Sequence[Path]) -> str:
-    """Return what several files are called together: as their folder, where they have one in common."""
+    """Return one name for several files: that of their folder, if they share one."""
     folders = {path.absolute().parent for path in paths}
     name = next(iter(folders)).name if len(folders) == 1 else ""
     return name[:_LONGEST_NAME] or f"{len(paths)} files"
 
 
 _SHORTER: dict[CellState, str] = {"ok": "ok", "running": "no result"}
-"""Than its words elsewhere: the state stands in the narrow list of what is played."""
+"""States in fewer words than elsewhere, for the narrow list of configurations."""
 
 
 class SweepReplayOptions(NamedTuple):
@@ -175,10 +175,10 @@ def replay_cells(
 ) -> int:
     """Replay configurations, beginning with one of them, until the view is left.
 
-    Those without a trace are mentioned and skipped. `j` and `k` go from one to another.
+    Those without a trace are mentioned and skipped. `j` and `k` go to the next and the previous one.
 
     Args:
-        at: Place of the one to begin with; where it has no trace, the next one that has.
+        at: Place of the first one; if it has no trace, the next one that has.
 
     Returns:
         The place of the configuration that was shown when the view was left.
@@ -197,7 +197,7 @@ def play_cells(
     config: Path | None,
     options: SweepReplayOptions,
 ) -> tuple[int, int]:
-    """Do what `replay_cells` does, and return the exit code of the view before the place."""
+    """Do what `replay_cells` does, and return the exit code of the view and the place."""
     from vramscope.engine.sampling.live import node_name
 
     from .live import open_view
@@ -214,7 +214,7 @@ def play_cells(
 
 
 def list_entries(cells: Sequence[SweepCell]) -> list[PlaylistEntry]:
-    """Return the entries of configurations; DP is named if it distinguishes them."""
+    """Return the entries of configurations; names have DP where TP and PP are not unique."""
     counted = Counter(cell.place for cell in cells)
     return [
         PlaylistEntry(
@@ -237,7 +237,7 @@ def _name(cell: SweepCell, *, has_dp: bool) -> str:
 
 
 def name_sweep(cells: Iterable[SweepCell]) -> str:
-    """Return the name of the folder that all traces lie in."""
+    """Return the name of the folder that contains all traces."""
     folders = {cell.path.absolute().parent for cell in cells if cell.path is not None}
     if len(folders) > 1:
         folders = {folder.parent for folder in folders}
@@ -247,7 +247,7 @@ def name_sweep(cells: Iterable[SweepCell]) -> str:
 def open_with(
     options: SweepReplayOptions, node: str
 ) -> Callable[[PlaylistEntry, Callable[[float], None]], Sequence[TraceTape]]:
-    """Return what opens the traces of a configuration: all ranks, or one where others are broken."""
+    """Return a function that opens the traces of a configuration: all ranks, or one if others are broken."""
     from vramscope.engine.files.memory_trace.run import TraceFiles, find_run_beside
 
     def open_files(
@@ -279,7 +279,7 @@ def open_with(
 
 
 def open_first(playlist: Playlist, at: int) -> OpenedEntry:
-    """Open the configuration to begin with: that at a place, else the next one, else the one before."""
+    """Open the configuration at a place, else the next one, else the one before."""
     progress = ProgressLine(PROGRAM)
     try:
         found = playlist.open(at, 1, progress.show_share) or playlist.open(at, -1, progress.show_share)
@@ -310,7 +310,7 @@ def _make_feed(
 
 
 _ANY_GIB = 80.0
-"""Capacity that a sweep is judged by where none was given; of the replay it decides nothing."""
+"""Capacity for judging a sweep where none was given; it does not affect the replay."""
 _MOST_NAMED = 3
 
 
@@ -320,14 +320,14 @@ class SweepFolders(NamedTuple):
 
 
 def find_sweep(paths: Sequence[Path], log_dir: Path | None) -> SweepFolders | None:
-    """Return the folders of traces of several configurations; None where something else was named.
+    """Return the folders of a sweep; None where the paths are something else.
 
-    A real run next to its simulation is not one, be it of one configuration or of several. Where traces lie
-    deeper than in the folders right below the one that was named, the logs next to them are read as well.
+    A real run next to its simulation is not a sweep, even with several configurations. Where the traces are
+    deeper than one level below the named folder, the logs next to them are read too.
     """
     folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
     if log_dir is not None and (folder is None or list_recordings(folder)):
-        raise UsageError(f"--log-dir {show_path(log_dir)}: expected one folder of memory traces beside it")
+        raise UsageError(f"--log-dir {show_path(log_dir)} needs one folder of memory traces to play")
     if folder is None or list_recordings(folder):
         return None
     if log_dir is not None:
@@ -348,14 +348,14 @@ def _find_below(folder: Path) -> SweepFolders | None:
     try:
         pairs = find_sweeps([folder])[0]
     except InputFileError:
-        return None  # what else the folder may be, or that it is nothing, is said by who reads it
+        return None  # the reader of the folder raises a better error
     found = [place for pair in pairs if (place := _locate(pair)) is not None]
     if len(found) > 1:
         named = ", ".join(show_path(place.memory_dir) for place in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
         raise UsageError(
-            f"{show_path(folder)}: {len(found):,} sweeps in it: {named}{more}; name one of them, or see all "
-            f"with vramscope sweep {show_path(folder)}"
+            f"{show_path(folder)}: contains {len(found):,} sweeps: {named}{more}; name one of them, or see "
+            f"all with `vramscope sweep {show_path(folder)}`"
         )
     return found[0] if found else None
 
@@ -385,6 +385,6 @@ def replay_sweep(
 
 
 def _note(loaded: "LoadedSweep") -> tuple[str, ...]:
-    """Return the sentences about files that were left out of a sweep, as the notes of a trace have them."""
+    """Return the sentences about files that were left out of a sweep, for the notes of each trace."""
     left_out = (f"left out of the sweep: {file.path.name}: {file.reason}" for file in loaded.skipped)
     return (*loaded.grid.notes, *left_out)

@@ -1,4 +1,4 @@
-"""What `vramscope seqlen` runs, tells meanwhile, prints and writes."""
+"""What `vramscope seqlen` runs, prints and writes."""
 
 import os
 from argparse import Namespace
@@ -41,13 +41,13 @@ _MOST_DIGITS = 9
 
 class LengthRequest(NamedTuple):
     training: PhaseTraining
-    """Its length is that of the largest batch."""
+    """Its sequence length is for the search of the largest batch."""
     device: str
     lengths: tuple[int, ...]
-    """Empty where only what fits was asked for."""
+    """Empty where only `--fit` was given."""
     modes: tuple[PrivacyMode, ...]
     capacity_bytes: int | None
-    """Memory of the card that something is to fit."""
+    """Memory that must suffice; None without `--fit`."""
     step: int
     figure: FigureTarget | None
     look: LengthLook
@@ -59,10 +59,10 @@ def read_length_request(arguments: Namespace) -> LengthRequest:
     from .verbs.phases import read_training
 
     if count_ranks(os.environ) > 1:
-        raise UsageError("seqlen trains in one process at a time: start it without torchrun")
+        raise UsageError("seqlen does not run under torchrun: it trains in one process at a time")
     modes = _read_modes(arguments)
     if arguments.fit is None:
-        refuse(pick(arguments, ("seq", "step")), "goes with --fit; the lengths to run are --seq-lengths")
+        refuse(pick(arguments, ("seq", "step")), "needs --fit; for the lengths to run use --seq-lengths")
     capacity_bytes: int | None = arguments.fit
     training = read_training(
         arguments,
@@ -73,7 +73,7 @@ def read_length_request(arguments: Namespace) -> LengthRequest:
     check_training(training, os.environ)
     step = DEFAULT_STEP if arguments.step is None else arguments.step
     if step < 1:
-        raise UsageError(f"--step {step}: expected a whole number from 1 on")
+        raise UsageError(f"--step {step}: expected a whole number, 1 or more")
     request = LengthRequest(
         training=training,
         device=_choose_device(arguments, capacity_bytes),
@@ -98,9 +98,9 @@ def _read_lengths(words: list[str] | None, *, has_default: bool) -> tuple[int, .
     for text in texts:
         length = int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
         if length < 1:
-            raise UsageError(f"--seq-lengths {text}: expected whole numbers from 1 on, as 64 128 256")
+            raise UsageError(f"--seq-lengths {text}: expected whole numbers above 0, for example 64 128 256")
         if length in lengths:
-            raise UsageError(f"--seq-lengths: {length} is there twice; give each length once")
+            raise UsageError(f"--seq-lengths: {length} is given twice; give each length once")
         lengths.append(length)
     if not 0 < len(lengths) <= MOST_LENGTHS:
         raise UsageError(f"--seq-lengths: expected 1 to {MOST_LENGTHS} lengths, got {len(lengths)}")
@@ -115,7 +115,7 @@ def _read_modes(arguments: Namespace) -> tuple[PrivacyMode, ...]:
         if name not in PRIVACY_MODES:
             raise UsageError(f"--compare {name}: expected some of {', '.join(PRIVACY_MODES)}")
     if len(set(names)) < len(names) or len(names) < 2:
-        raise UsageError(f"--compare {','.join(names)}: expected two different algorithms or more")
+        raise UsageError(f"--compare {','.join(names)}: expected two or more different algorithms")
     return tuple(cast("list[PrivacyMode]", names))
 
 
@@ -127,17 +127,15 @@ def _choose_device(arguments: Namespace, capacity_bytes: int | None) -> str:
         return f"simulate:{capacity_bytes}"
     if device != "cuda":
         raise UsageError(
-            f"--device {device} does not go with --fit, which says the card itself: leave it out for a "
-            "simulated one of that size, or give --device cuda"
+            f"--device {device} does not go with --fit: leave it out for a simulated GPU of that size, or "
+            "use --device cuda"
         )
     return device
 
 
 def _read_look(arguments: Namespace) -> LengthLook:
     if arguments.figure is None:
-        refuse(
-            pick(arguments, ("style", "figsize", "dpi")), "goes with --figure FILE, which names the figure"
-        )
+        refuse(pick(arguments, ("style", "figsize", "dpi")), "needs a figure: add --figure FILE")
     size_in = None if arguments.figsize is None else tuple(arguments.figsize)
     return LengthLook(
         style=arguments.style or "usenix",
@@ -147,16 +145,16 @@ def _read_look(arguments: Namespace) -> LengthLook:
 
 
 def _check_files(request: LengthRequest) -> None:
-    """Refuse files that could not be written, before anything runs for them."""
+    """Refuse files that cannot be written, before anything runs."""
     for flag, given in (("--figure", request.figure), ("--csv", request.csv)):
         if given is not None and not request.lengths:
-            raise UsageError(f"{flag} shows memory by length: give --seq-lengths too")
+            raise UsageError(f"{flag} shows memory by length and needs --seq-lengths")
     if request.csv is not None:
         check_writable(request.csv)
     if request.figure is not None:
         request.figure.check()
     if request.form == "original" and not request.lengths:
-        raise UsageError("--format original is a table by length: give --seq-lengths too")
+        raise UsageError("--format original is a table by length and needs --seq-lengths")
 
 
 PROGRAM = "vramscope seqlen"
@@ -165,10 +163,10 @@ _INTERRUPTED = "interrupted"
 
 
 def measure_lengths(arguments: Namespace) -> int:
-    """Train at each length, look for what fits, print and write it, and return the exit code."""
+    """Train at each length, search what fits, print and write the results, and return the exit code."""
     request = read_length_request(arguments)
     if arguments.fail_on is not None and request.capacity_bytes is None:
-        raise UsageError("--fail-on unfit goes with --fit SIZE, into which it is to fit")
+        raise UsageError("--fail-on unfit needs the memory that it is to fit: --fit SIZE")
     settings = read_settings(arguments)
     _warn_of_long_ones(request)
     with unwinding_on_signals():
@@ -249,14 +247,14 @@ def _tell_trial(search: FitSearch) -> None:
 
 
 def _warn_of_long_ones(request: LengthRequest) -> None:
-    """Say which lengths a preset is not meant for; its rotary embeddings have no table that would end."""
+    """Note which lengths are beyond those of a preset; rotary embeddings still run with them."""
     sizes = LLAMA_PRESETS.get(request.training.model_size or "")
     beyond = [length for length in request.lengths if sizes is not None and length > sizes.max_positions]
     if sizes is not None and beyond:
         told = ", ".join(f"{length:,}" for length in beyond)
         complain(
-            f"{told} tokens: beyond the {sizes.max_positions:,} positions that LLaMA "
-            f"{request.training.model_size} is meant for; they run, because rotary embeddings set no limit",
+            f"{told} tokens: more than the {sizes.max_positions:,} positions of LLaMA "
+            f"{request.training.model_size}; they run, because rotary embeddings have no limit",
             program=PROGRAM,
         )
 

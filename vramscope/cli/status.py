@@ -1,4 +1,4 @@
-"""`--once` and `--json`: the state of this node, from its agent or sampled by this very process."""
+"""`--once` and `--json`: the state of this node, from its agent or sampled by this process."""
 
 import sys
 import time
@@ -48,11 +48,11 @@ class Observer:
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
         self._is_without_devices = True
-        """Of the newest status; a reason is printed too if the time was up before the first."""
+        """True before the first status, so that a reason is printed then too."""
 
     @property
     def sentences(self) -> list[str]:
-        """What was looked for and not found, for stderr; it grows."""
+        """What is missing here, for stderr; the list grows."""
         told = self._source.sentences
         local = self._source.local
         if local is not None and self._is_without_devices and local.is_decided:
@@ -61,7 +61,7 @@ class Observer:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known if there is a device, and if not, why."""
+        """Whether it is known that there is a device, or why there is none."""
         return self._has_devices or self._source.local is None or self._source.local.is_decided
 
     @property
@@ -83,12 +83,12 @@ class Observer:
         if status is not None and (status.devices or status.ranks or status.findings):
             meanwhile()
             return self._noted(status)
-        # An agent that knows no device cannot say why in an exit code: look again here.
+        # An agent without a device does not report the exit code: look again here.
         local = self._source.leave_agent()
         sample = local.take(None)[-1]
         while not (sample.devices or local.is_decided):
             sample = local.take(None)[-1]
-        local.analyzers.observe(sample)  # the first sample begins the span of the second
+        local.analyzers.observe(sample)  # the second sample needs the time of the first
         meanwhile()
         return self._describe(local, local.take(None)[-1])
 
@@ -108,13 +108,13 @@ class Observer:
             if end_s is not None and time.monotonic() >= end_s:
                 return None
             reason = agent.snapshot(timeout_s=0.0).reason or "the agent is gone"
-            self._source.leave_agent(f"{reason}; sampling in this process from here on")
+            self._source.leave_agent(f"{reason}; sampling in this process from now on")
         local = self._source.open_local()
         samples = local.take(None if end_s is None else end_s - time.monotonic())
         return self._describe(local, samples[-1]) if samples else None
 
     def close(self) -> None:
-        """Give back the connection and end the threads."""
+        """Close the connection and end the threads."""
         self._source.close()
 
     def _connect(self, folder: "Path") -> "Client":
@@ -126,7 +126,7 @@ class Observer:
         return LocalNode(interval_s=self._local_interval_s, memory_interval_s=self._memory_interval_s)
 
     def _ask_agent(self, client: "Client") -> "NodeStatus | None":
-        """Return what the agent says now, or None where it has gone or says nothing."""
+        """Return what the agent reports now, or None where it has gone or does not answer."""
         from vramscope.exporters.status.document import describe_snapshot
 
         snapshot = client.snapshot(timeout_s=0.0)
@@ -138,9 +138,9 @@ class Observer:
         return describe_snapshot(snapshot)
 
     def _await_news(self, client: "Client", end_s: float | None) -> "NodeStatus | None":
-        """Return what the agent says when the next status is due and a sample came since the last one.
+        """Return the agent's state when the next status is due and a new sample came.
 
-        None when the time is up first, or when the agent ended or fell silent.
+        None when the time is up first, or when the agent ended or stopped answering.
         """
         from vramscope.exporters.status.document import describe_snapshot
 
@@ -200,8 +200,8 @@ def show_status(arguments: Namespace) -> NoReturn:
     except BaseException:
         observer.close()
         raise
-    # Everything is written. Ending threads and interpreter in order would cost a tenth of a second, and
-    # would wait for whatever hangs in the driver.
+    # Everything is written. A normal exit would take a tenth of a second, and would wait for a call that
+    # hangs in the driver.
     leave_now(code)
 
 
@@ -209,12 +209,12 @@ def read_duration(arguments: Namespace) -> float | None:
     """Return the seconds after which to stop; None for never.
 
     Raises:
-        UsageError: It is no time, or goes with `--once`.
+        UsageError: It is not a time, or `--once` is given too.
     """
     if arguments.duration is None:
         return None
     if arguments.once:
-        raise UsageError("--duration does not go with --once, which prints once and leaves")
+        raise UsageError("--duration does not go with --once, which prints once and exits")
     try:
         duration_s = parse_duration(arguments.duration)
     except UsageError as error:
@@ -237,7 +237,7 @@ def _print_stream(observer: Observer, duration_s: float | None) -> int:
 
 
 def _follow(observer: Observer, end_s: float | None) -> "Iterator[NodeStatus]":
-    """Yield a status an interval; when the time is up, one more as long as nobody knows what is missing."""
+    """Yield a status an interval; after the end, go on until it is known what is missing."""
     while True:
         left_s = None if end_s is None else end_s - time.monotonic()
         is_over = left_s is not None and left_s <= 0
@@ -257,7 +257,7 @@ def _print_json(observer: Observer) -> int:
 
 
 def _print_table(observer: Observer, settings: Settings) -> int:
-    # Rich takes a while to import: that is done between the two readings.
+    # Rich takes a while to import, so that happens between the two readings.
     status = observer.once(meanwhile=_import_table)
     from vramscope.exporters.status.table import render_table
 
@@ -271,11 +271,11 @@ def _print_table(observer: Observer, settings: Settings) -> int:
 
 
 def _import_table() -> None:
-    import vramscope.exporters.status.table  # noqa: F401 - so that it is there when the figures are
+    import vramscope.exporters.status.table  # noqa: F401 - loaded while the readings are awaited
 
 
 def _tell(observer: Observer, told: int = 0) -> int:
-    """Say on stderr what has not been told yet; return how many sentences have been."""
+    """Print new sentences on stderr; return how many were printed in all."""
     for sentence in observer.sentences[told:]:
         complain(sentence)
     return len(observer.sentences)

@@ -34,7 +34,7 @@ class SweepJob(NamedTuple):
     max_memory_gib: float
     filter_text: str
     iteration: int | None = None
-    """Whose peak is read; None for the highest of all iterations."""
+    """The iteration whose peak is read; None for the highest of all iterations."""
 
 
 class WantedSweeps(NamedTuple):
@@ -44,7 +44,7 @@ class WantedSweeps(NamedTuple):
 
 def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None) -> WantedSweeps:
     """Return the sweeps that a job asks for, by name."""
-    filter_sweeps((), job.filter_text)  # what is wrong with it is told before anything is read
+    filter_sweeps((), job.filter_text)  # refuses a wrong filter before anything is read
     index = index_sweeps(job.roots, job.max_memory_gib, iteration=job.iteration, on_progress=on_progress)
     wanted = filter_sweeps(sort_sweeps(index.sweeps, "sweep"), job.filter_text)
     return WantedSweeps(SweepIndex(tuple(wanted), index.notes), len(index.sweeps))
@@ -53,12 +53,13 @@ def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None)
 def print_sweeps(
     job: SweepJob, settings: Settings, *, base: Path | None, file: Path | None = None, is_json: bool
 ) -> bool | None:
-    """Read the sweeps, draw them where that is asked for, and print what they are.
-
-    Returns whether something that ran fits in each of them; None where that is not known.
+    """Read the sweeps, draw them if a path is given, and print them.
 
     Args:
-        base: Path of the files of the figure without an ending; None for none.
+        base: Path of the figure's files without an ending; None for no such files.
+
+    Returns:
+        Whether in each sweep some run fits; None where that is not known.
     """
     if base is not None:
         from vramscope.exporters.sweep.page import prepare_output
@@ -134,7 +135,7 @@ class Variant(NamedTuple):
     """Path of the files, without an ending."""
     look: SweepLook
     file: Path | None = None
-    """The one file to write instead, in the format that its name says."""
+    """The one file to write instead; its ending decides the format."""
 
 
 class HeatMapJob(NamedTuple):
@@ -143,11 +144,11 @@ class HeatMapJob(NamedTuple):
     max_memory_gib: float
     variants: tuple[Variant, ...]
     iteration: int | None = None
-    """Whose peak is drawn; None for the highest of all iterations."""
+    """The iteration whose peak is drawn; None for the highest of all iterations."""
 
 
 def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> SweepGrid:
-    """Read a sweep, draw its figures, print what it says and return it."""
+    """Read a sweep, draw its figures, print its findings and return it."""
     variants = _prepare_variants(job.variants)
     with ProgressLine(HEATMAP_PROGRAM, "layouts read") as progress:
         loaded = load_sweep(
@@ -170,7 +171,7 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> Swee
 
 
 def _prepare_variants(variants: Sequence[Variant]) -> list[Variant]:
-    """Return the figures with the folder of each at hand, before anything is read."""
+    """Return the figures after making the folder of each, before anything is read."""
     if not variants:
         return []
     from vramscope.exporters.sweep.page import prepare_output
@@ -203,7 +204,7 @@ _Dots = Annotated[int, msgspec.Meta(ge=10, le=2400)]
 
 
 class VariantTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One figure; what it does not tell is as for all."""
+    """One figure; what is None is as in `BatchTable`."""
 
     style: SweepStyle | None = None
     figsize: tuple[_Inches, _Inches] | None = None
@@ -250,8 +251,8 @@ def read_batch(path: Path) -> HeatMapJob:
     wrong = next((name for name in variants if not name.replace("-", "").replace("_", "").isalnum()), None)
     if wrong is not None:
         raise InputFileError(
-            f"{show_path(path)}: variants.{show_text(wrong)!r}: expected a name of letters, "
-            "digits, - and _; it is part of the names of files"
+            f"{show_path(path)}: variants.{show_text(wrong)!r}: expected a name of letters, digits, - and _, "
+            "since it becomes part of file names"
         )
     return HeatMapJob(
         memory_dir=folder / table.memory_dir,
@@ -285,7 +286,7 @@ def _decode(path: Path) -> BatchTable:
 
 
 def _find_unknown_key(content: dict[str, object]) -> str | None:
-    """Return a sentence about the first key that means nothing, with the nearest that does."""
+    """Return a sentence about the first unknown key, with the most similar known one."""
     variants = content.get("variants")
     tables = {"": (content, BatchTable)} | {
         f"variants.{name}.": (table, VariantTable)

@@ -1,4 +1,4 @@
-"""`GraphAnalyzer` for programs: the partitions of a model as the original's scripts ask for them."""
+"""`GraphAnalyzer`: partitions of a model, with the methods of llm_parallel_strategy's scripts."""
 
 from vramscope.analyzers.planning import partition
 from vramscope.analyzers.planning.partition import Bottleneck, PartitionResult, make_plan
@@ -6,7 +6,7 @@ from vramscope.exporters.plan.partition import describe_strategies
 
 
 class GraphAnalyzer(partition.GraphAnalyzer):
-    """Partitions a graph and says what stands out in it.
+    """Partitions a model graph and finds its bottlenecks.
 
         analyzer = vramscope.GraphAnalyzer(vramscope.create_gpt_model_graph("gpt-1.5b"))
         result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
@@ -14,17 +14,17 @@ class GraphAnalyzer(partition.GraphAnalyzer):
 
     Args:
         graph: The model.
-        micro_batches: Of one step; under 1F1B a stage holds the activations of several.
-        states: What is held for a parameter, a name of `STATE_BYTES`.
+        micro_batches: Micro-batches in one step; under 1F1B a stage holds the activations of several.
+        states: Model states kept for each parameter, a name in `STATE_BYTES`.
 
     Raises:
-        UsageError: No micro-batch, or no such name.
+        UsageError: `micro_batches` is below 1, or `states` is unknown.
     """
 
     def analyze_graph_properties(self) -> dict[str, dict[str, object] | list[int]]:
         """Return `analyze` as dictionaries: `basic_stats`, `distribution`, `bottlenecks`, `execution_order`.
 
-        Memory is MiB of weights, compute GFLOP of the forward pass of one sequence.
+        Memory is in MiB of weights, compute in GFLOP of the forward pass of one sequence.
         """
         analysis = self.analyze()
         return {
@@ -49,7 +49,7 @@ class GraphAnalyzer(partition.GraphAnalyzer):
         }
 
     def partition_graph_uniform(self, num_stages: int) -> PartitionResult:
-        """Return the layers in stages of as many transformer blocks each as can be.
+        """Return the layers in stages with numbers of transformer blocks as equal as possible.
 
         Raises:
             UsageError: There are too few layers.
@@ -57,14 +57,14 @@ class GraphAnalyzer(partition.GraphAnalyzer):
         return self.partition_graph_balanced(num_stages, strategy="uniform")
 
     def compare_partitioning_strategies(self, num_stages: int) -> dict[str, dict[str, object]]:
-        """Return every strategy's partition as JSON can hold it; `error` says why one has none."""
+        """Return every strategy's partition as a JSON object, or an `error` that says why it has none."""
         return {
             strategy: {"error": found} if isinstance(found, str) else found.to_dict()
             for strategy, found in self.compare_strategies(num_stages).items()
         }
 
     def generate_partitioning_report(self, num_stages: int) -> str:
-        """Return a report for people: the model, every strategy at a number of stages, and which to use.
+        """Return a report as text: the model, every strategy for a number of stages, and which to use.
 
         Raises:
             UsageError: No strategy can make that many stages.

@@ -40,14 +40,14 @@ def read_cluster(cluster: str | Path) -> Cluster:
     """Return the cluster that a text or a file describes.
 
     Args:
-        cluster: A cluster file (TOML, JSON or YAML), or a short form: `128x8xh100` is nodes, devices of each
-            and their name, `16x8xl40s:ib-hdr` names the network too, `a100-80gb@FOLDER` takes the bandwidths
-            from the hardware profiles of Galvatron in a folder, `local` is this machine.
+        cluster: A cluster file (TOML, JSON or YAML), or a short form: `128x8xh100` is 128 nodes of 8 devices,
+            `16x8xl40s:ib-hdr` names the network too, `a100-80gb@FOLDER` has the bandwidths of Galvatron's
+            hardware profiles in a folder, `local` is this machine.
 
     Raises:
-        UsageError: The text is none of these, or names what is not known.
-        SourceUnavailableError: `local`, and the driver does not tell of any device.
-        InputFileError: The file cannot be read or understood.
+        UsageError: The text has none of these forms, or an unknown name.
+        SourceUnavailableError: `local`, and the driver reports no device.
+        InputFileError: The file cannot be read.
     """
     text = str(cluster)
     if text == "local":
@@ -72,8 +72,8 @@ def _read_local() -> Cluster:
 def _read_path(path: Path) -> Cluster:
     if path.is_dir():
         raise InputFileError(
-            f"{show_path(path)}: a folder does not tell which devices were measured; write their name before "
-            f'it, for example a100-80gb@{show_path(path)}, or give a cluster file with galvatron = "…"'
+            f"{show_path(path)}: a folder of profiles does not name its devices; write their name before it, "
+            f'for example a100-80gb@{show_path(path)}, or give a cluster file with galvatron = "…"'
         )
     entry, where = read_cluster_file(path)
     if entry.galvatron is None:
@@ -90,13 +90,13 @@ MOST_NUMBER = 10**9
 
 
 def learn_times(path: Path, shape: ModelShape, cluster: Cluster, options: JointOptions) -> TimeAssumptions:
-    """Return the assumptions that a file of measured times leads to.
+    """Return assumptions about times that fit a file of measured times.
 
     Args:
-        path: CSV with `tp`, `pp`, `mbs` and `iteration_ms`, and where they differ from what is planned
-            `dp`, `gbs`, `seq`, `zero`, `recompute`, `seq_parallel`, `pieces`; or JSON: a computation
-            profile of Galvatron, taken on devices as those of the cluster.
-        shape: The model that ran; of a profile, where its file's name is of no known model.
+        path: CSV with `tp`, `pp`, `mbs` and `iteration_ms`, and where they differ from the plan `dp`, `gbs`,
+            `seq`, `zero`, `recompute`, `seq_parallel`, `pieces`; or JSON, a computation profile of Galvatron
+            measured on devices like those of the cluster.
+        shape: The model that ran; for a profile only if its file's name is not a known model.
     """
     if path.suffix == ".json":
         return _learn_from_profile(path, shape, cluster)
@@ -105,7 +105,7 @@ def learn_times(path: Path, shape: ModelShape, cluster: Cluster, options: JointO
     missing = [name for name in ("tp", "pp", "mbs", TIME_COLUMN) if name not in table.columns]
     if missing:
         raise InputFileError(
-            f"{shown}: line 1: no column {', '.join(missing)}; expected tp, pp, mbs, {TIME_COLUMN}"
+            f"{shown}: line 1: missing column {', '.join(missing)}; expected tp, pp, mbs, {TIME_COLUMN}"
         )
     runs = [
         _read_run(_Row(f"{shown}: row {number}", row), shape, cluster, options)
@@ -127,7 +127,7 @@ def _learn_from_profile(path: Path, shape: ModelShape, cluster: Cluster) -> Time
 
 
 class _Row:
-    """One row of the table, and where it stands."""
+    """One row of the table, and its place for errors."""
 
     def __init__(self, where: str, cells: dict[str, str]) -> None:
         self._where = where
@@ -159,7 +159,7 @@ class _Row:
         return RECOMPUTES.get(text, default)
 
     def is_set(self, name: str) -> bool:
-        """Return whether a cell says yes."""
+        """Return whether a cell is 1, true or yes."""
         return self._cells.get(name, "").strip().lower() in ("1", "true", "yes")
 
     def refuse(self, name: str, text: str, expected: str) -> InputFileError:
@@ -195,14 +195,16 @@ def _read_run(row: _Row, shape: ModelShape, cluster: Cluster, options: JointOpti
     try:
         check_all(shape, _spread(layout, shape), setup)
         if layout.world_size > len(cluster.devices):
-            raise UsageError(f"{layout.world_size} ranks on {len(cluster.devices)} devices; expected no more")
+            raise UsageError(
+                f"{layout.world_size} ranks on {len(cluster.devices)} devices; expected at most one a device"
+            )
     except UsageError as error:
         raise row.refuse_all(error) from error
     return TimedRun(shape=shape, layout=_spread(layout, shape), setup=setup, step_s=row.read_seconds())
 
 
 def _spread(layout: ParallelLayout, shape: ModelShape) -> ParallelLayout:
-    """Return a layout whose stages are as even as they can be where PP does not divide the layers."""
+    """Return a layout with stages as even as possible where PP does not divide the layers."""
     stages = layout.pipeline
     if stages < 1 or layout.virtual_stages > 1 or shape.layers % stages == 0 or stages > shape.layers:
         return layout
@@ -212,25 +214,25 @@ def _spread(layout: ParallelLayout, shape: ModelShape) -> ParallelLayout:
 
 
 DEFAULT_SEQUENCE = 4096
-"""Tokens of a sequence where nothing says; fewer where the model has fewer positions to learn."""
+"""Tokens in a sequence by default; fewer where the model has fewer learned positions."""
 
 
 class PlanChoices(TypedDict, total=False):
-    """What `plan_cluster` chooses from; what is left out is as in `JointOptions`."""
+    """What `plan_cluster` chooses from; defaults are those of `JointOptions`."""
 
     max_tensor: int | None
-    """Most tensor ranks; None: as many as the smallest node has devices."""
+    """Most tensor-parallel ranks; None for the devices of the smallest node."""
     zero_stages: Sequence[int]
     recomputes: Sequence[Recompute]
     """Some of `none`, `selective` and `full`."""
     max_micro_batch: int
-    """Most sequences of a micro-batch."""
+    """Most sequences in a micro-batch."""
     context: int
     """Context-parallel ranks."""
     memory_share: float
-    """Of each device's memory that a plan may fill."""
+    """Share of each device's memory that a plan may fill, 0 to 1."""
     top: int
-    """How many configurations are wanted, of different degrees each."""
+    """Number of configurations to return, each with different degrees."""
 
 
 def plan_cluster(
@@ -246,17 +248,17 @@ def plan_cluster(
     """Return the fastest configurations that fit, the fastest first; times and bytes are estimates.
 
     Args:
-        model: A known name, or a configuration file, as `vramscope estimate` takes them.
-        cluster: A cluster, or what `read_cluster` reads: a file, a short form as `128x8xh100`, `local`.
-        global_batch: Sequences of a step, over all ranks.
-        seq_length: Tokens of a sequence; None: 4,096, or as many as the model has learned positions.
-        efficiency: Share of the peak that large matrix products reach; None for what is assumed.
-        measured_times: A file to learn times from (`learn_times`).
-        choices: What to choose from (`PlanChoices`).
+        model: A known name or a configuration file, as for `vramscope estimate`.
+        cluster: A cluster, or an argument of `read_cluster`: a file, a short form, or `local`.
+        global_batch: Sequences in a step, over all ranks.
+        seq_length: Tokens in a sequence; None for 4,096, or fewer if the model has fewer positions.
+        efficiency: Share of the peak speed that large matrix products reach, 0 to 1; None for the default.
+        measured_times: A file of measured times, see `learn_times`.
+        choices: What to choose from, see `PlanChoices`.
 
     Raises:
-        UsageError: A name, size or option cannot be, or nothing fits; the text says what would.
-        InputFileError: A file cannot be read or understood.
+        UsageError: A name, size or option is invalid, or nothing fits; the text says what fits.
+        InputFileError: A file cannot be read.
     """
     shape = describe_model(model).shape
     where = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)

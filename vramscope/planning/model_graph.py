@@ -1,4 +1,4 @@
-"""The model that is planned: a name, a file, or a module of the user that is traced."""
+"""The model to plan: a known name, a file, or a module of the user, which is traced."""
 
 import subprocess
 import sys
@@ -32,32 +32,32 @@ from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 
 SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".txt", ".log")
-"""Endings of files: a model that ends so is a file, whether it exists or not."""
+"""A model with one of these endings is a file, whether it exists or not."""
 
 
 def find_model_file(model: str | Path) -> Path | None:
-    """Return the file that describes a model, of a folder its `config.json`; None where the text is a name.
+    """Return the file that describes a model, in a folder its `config.json`; None for a name.
 
-    A known name is one even where a folder is called the same.
+    A known name stays a name even where a folder has the same.
     """
     if isinstance(model, str) and {make_name(model)} & {*MODELS, *PRESETS}:
         return None
     path = Path(model)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise InputFileError(f"{show_path(path)}: a folder without config.json; name the model's file")
+            raise InputFileError(f"{show_path(path)}: no config.json in this folder; name the model's file")
         return path / "config.json"
     is_file = isinstance(model, Path) or path.suffix in SUFFIXES or path.exists()
     return path if is_file else None
 
 
 def make_name(text: str) -> str:
-    """Return a model's name as it is known, however it was written."""
+    """Return a model's name in the form of the catalog."""
     return text.strip().lower().replace("_", "-")
 
 
 def describe_model(model: str | Path) -> Described:
-    """Return what a name or a file says of a model and of its training."""
+    """Return the model and the training that a name or a file describes."""
     path = find_model_file(model)
     if path is None:
         return describe_preset(_check_is_decoder(str(model).strip()))
@@ -72,7 +72,7 @@ def _check_is_decoder(name: str) -> str:
     key = make_name(name)
     if key in MODELS and key not in PRESETS:
         raise UsageError(
-            f"{name} is no decoder, and the memory theory knows decoders only; its layers can be split with "
+            f"{name} is not a decoder, and the memory theory covers only decoders; to split its layers use "
             f"`vramscope plan --model {key} --stages 2-8`"
         )
     return name
@@ -82,17 +82,17 @@ LIMIT_BYTES = 256 << 20
 
 
 class GPTModelGraph(ModelGraph):
-    """A model as layers and what they hand on; `graph` is the NetworkX digraph.
+    """A model as layers and the tensors between them; `graph` is the NetworkX digraph.
 
     graph = vramscope.create_gpt_model_graph("gpt-1.5b")
     graph.save_to_json("gpt_1.5b_model_graph.json")
     """
 
     def save_to_json(self, path: str | Path) -> None:
-        """Write it in the shape of llm_parallel_strategy's `*_model_graph.json`.
+        """Write the graph in the format of llm_parallel_strategy's `*_model_graph.json`.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
 
         from vramscope.exporters.plan.partition import encode_graph
@@ -116,7 +116,7 @@ class GPTModelGraph(ModelGraph):
         return [layer.layer_id for layer in self.layers]
 
     def get_total_parameters(self) -> int:
-        """Return the parameters of all layers, shared ones once."""
+        """Return the number of parameters of all layers, shared ones once."""
         return self.total_parameters
 
     def get_total_memory_usage(self) -> float:
@@ -129,11 +129,11 @@ class GPTModelGraph(ModelGraph):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the graph that a file holds.
+        """Return the graph saved in a file.
 
         Raises:
-            InputFileError: It cannot be read, or holds no graph.
-            UsageError: Its graph has a cycle, falls into parts, or lacks layers.
+            InputFileError: The file cannot be read, or contains no graph.
+            UsageError: The graph has a cycle, is not connected, or has no layers.
         """
         shown = show_path(Path(path))
         document = decode_graph(read_input_file(Path(path), LIMIT_BYTES), shown)
@@ -152,17 +152,17 @@ def create_gpt_model_graph(
     """Return the graph of a model.
 
     Args:
-        model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or the path of a `config.json` of Hugging
-            Face or of the folder that it is in, a meta config or YAML file of Galvatron, or a saved graph,
-            whose figures stay as they are.
-        seq_length: Tokens of a sequence; None for the longest the model is made for.
-        micro_batch: Sequences of a micro-batch.
-        data_type: Of weights and of what layers hand on.
+        model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or a path: of Hugging Face's
+            `config.json` or its folder, of a meta config or YAML file of Galvatron, or of a saved graph,
+            whose numbers stay as they are.
+        seq_length: Tokens in a sequence; None for the longest that the model allows.
+        micro_batch: Sequences in a micro-batch.
+        data_type: Type of weights and activations.
         figures: `legacy` for the original's `compute_flops`, which count the embedding in FLOP, not GFLOP.
 
     Raises:
-        UsageError: The name is unknown (the text shows the nearest), or a size cannot be.
-        InputFileError: The file cannot be read or understood.
+        UsageError: The name is unknown (the text suggests similar ones), or a size is invalid.
+        InputFileError: The file cannot be read.
     """
     sizes: str | Architecture
     if isinstance(model, Architecture):
@@ -193,7 +193,7 @@ TracedType = Literal["float32", "bfloat16", "float16"]
 
 
 class TracedLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of one layer, as the tracer tells it."""
+    """One call of one layer in the trace."""
 
     name: str
     kind: LayerType
@@ -209,7 +209,7 @@ class TracedLayer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracedEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """What one layer hands to another."""
+    """A tensor passed from one layer to another."""
 
     source: int
     target: int
@@ -219,7 +219,7 @@ class TracedEdge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tracer found, or why it found nothing."""
+    """The result of the tracer, or its error."""
 
     name: str = ""
     layers: tuple[TracedLayer, ...] = ()
@@ -237,22 +237,22 @@ def trace_model_graph(
 ) -> GPTModelGraph:
     """Return the graph of a module without allocating its weights or activations.
 
-    A module, or a function that makes one, is traced in this process, where torch is then imported already. A
-    name is traced in a process of its own, which imports torch.
+    A module, or a function that returns one, is traced in this process. A name is traced in another process,
+    which imports torch.
 
         graph = vramscope.trace_model_graph("train:make_model", "4x1024:int64")
         graph = vramscope.trace_model_graph(make_model, torch.zeros(4, 1024, dtype=torch.int64))
 
     Args:
-        model: `module:function`, its module looked for in the working folder too; or the function; or
-            a `torch.nn.Module`.
-        inputs: Arguments of the forward pass: shape and type as text, or tensors, of which only these count.
-        dtype: Of floating weights and inputs; None for what they are.
-        name: What people call the model; None for that of its class.
+        model: `module:function`, also searched in the current folder; or a function, or a
+            `torch.nn.Module`.
+        inputs: Arguments of the forward pass: shape and type as text, or tensors, whose values do not count.
+        dtype: Type of floating weights and inputs; None to leave them as they are.
+        name: Name of the model; None for that of its class.
 
     Raises:
-        UsageError: It cannot be traced; the text names layer and operation. What the user's own function
-            raises is raised as it is, or, by name, printed as it is on stderr before this.
+        UsageError: It cannot be traced; the text names layer and operation. An error of the user's own
+            function passes through, or, for a name, is printed on stderr before this one.
     """
     if isinstance(model, str):
         traced = _trace_apart(model, [str(each) for each in inputs], dtype)
@@ -268,7 +268,7 @@ def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel
 
     module, colon, function = spec.partition(":")
     if not (module and colon and function):
-        raise UsageError(f"--factory {spec}: expected module:function, as train:make_model")
+        raise UsageError(f"--factory {spec}: expected MODULE:FUNCTION, for example train:make_model")
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         command = module_command(_SCRIPT, "--factory", spec, "--result", str(result))

@@ -22,9 +22,9 @@ from ..frame.flags import FigureTarget
 
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
-NO_ALLOCATOR = "no allocator tells of this device"
-NOT_TOLD = "what is stranded (inactive split bytes) is not told"
-NO_SHARE = "no capacity is known that memory could be a share of (--capacity SIZE)"
+NO_ALLOCATOR = "no allocator data for this device"
+NOT_TOLD = "stranded bytes (inactive split) are not known"
+NO_SHARE = "the capacity is unknown; give --capacity SIZE"
 _NOTHING = AllocatorReading()
 
 
@@ -44,7 +44,7 @@ class PlotRecorder:
         self._curves: dict[str, _Curves] = {}
         self._devices: dict[str, DeviceSample] = {}
         self.left_out: list[str] = []
-        """What was not drawn when the figures were written, and why: nothing of it was measured."""
+        """Figures that were not drawn, and why."""
 
     def observe(self, sample: Sample) -> None:
         for device in sample.devices:
@@ -75,7 +75,7 @@ class PlotRecorder:
             )
             is_read = _is_measured(curves.used, curves.allocated, curves.reserved)
             if not is_read:
-                self.left_out.append(f"device {key}: no figure of memory: nothing of it was read")
+                self.left_out.append(f"device {key}: no figure of memory: it was not measured")
             elif file is None:
                 written += plot_memory_usage(figures[0], folder)
             elif len(self._curves) == 1:
@@ -147,5 +147,5 @@ def describe_files(paths: Sequence[Path]) -> str:
         return "no figure was written"
     folders = sorted({str(path.parent) for path in paths})
     if len(paths) == 1:
-        return f"the figure is in {paths[0]}"
-    return f"{len(paths)} figures written to {', '.join(folders)}"
+        return f"wrote the figure {paths[0]}"
+    return f"wrote {len(paths)} figures to {', '.join(folders)}"

@@ -1,4 +1,4 @@
-"""One verb of the suite from its flags to its exit code."""
+"""A verb that watches for a while and reports, from its options to its exit code."""
 
 import sys
 import time
@@ -84,18 +84,19 @@ Build: TypeAlias = Callable[[Watch, RunLog], Report]
 
 
 STEP_S = 0.25
-"""How soon Ctrl-C is noticed."""
+"""Longest time until Ctrl-C is noticed."""
 DEVICES_WITHIN_S = 8.0
-"""How long a watch without a device goes on: by then the agent or the driver has said why there is none."""
+"""How long a watch waits for a device: by then the agent or the driver has reported why there is none."""
 
 
 class SuiteRun:
-    """Watches, reports, and says how it ended.
+    """Watches for a while, delivers the report and returns the exit code.
 
     Args:
-        stream: Where samples come from; as the flags say by default.
-        turn: Called several times a second with the seconds that have passed; returns those that count.
-        rules: What the user asked for; what they find live is said as it comes, with or without --monitor.
+        stream: Source of samples; by default the one that the options name.
+        turn: Called several times a second with the seconds passed; returns those that count.
+        rules: Analyzers for thresholds of the user; on a live node their findings are printed as they open,
+            with or without --monitor.
     """
 
     def __init__(
@@ -158,14 +159,14 @@ class SuiteRun:
         return self._code
 
     def _describe_progress(self, passed_s: float) -> str:
-        """Return how far the watch is, what devices hold, and what is open."""
+        """Return the time passed, the memory of devices and the number of open findings."""
         log = self.watch.log
         duration_s = self._options.duration_s
         read_share = self._stream.read_share
         if read_share is not None:
             parts = [f"{100 * read_share:.0f} % read"]
         elif duration_s is None:
-            parts = [f"{format_age(passed_s)}, Ctrl-C ends it with a report"]
+            parts = [f"{format_age(passed_s)}, press Ctrl-C for the report"]
         else:
             parts = [f"{format_age(passed_s)} of {format_age(duration_s)}"]
         parts.append(f"{log.samples:,} samples")
@@ -199,7 +200,7 @@ class SuiteRun:
         watch.complete_findings()
 
     def _find_left(self, passed_s: float) -> float | None:
-        """Return the seconds until the watch is over; None where the time is not ours to count."""
+        """Return the seconds until the watch is over; None where it ends with its file or with Ctrl-C."""
         if self._options.input is not None or self._options.duration_s is None:
             return None
         left_s = self._options.duration_s - passed_s
@@ -216,7 +217,7 @@ class SuiteRun:
         path = self._schedule.write(report, done.last)
         self._note_findings(report)
         self._progress.clear()
-        complain(f"the report is in {path}")
+        complain(f"wrote the report to {path}")
 
     def _conclude(self) -> None:
         report = self._build(self.watch, self.watch.log)
@@ -225,7 +226,7 @@ class SuiteRun:
         if self._schedule is None:
             is_read = deliver(report, self._options)
         elif self.watch.log.samples:
-            complain(f"the report is in {self._schedule.write(report, self.watch.log.last)}")
+            complain(f"wrote the report to {self._schedule.write(report, self.watch.log.last)}")
         for note in () if is_read else self.watch.provenance.notes:
             complain(note)
         for device in self._unmeasured:
@@ -246,7 +247,7 @@ class SuiteRun:
 
     @property
     def _unmeasured(self) -> list[DeviceLog]:
-        """The devices of this node without a reading so far."""
+        """The devices of this node without any reading so far."""
         if self._options.input is not None:
             return []
         silent = (it for it in self.watch.log.devices.values() if it.state in ("stale", "lost"))
@@ -254,7 +255,7 @@ class SuiteRun:
 
     @property
     def _is_unmeasured(self) -> bool:
-        """Whether a report would be about nothing: the driver has answered for no device."""
+        """Whether a report would be empty, because the driver did not answer for any device."""
         log = self.watch.log
         return 0 < len(log.devices) == len(self._unmeasured) and not log.findings
 
@@ -262,19 +263,19 @@ class SuiteRun:
         self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
 
     def _check_devices(self) -> None:
-        """Refuse devices that are not there; one of a job may come later, any other not."""
+        """Refuse chosen devices that do not exist."""
         missing = self.watch.missing_devices
         seen = self.watch.devices_seen
         if missing and seen:
             known = ", ".join(device.label for device in seen)
-            raise UsageError(f"--devices {' '.join(missing)}: no such device; there are {known}")
+            raise UsageError(f"--devices {' '.join(missing)}: no such device; the devices are {known}")
 
     def _check_seen(self) -> None:
-        """Refuse a report about nothing."""
+        """Refuse an empty report."""
         self._check_devices()
         if not (self._may_be_empty or self.watch.has_seen_any):
             if self.watch.provenance.source == "agent":
-                raise HubUnreachableError("nothing was measured: the agent gave no sample of a device")
+                raise HubUnreachableError("nothing was measured: the agent sent no sample of a device")
             raise DriverNotLoadedError(DRIVER_SILENT)
         if self._is_unmeasured and self._schedule is None and not self._may_be_empty:
             silent = ", ".join(f"device {it.label}: {it.reason or it.state}" for it in self._unmeasured)
@@ -284,25 +285,39 @@ class SuiteRun:
             return
         who = f"process {chosen.pid}" if chosen.job is None else f"job {chosen.job}"
         raise SourceUnavailableError(
-            f"{who} was not seen on any device: start it with `vramscope run`, or attach to it with "
-            "`vramscope attach`, while an agent runs"
+            f"{who} was not seen on any device: start it with `vramscope run`, or use `vramscope attach`, "
+            "while an agent runs"
         )
 
     def _say(self, finding: Finding) -> None:
-        """Say a finding as it opens, becomes graver or closes."""
+        """Print a finding on stderr as it opens, becomes more severe or closes."""
         if not self._options.is_told and finding.kind not in self._spoken:
             return
         state = finding.severity if finding.is_open else "passed"
-        self.say(f"{state}: {finding.title}")
+        self.say(f"{state}: {finding.title}", at=self._stamp(finding))
 
-    def say(self, sentence: str) -> None:
-        """Say something on stderr with its time, past the line of the progress."""
+    def _stamp(self, finding: Finding) -> str | None:
+        """Return the time in the file at which a finding changed; None where this node is watched."""
+        last = self.watch.log.last
+        if self._options.input is None or last is None:
+            return None
+        time_s = finding.updated_s if finding.closed_s is None else finding.closed_s
+        if last.clock == "trace":
+            return f"{time_s:,.1f} s"
+        return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}"
+
+    def say(self, sentence: str, *, at: str | None = None) -> None:
+        """Print a sentence on stderr with its time, past the line of the progress.
+
+        Args:
+            at: The time; None for now.
+        """
         self._progress.clear()
-        complain(f"{time.strftime('%H:%M:%S')} {sentence}")
+        complain(f"{at or time.strftime('%H:%M:%S')} {sentence}")
 
 
 def open_stream(options: WatchOptions) -> SampleStream:
-    """Return where the samples come from: a file, or this node."""
+    """Return the source of samples: a file, or this node."""
     if options.input is not None:
         from vramscope.memory.streams import FileStream
 
@@ -316,7 +331,7 @@ LEAST_WIDTH = 40
 
 
 def check_outputs(options: WatchOptions) -> None:
-    """Find out before the watch what could not be written after it."""
+    """Check before the watch that everything can be written after it."""
     output = options.output
     source = options.input
     if output is not None:
@@ -338,15 +353,15 @@ def make_archive(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
-        raise OutputFileError(f"--archive {show_path(folder)}: cannot be made: {reason}") from error
+        raise OutputFileError(f"--archive {show_path(folder)}: cannot make this folder: {reason}") from error
     check_writable(folder / "report.json")
 
 
 def deliver(report: Report, options: WatchOptions) -> bool:
-    """Put a report where it was asked for; return whether people have read its notes in it."""
+    """Write or print a report; return whether its notes were printed for people."""
     if options.output is not None:
         _write_or_print(report, options.output)
-        complain(f"the report is in {show_path(options.output)}")
+        complain(f"wrote the report to {show_path(options.output)}")
         if options.format is None:
             return False
     if (options.format or ("text" if sys.stdout.isatty() else "json")) == "json":
@@ -360,12 +375,12 @@ def deliver(report: Report, options: WatchOptions) -> bool:
 
 
 def _write_or_print(report: Report, path: Path) -> None:
-    """Write a report; where its folder has gone during the watch, print it, so that it is not lost."""
+    """Write a report; if its folder has disappeared meanwhile, print it instead, so that it is not lost."""
     try:
         write_report(report, path)
     except OutputFileError as error:
         sys.stdout.buffer.write(encode_report(report))
-        raise OutputFileError(f"{error}; the report is on standard output instead") from error
+        raise OutputFileError(f"{error}; the report was printed on standard output instead") from error
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:
