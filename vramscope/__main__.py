@@ -16,8 +16,8 @@ def main() -> int:
 def _leave_out_current_folder() -> None:
     """Import nothing from a folder only because it is the current one.
 
-    `python -m` puts that folder first on the search path; an empty or relative entry of PYTHONPATH names it,
-    or one below it. It may be a stranger's repository with a `platform.py` of its own.
+    `python -m` puts that folder first on the search path, and empty or relative entries of PYTHONPATH name it
+    too. It may be a stranger's repository with its own `platform.py`.
     """
     try:
         current = os.getcwd()  # noqa: PTH109 - pathlib would be imported from that very folder
@@ -33,10 +33,9 @@ def _leave_out_current_folder() -> None:
 
 
 def open_standard_streams() -> None:
-    """Open what the caller has closed (`>&-`), before a file of ours gets its number.
+    """Reopen standard streams that the caller closed (`>&-`), before a file of ours gets their number.
 
-    What is printed on standard error is lost. On standard output it is an error, like that of a full disk:
-    the stream cannot be written to.
+    Output to standard error is lost. Output to standard output fails as on a full disk.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

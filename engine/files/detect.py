@@ -109,6 +109,9 @@ _CLUSTER = FileKind("a description of a cluster", ("plan --cluster",))
 _SETTINGS = FileKind("a settings file", ("--config",))
 _BATCH = FileKind("a list of heat maps", ("heatmap --batch",))
 _LAYER_TIMES = FileKind("a computation profile of Galvatron", ("plan --calibrate-time",))
+_RAW_TIMES = FileKind(
+    "a computation profile of Galvatron without layertype entries", also=("plan --calibrate-time",)
+)
 _HARDWARE = "a hardware profile of Galvatron"
 _LIST = FileKind("a list of a sweep's configurations", ("sweep", "heatmap --log-dir"), "its folder")
 _LOGS = FileKind("a folder of a sweep's logs", ("heatmap --log-dir", "sweep"), also=("replay --log-dir",))
@@ -118,7 +121,8 @@ _SCHEMA = re.compile(rb'"schema"\s*:\s*"vramscope\.([a-z-]{1,40})/\d')
 _SCHEMA_BYTES = 512
 _OOM_MARK = b" out of memory. Tried to allocate "
 _LAYER_TYPE = re.compile(rb'"layer_type"\s*:')
-_GALVATRON_TIMES = re.compile(rb'\s*\{\s*"layertype_\w{1,60}"\s*:')
+_GALVATRON_TIMES = re.compile(rb'\s*\{\s*"(?:layertype_\w{1,60}|layernum\[[^"\n]{1,80})"\s*:\s*[\d.]')
+_GALVATRON_MEMORY = re.compile(rb'"layernum\[[^"\n]{1,80}"\s*:')
 _GALVATRON_LINKS = re.compile(rb'\s*\{\s*"(?:allreduce_size_|all2all_size_|pp_size_|overlap_coe)')
 _PAGE = b"var option_"
 _DRAWN = b"<title>Memory by module"
@@ -212,7 +216,9 @@ def _is_phases(path: Path, head: bytes) -> FileKind | None:
 
 def _is_planning_json(path: Path, head: bytes) -> FileKind | None:
     if _GALVATRON_TIMES.match(head):
-        return _LAYER_TIMES
+        return _LAYER_TIMES if b'"layertype_' in head else _RAW_TIMES
+    if head.lstrip().startswith(b"{") and _GALVATRON_MEMORY.search(head):
+        return FileKind("a memory profile of Galvatron")
     if _GALVATRON_LINKS.match(head):
         return FileKind(_HARDWARE, ("plan --cluster DEVICE@DIR",), "its folder")
     return _GRAPH if head.lstrip().startswith(b"{") and _LAYER_TYPE.search(head) else None

@@ -1,4 +1,4 @@
-"""From the words of a command line to the verb that does it."""
+"""Runs a command line: parses it, runs the verb or the view, returns the exit code."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _choose_failure_code(argv: Sequence[str]) -> int | None:
-    """Return the code for failures of our own where the job's own codes must be told from them."""
+    """Return the code for our own failures in `run`, whose other codes are those of the job."""
     if "run" not in argv:
         return None
     from vramscope.engine.jobs.launch import EXIT_OWN_FAILURE
@@ -25,7 +25,7 @@ def _choose_failure_code(argv: Sequence[str]) -> int | None:
 
 def _dispatch(argv: Sequence[str]) -> int:
     arguments = parse(argv)
-    # Processes that this one starts arrive at the same folder and settings by the same variables.
+    # Processes that this one starts get the same folder and settings from these variables.
     for name, variable in (("runtime_dir", "VRAMSCOPE_RUNTIME_DIR"), ("config", "VRAMSCOPE_CONFIG")):
         path = getattr(arguments, name, None)
         if path is not None:

@@ -180,7 +180,8 @@ def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:
             AccessDeniedError.exit_code,
         )
     elif paths:
-        yield Check("device files", "ok", f"this user can open all {len(paths)} files {dev}/nvidia*")
+        files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+        yield Check("device files", "ok", f"{files} {dev}/nvidia*, which this user can open")
     else:
         yield Check("device files", "note", f"there is no {dev}/nvidia*")
 

@@ -212,7 +212,7 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
     named = Flags(flags)
     sequences = named.find_count("micro-batch-size", 1)
     if sequences < 1:
-        raise UsageError(f"--micro-batch {sequences}: expected 1 or more")
+        raise UsageError(f"a micro-batch has {sequences} sequences; expected 1 or more")
     if arguments.micro_batches is None and (named.has("global-batch-size") or named.has(MICRO_BATCHES)):
         return named
     degrees = [max(1, named.find_count(FLAGS[name], 1)) for name in ("tp", "pp", "cp")]

@@ -188,7 +188,7 @@ def tell_choice(watch: "NodesWatch") -> int:
         complain(watch.mismatch)
         return UsageError.exit_code
     if watch.nodes_left_out:
-        complain(f"following {len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes")
+        complain(f"{len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes followed")
     samples = [it.sample for it in _newest(watch) if it.sample is not None]
     mismatches = [told for it in samples if (told := find_mismatch(it)) is not None]
     for told in mismatches:

@@ -108,7 +108,7 @@ class Observer:
             if end_s is not None and time.monotonic() >= end_s:
                 return None
             reason = agent.snapshot(timeout_s=0.0).reason or "the agent is gone"
-            self._source.leave_agent(f"{reason}; sampling in this process from now on")
+            self._source.leave_agent(f"{reason}; sampling in this process from here on")
         local = self._source.open_local()
         samples = local.take(None if end_s is None else end_s - time.monotonic())
         return self._describe(local, samples[-1]) if samples else None

@@ -32,6 +32,7 @@ from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.galvatron import read_galvatron_hardware, read_layer_profile
+from vramscope.engine.text import suggest
 
 from .model_graph import describe_model
 
@@ -56,6 +57,9 @@ def read_cluster(cluster: str | Path) -> Cluster:
     if at and device.lower() in DEVICES:
         return make_measured_cluster(read_galvatron_hardware(Path(folder)), device, text)
     path = Path(cluster)
+    if at and not path.exists() and (Path(folder).is_dir() or not path.suffix):
+        hint = suggest(device.lower(), DEVICES, f"the devices are {', '.join(DEVICES)}")
+        raise UsageError(f"cluster {text}: unknown device {device!r}; {hint}")
     if not path.exists() and (is_short_form(text) or not (path.suffix or "/" in text)):
         return parse_short_form(text)
     return _read_path(path)

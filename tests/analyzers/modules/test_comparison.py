@@ -120,8 +120,8 @@ def test_ranks_are_compared_by_number(tmp_path: Path, capsys: pytest.CaptureFixt
     told = capsys.readouterr()
     (line,) = told.out.splitlines()
     assert json.loads(line)["first"]["rank"]["rank"] == json.loads(line)["second"]["rank"]["rank"] == 1
-    assert "rank 0 has no partner" in told.err
-    assert "rank 2 has no partner" in told.err
+    assert "rank 0 is left out: the other run has no such rank" in told.err
+    assert "rank 2 is left out: the other run has no such rank" in told.err
     with pytest.raises(InputFileError, match="no rank in common"):
         run(parse(["modules", str(tmp_path / "one"), str(tmp_path / "third")]))
 

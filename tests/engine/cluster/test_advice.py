@@ -43,14 +43,14 @@ def test_a_node_behind_a_relay_is_named_and_the_relay_goes_by_its_own_keys() -> 
         with following(trust_of(None), relay.address) as watch:
             until_of(watch, name, has_seq(1))  # the relay knows its node
         asked = run(*words)
-        assert f"is a relay: say by --node which is meant: {name} (node)" in asked.stderr
+        assert f"is a relay: choose a node with --node: {name} (node)" in asked.stderr
         unknown = run(*words, "--node", "other")
-        assert f"--node 'other' names none of the nodes behind it; say by --node which is meant: {name}" in (
+        assert f"--node 'other' matches none of the nodes behind it; choose a node with --node: {name}" in (
             unknown.stderr
         )
         refused = [run(*words, "--node", it) for it in (name, "node")]
         direct = run(*words[:-1], hub.address.text, "--node", "other")
-        assert f"{name} (node) is no relay: leave out --node 'other'" in direct.stderr
+        assert f"{name} (node) is not a relay: leave out --node 'other'" in direct.stderr
     assert {it.code for it in (asked, unknown, direct, *refused)} == {2}
     for it in refused:
         assert "relay listens without keys: everyone can read, nobody can change anything" in it.stderr

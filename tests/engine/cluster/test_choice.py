@@ -251,9 +251,7 @@ def test_guard_says_that_it_concludes_from_what_is_followed_alone(capsys: pytest
         name = hub.address.label
         with choosing(Choice((name,), ("9",)), relay.address, most_in_full=0) as (watch, _):
             guard = Guard(watch, GuardOptions())
-            said = (
-                f"followed is what matches --nodes {name} and --devices 9; nothing is concluded of the rest"
-            )
+            said = f"only what matches --nodes {name} and --devices 9 is analyzed; findings do not cover"
             assert said in capsys.readouterr().err
 
             def is_said() -> bool:

@@ -1,4 +1,4 @@
-"""What `vramscope guard` says on stderr: a plan that is held against nothing, and a hook that fails."""
+"""What `vramscope guard` prints on stderr: a plan without effect, and a hook that fails."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ def test_a_plan_without_stages_is_told_once_and_again_when_they_appear(
         told += said.splitlines()
         assert not said or at_s >= GRACE_S
     assert len(told) == 2
-    assert "--planned is held against nothing: no job tells its pipeline stages" in told[0]
+    assert "--planned has no effect: no job reports its pipeline stages" in told[0]
     assert "job gpt (4 ranks on 2 nodes) tells its pipeline stages now" in told[1]
 
 
@@ -60,4 +60,4 @@ def test_why_a_hook_fails_is_told_once_until_it_works_again(capsys: pytest.Captu
     for status in (works, fails, fails, works, fails):
         notices.note([status])
     said = capsys.readouterr().err.splitlines()
-    assert said == ["vramscope: not told: command: tell ended with status 3"] * 2
+    assert said == ["vramscope: alert not delivered: command: tell ended with status 3"] * 2

@@ -134,4 +134,4 @@ def test_a_host_for_ssh_is_read_as_it_is_meant() -> None:
 
 def test_flags_of_ssh_without_a_host_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here(["--ssh-command", "x"]) == 2
-    assert "goes with --ssh" in capsys.readouterr().err
+    assert "needs --ssh" in capsys.readouterr().err

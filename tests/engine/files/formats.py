@@ -108,6 +108,7 @@ def write_samples(folder: Path) -> dict[str, Path]:
         },
     )
     put("layer times", {"layertype_0_bsz8_seq2048": 1.5})
+    put("layer memory", {"1_1_8": {"layernum[2]_bsz8_seq2048_rank0_ms": 812.5}})
     (folder / "hardware").mkdir()
     for name, content in (
         ("allreduce_bandwidth_1nodes_8gpus_per_node", {"allreduce_size_8_consec_1": 150.0}),

@@ -59,3 +59,14 @@ def test_a_verb_reads_a_file_or_says_what_it_is_and_who_reads_it(
         elif is_refused and not all(f"`vramscope {reader}`" in said for reader in kind.readers):
             wrong.append(f"{name}: {said!r} does not name {kind.readers}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_profile_of_galvatron_by_numbers_of_layers_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "computation_profiling_bf16_llama2-7b.json"
+    path.write_text('{"layernum[2]_bsz8_seq2048": 12.5, "layernum[4]_bsz8_seq2048": 20.5}')
+    assert run(["inspect", str(path), "--text"]) == 2
+    assert "a computation profile of Galvatron without layertype entries" in capsys.readouterr().err
+    assert run(COMMANDS["plan --calibrate-time"](str(path), tmp_path, path)) == 2
+    assert "no entry such as layertype_0_bsz8_seq2048" in capsys.readouterr().err

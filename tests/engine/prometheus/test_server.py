@@ -184,11 +184,11 @@ def test_a_span_is_a_time_ago_or_a_date() -> None:
 @pytest.mark.parametrize(
     ("words", "check", "reason"),
     [
-        ("--from 2h", check_prometheus_flags, "goes with --from-prometheus"),
+        ("--from 2h", check_prometheus_flags, "needs --from-prometheus"),
         ("--from-prometheus http://h --to 2h", check_prometheus_flags, "expected --from as well"),
         ("--from-prometheus http://h --from 2h --once", check_prometheus_flags, "not with --once"),
         ("--from-prometheus http://h --connect h", check_prometheus_flags, "choose one of them"),
-        ("--from-prometheus http://h --duration 1m", check_prometheus_flags, "--duration goes with --json"),
+        ("--from-prometheus http://h --duration 1m", check_prometheus_flags, "--duration needs --json"),
         ("--from-prometheus http://h --from yesterday", read_span, "expected a time ago such as 2h"),
         ("--from-prometheus http://h --from 1h --to 2h", read_span, "not before the end"),
     ],

@@ -130,7 +130,7 @@ def test_a_tree_with_one_sweep_in_it_is_that_sweep_with_its_logs(tmp_path: Path)
     memory_dir, log_dir = write_original(tmp_path / "first")
     assert find_sweep([tmp_path / "first"], None) == (memory_dir, log_dir)
     write_original(tmp_path / "second")
-    with pytest.raises(UsageError, match=r"2 sweeps in it: .*first.*second.*name one of them"):
+    with pytest.raises(UsageError, match=r"contains 2 sweeps: .*first.*second.*name one of them"):
         find_sweep([tmp_path], None)
     (tmp_path / "empty").mkdir()
     assert find_sweep([tmp_path / "empty"], None) is None

@@ -65,11 +65,11 @@ def test_what_cannot_be_played_is_told_in_one_line(tmp_path: Path) -> None:
     for path, told in (
         (tmp_path / "odd.txt", "no header of a series"),
         (tmp_path / "gone.csv", "no such file"),
-        (tmp_path, "holds recordings and memory traces"),
+        (tmp_path, "has both recordings and memory traces"),
     ):
         with pytest.raises(InputFileError, match=told):
             ReplayFiles([path])
-    with pytest.raises(UsageError, match="holds no findings"):
+    with pytest.raises(UsageError, match="has no findings"):
         ReplayFiles([inputs["series CSV"]], is_as_recorded=True)
     outcome = run("replay", str(tmp_path / "odd.txt"))
     assert (outcome.code, len(outcome.stderr.splitlines())) == (2, 1)

@@ -9,7 +9,7 @@ import pytest
 
 import vramscope
 from tests import REPOSITORY
-from vramscope.cli.frame.parse import build_parser, list_verbs, parse
+from vramscope.cli.frame.parse import list_verbs, parse
 from vramscope.engine.errors import UsageError
 
 from .running import call, environment, no_library, run
@@ -33,14 +33,6 @@ def test_it_runs_uninstalled_from_the_root_of_the_repository() -> None:
     assert done.stdout.startswith(b"vramscope ")
 
 
-def test_help_names_every_verb_and_the_exit_codes() -> None:
-    outcome = run("--help")
-    assert outcome.code == 0
-    for verb in list_verbs():
-        assert verb in outcome.stdout
-    assert "130 interrupted" in outcome.stdout
-
-
 @pytest.mark.parametrize("verb", list_verbs())
 def test_every_verb_has_help(verb: str) -> None:
     outcome = run(verb, "--help")
@@ -61,10 +53,13 @@ def test_every_verb_has_help(verb: str) -> None:
             ["agent", "--replay-intervals", "x"],
             "unknown option --replay-intervals; see `vramscope agent --help`",
         ),
-        (["agent", "--read-only"], "--read-only does not go with `vramscope agent`"),
-        (["--", "--ascii"], "-- does not go with `vramscope`; see its --help"),
+        (
+            ["agent", "--read-only"],
+            "--read-only is not a flag of `vramscope agent`; see `vramscope agent --help`",
+        ),
+        (["--", "--ascii"], "-- is not a flag of `vramscope`; see `vramscope --help`"),
         (["agnet"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
-        (["zzz"], f"unknown verb 'zzz'; the verbs are {', '.join(list_verbs())}"),
+        (["zzz"], "unknown verb 'zzz'; `vramscope --help` lists the verbs"),
         (["agent", "--nonsense"], "unknown option --nonsense; see `vramscope agent --help`"),
         (["--ssh=--"], "--ssh=--: expected a value, not `--`"),
         (["--interval=--"], "--interval=--: expected a value"),
@@ -85,7 +80,7 @@ def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:
     [
         (["--interval", "soon", "--json"], "--interval soon: expected seconds or a duration such as 500ms"),
         (["--interval", "0", "--json"], "--interval 0: expected seconds"),
-        (["--duration", "10"], "--duration goes with --json"),
+        (["--duration", "10"], "--duration needs --json"),
         (["--duration", "x", "--json"], "--duration x: not a duration"),
         (["--duration", "0", "--json"], "--duration 0: expected a time above zero"),
         (["--once", "--duration", "5"], "--duration does not go with --once"),
@@ -141,11 +136,6 @@ def test_only_the_verbs_that_are_meant_are_loaded() -> None:
         timeout=30,
     )
     assert done.stdout.split() == ["vramscope.cli.verbs.agent"]
-
-
-def test_every_verb_says_what_it_does() -> None:
-    for verb in list_verbs():
-        assert verb in build_parser().format_help()
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "open"])
@@ -236,7 +226,7 @@ class TestInternalErrors:
         (tmp_path / "file").touch()
         done = self.run_broken(broken, XDG_STATE_HOME=str(tmp_path / "file"))
         assert done.returncode == 1
-        assert done.stderr.endswith("our mistake; set VRAMSCOPE_DEBUG=1 to see where\n")
+        assert done.stderr.endswith("our mistake; set VRAMSCOPE_DEBUG=1 for the traceback\n")
 
     def test_old_reports_go(self, broken: dict[str, str], private_environment: Path) -> None:
         folder = private_environment / "home/.local/state/vramscope/errors"

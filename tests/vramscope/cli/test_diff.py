@@ -76,7 +76,7 @@ def test_a_recording_of_which_nothing_can_be_read_is_refused_with_what_is_damage
         connection.execute("UPDATE blocks SET body = zeroblob(50)")
     outcome = call("diff", str(path), str(write_series(tmp_path / "good.csv")))
     assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
-    assert f"{path}: no samples in it; left out: 1 damaged block with" in outcome.stderr
+    assert f"{path}: no samples to compare; left out: 1 damaged block with" in outcome.stderr
 
 
 def test_the_schema_in_the_documentation_is_that_of_the_structs() -> None:

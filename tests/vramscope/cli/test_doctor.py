@@ -129,7 +129,7 @@ def test_settings_in_use_and_variables_that_mean_nothing_are_listed(
     (report,) = run("doctor", "--json", VRAMSCOPE_THEME="light", VRAMSCOPE_THEEM="x").lines
     told = [check["found"] for check in report["checks"] if check["name"] == "settings"]
     assert "theme from VRAMSCOPE_THEME" in told[0]
-    assert told[1] == "variables that mean nothing here: VRAMSCOPE_THEEM"
+    assert told[1] == "unknown variables: VRAMSCOPE_THEEM"
 
 
 def test_a_broken_settings_file_is_a_problem(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_an_examination_that_fails_is_itself_a_problem() -> None:
         raise ZeroDivisionError("oops")
 
     (check,) = Patient().examine(Examination("subject", examine))
-    assert (check.status, check.found) == ("problem", "could not be looked at: ZeroDivisionError: oops")
+    assert (check.status, check.found) == ("problem", "this check failed: ZeroDivisionError: oops")
 
 
 def test_a_rival_module_of_the_same_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_device_files_are_counted(tmp_path: Path) -> None:
     except PermissionError:
         pytest.skip("device files cannot be made here")
     (check,) = examine_device_files(tmp_path)
-    assert (check.status, check.found) == ("ok", f"1 files {tmp_path}/nvidia* are open to this user")
+    assert (check.status, check.found) == ("ok", f"1 file {tmp_path}/nvidia*, which this user can open")
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -215,7 +215,7 @@ def test_the_note_on_containers_and_the_process_list_agree(is_own: bool, tmp_pat
     (tmp_path / "proc/self/ns").mkdir(parents=True)
     namespace = "pid:[4026532999]" if is_own else INITIAL_PID_NAMESPACE
     (tmp_path / "proc/self/ns/pid").symlink_to(namespace)
-    checks = [check for check in examine_host(tmp_path / "proc") if "by pid only" in check.found]
+    checks = [check for check in examine_host(tmp_path / "proc") if "show only their pid" in check.found]
     process = ProcessTable(tmp_path, is_hidden=lambda _: False).read(99, None)
     assert [check.status for check in checks] == (["note"] if is_own else [])
     assert process.location == ("outside" if is_own else "gone")

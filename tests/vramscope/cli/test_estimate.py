@@ -31,7 +31,7 @@ def test_a_batch_keeps_its_rows_and_says_why_one_has_no_figures(tmp_path: Path) 
     cases.write_text(CASES)
     outcome = call("estimate", "--batch", str(cases), "--output", str(output))
     assert outcome.code == 0, outcome.stderr
-    assert "2 of 4 cases estimated" in outcome.stderr
+    assert "estimated 2 of 4 cases" in outcome.stderr
     rows = list(csv.DictReader(output.read_text().splitlines(keepends=True)))
     assert [row["case"] for row in rows] == ["whole", "odd", "flags, quoted", "torn"]
     whole, odd, flags, torn = rows
@@ -50,7 +50,7 @@ def test_a_batch_of_which_nothing_can_be_estimated_is_bad_input(tmp_path: Path) 
     cases.write_text("\n".join(CASES.splitlines()[:3:2]) + "\n")
     outcome = call("estimate", "--batch", str(cases))
     assert (outcome.code, len(outcome.stdout.splitlines())) == (2, 2), "each row is told all the same"
-    assert "0 of 1 cases estimated" in outcome.stderr
+    assert "estimated 0 of 1 cases" in outcome.stderr
 
 
 def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
@@ -119,9 +119,9 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
         (("--model", "llama2-7b", "--world-size", "7", "--tp", "2"), "world size 7 is no multiple"),
         (("--model", "lama2-7b"), "did you mean llama2-7b"),
         (("--model", "absent.json"), "absent.json: cannot be read"),
-        (("--model", "llama2-7b", "--output", "x"), "--output goes with --batch"),
-        (("--model", "llama2-7b", "--tp", "0"), "TP is 0; expected a degree of at least 1"),
-        (("--model", "llama2-7b", "--dp", "-1"), "DP is -1; expected a degree of at least 1"),
+        (("--model", "llama2-7b", "--output", "x"), "--output needs --batch"),
+        (("--model", "llama2-7b", "--tp", "0"), "TP is 0; expected 1 or more"),
+        (("--model", "llama2-7b", "--dp", "-1"), "DP is -1; expected 1 or more"),
         (("--model", "llama2-7b", "--micro-batch", "0"), "a micro-batch has 0 sequences"),
         (("--batch", "absent.csv"), "absent.csv: cannot be read"),
         ((), "one of the arguments --model --batch --factory is required"),
@@ -176,4 +176,4 @@ def test_a_card_by_name_says_whether_it_fits_and_3_where_that_is_asked_for() -> 
     refused = call(*words, "--gpu", "rtx 4095")
     assert (refused.code, "did you mean rtx4090" in refused.stderr) == (2, True)
     refused = call(*words, "--fail-on", "unfit")
-    assert (refused.code, "goes with --capacity" in refused.stderr) == (2, True)
+    assert (refused.code, "needs the memory that it is to fit: --capacity" in refused.stderr) == (2, True)

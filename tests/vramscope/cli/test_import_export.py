@@ -88,7 +88,7 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     done = call("import", *ranks, "-o", str(path))
     assert (done.code, done.stdout) == (0, ""), done.stderr
     assert "told apart by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
-    assert re.search(rf"samples: 5, of 2 devices; \d+ KiB in {re.escape(str(path))}", done.stderr)
+    assert re.search(rf"wrote 5 samples of 2 devices to {re.escape(str(path))} \(\d+ KiB\)", done.stderr)
     assert path.stat().st_mode & 0o777 == 0o600
     outcome = call("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
@@ -157,7 +157,10 @@ def test_figures_are_written_nowhere_unasked_and_the_old_spelling_goes_on(
     monkeypatch.chdir(here)
     outcome = call("export", str(path), "--figure")
     assert outcome.code == 2
-    assert "--figure: where to? Write --figure run.pdf (or .png, .svg), or --figure plots/" in outcome.stderr
+    assert (
+        "--figure: expected a file (run.pdf, .png or .svg), or a folder for all figures (plots/)"
+        in outcome.stderr
+    )
     assert list(here.iterdir()) == []
     outcome = call("export", "--figure", str(path), "-o", "smi.png")
     assert outcome.code == 0, outcome.stderr
@@ -181,10 +184,10 @@ def _as_float(line: str) -> str:
     ("words", "told"),
     [
         (["import", "nothere", "-o", "x.vscope"], "nothere: cannot be read: no such file or directory"),
-        (["import", "a.csv", "./a.csv", "-o", "x.vscope"], "a.csv: is given twice"),
+        (["import", "a.csv", "./a.csv", "-o", "x.vscope"], "a.csv: given twice"),
         (
             ["import", "a.csv", "-o", "kept.vscope"],
-            "kept.vscope: is there already; name another file with -o",
+            "kept.vscope: exists already; name another file with -o",
         ),
         (
             ["import", "a.csv", "b.log", "-o", "x.vscope"],
@@ -196,9 +199,12 @@ def _as_float(line: str) -> str:
         ),
         (["export", "kept.vscope"], "one of the arguments --csv --jsonl --prometheus --parquet --figure"),
         (["export", "kept.vscope", "--csv", "--from", "noon"], "--from noon: expected seconds, +TIME after"),
-        (["export", "kept.vscope", "--csv", "--to", "5"], "nothing of it lies between --from and --to"),
-        (["export", "kept.vscope", "--parquet"], "--parquet: writes a binary file: name it with -o FILE"),
-        (["export", "kept.vscope", "--csv", "-o", "./kept.vscope"], "kept.vscope: is the recording itself"),
+        (["export", "kept.vscope", "--csv", "--to", "5"], "no samples between --from and --to"),
+        (["export", "kept.vscope", "--parquet"], "--parquet writes a binary file: name it with -o FILE"),
+        (
+            ["export", "kept.vscope", "--csv", "-o", "./kept.vscope"],
+            "kept.vscope: this is the recording itself",
+        ),
         (["export", "kept.vscope", "--parquet", "-o", "x.pq"], "pip install 'vramscope[parquet]'"),
     ],
     ids=" ".join,
@@ -223,7 +229,7 @@ def test_a_recording_of_which_nothing_is_left_is_no_export(tmp_path: Path) -> No
     write(path, [make_sample(tick) for tick in range(3)])
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("UPDATE blocks SET body = x'00'; UPDATE ticks SET sample = x'00'")
-    with pytest.raises(InputFileError, match=r"run\.vscope: nothing of it can be exported: left out: .*3 "):
+    with pytest.raises(InputFileError, match=r"run\.vscope: no sample can be exported: left out: .*3 "):
         export_recording(path, "csv", output, start=None, end=None)
     assert not output.exists()
 

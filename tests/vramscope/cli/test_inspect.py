@@ -180,7 +180,7 @@ def test_without_a_file_the_newest_flight_record_is_told(private_environment: Pa
         os.utime(path, (1_760_000_000 + number, 1_760_000_000 + number))
     outcome = call("inspect", "--json")
     assert outcome.lines[0]["size_bytes"] == 2 << 30
-    assert f"the newest flight record is {folder}/oom-20251009T120002Z-7-1.json.gz" in outcome.stderr
+    assert f"newest flight record: {folder}/oom-20251009T120002Z-7-1.json.gz" in outcome.stderr
 
 
 def test_where_there_is_only_ascii_the_text_is_ascii(tmp_path: Path) -> None:

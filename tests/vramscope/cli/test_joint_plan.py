@@ -71,13 +71,16 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
     ("words", "message"),
     [
         (("--model", "gpt2", "--cluster", "8xh100"), "--cluster needs --global-batch"),
-        (("--model", "gpt2", "--zero", "1"), "--zero is of use with --cluster only"),
+        (("--model", "gpt2", "--zero", "1"), "--zero needs --cluster"),
         ((*WORDS[1:], "--zero", "4"), "--zero 4: expected some of 0, 1, 2 and 3"),
         ((*WORDS[1:], "--memory-share", "90"), "--memory-share 90: expected a number above 0 and at most 1"),
         ((*WORDS[1:], "--capacity", "1GiB"), "--capacity does not go with --cluster"),
         ((*WORDS[1:], "--cluster", "8xh1000"), "h100"),
         ((*WORDS[1:], "--micro-batches", "4"), "--micro-batches does not go with --cluster"),
-        ((*WORDS[1:], "--figure", "plan.pdf"), "whose plans are drawn on --screen: E writes the picture"),
+        (
+            (*WORDS[1:], "--figure", "plan.pdf"),
+            "whose plans are drawn with --screen: there, E writes the picture",
+        ),
         ((*WORDS[1:], "--seq", "4096"), "choose a sequence of 1024 tokens at most"),
     ],
 )

@@ -78,7 +78,7 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(tmp_path: 
     assert (plan["recommended_strategy"], plan["recommended_stages"]) == (None, None)
     assert call(*words, "--fail-on", "unfit").code == 3
     refused = call(*words[:3], "--fail-on", "unfit")
-    assert (refused.code, "goes with --capacity" in refused.stderr) == (2, True)
+    assert (refused.code, "needs the memory that it is to fit: --capacity" in refused.stderr) == (2, True)
     joint = ("plan", "--model", "llama3-70b", "--cluster", "1x1xh100", "--global-batch", "8")
     told = call(*joint)
     assert (told.code, "no configuration fits into" in " ".join(told.stdout.split())) == (0, True)
@@ -162,9 +162,12 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
         (["--model", "gpt2", "--stages", "20"], "20 stages for 15 layers"),
         (
             ["--model", "gpt2", "--stages", "4-2"],
-            "--stages 4-2: expected 1 to 4,096, the smaller number first",
+            "--stages 4-2: expected 1 to 4,096, with the smaller number first",
         ),
-        (["--model", "gpt2", "--stages", "two"], "'two' is no number; expected for example 2,4,6,8 or 2-8"),
+        (
+            ["--model", "gpt2", "--stages", "two"],
+            "'two' is not a number; expected for example 2,4,6,8 or 2-8",
+        ),
         (["--model", "gpt2", "--strategy", "exakt"], "--strategy exakt: did you mean exact?"),
         (
             ["--model", "gpt2", "--metric", "speed"],
@@ -175,7 +178,7 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
         (["--model", "gpt2", "--legacy", "--capacity", "8GiB"], "--capacity does not go with --legacy"),
         (["--model", "gpt2", "--json", "--table"], "--json does not go with --table"),
         (["--model", "absent.json"], "absent.json"),
-        (["--factory", "train:make"], "--factory needs --input SHAPE[:TYPE] for its forward pass"),
+        (["--factory", "train:make"], "--factory needs --input SHAPE[:TYPE] for the forward pass"),
         (["--model", "gpt2", "--figure", "x.gif"], "--figure x.gif: expected a name that ends in .pdf"),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_node_without_an_agent_is_recorded_until_the_time_is_up(
     outcome = run("record", "-o", str(path), "--interval", "0.2", "--duration", "1.5s")
     assert (outcome.code, outcome.stdout) == (0, "")
     first, last = outcome.stderr.splitlines()
-    assert first == f"vramscope record: recording into {path}; Ctrl-C ends it"
+    assert first == f"vramscope record: recording into {path}; press Ctrl-C to end"
     assert "samples" in last
     assert f"in {path}" in last
     with Recording(path) as recording:
@@ -61,7 +61,7 @@ def test_beside_an_agent_it_follows_that_one_and_ctrl_c_ends_it_cleanly(
     with Recording(path) as recording:
         assert recording.identity.interval_s is None
         assert {sample.interval_s for sample in recording.samples()} == {0.2}
-        assert [it.text for it in recording.events()][-1] == "it was told to end"
+        assert [it.text for it in recording.events()][-1] == "a signal ended it"
     assert list(tmp_path.glob("run*")) == [path]
 
 
@@ -112,7 +112,7 @@ def test_a_recording_that_is_continued_has_no_hole_where_an_agent_remembers(
             _, said = process.communicate(timeout=60)
     seqs = read_seqs(path)
     assert seqs == list(range(seqs[0], seqs[-1] + 1))
-    assert "as the agent remembers them: " in said.splitlines()[-1]
+    assert "samples from the memory of the agent: " in said.splitlines()[-1]
 
 
 def test_without_a_device_the_code_says_why(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_without_a_device_the_reason_of_the_agent_is_told(
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--keep", "7d"], "--keep deletes whole files; give --rotate SIZE with it"),
+        (["--keep", "7d"], "--keep deletes whole files and needs --rotate SIZE"),
         (["--rotate", "5kB"], "--rotate 5kB: expected 1MiB or more"),
         (["--rotate", "much"], "--rotate much: not a size"),
         (["--duration", "0s"], "--duration 0s: expected a time above zero"),

@@ -37,10 +37,13 @@ def test_nodes_are_printed_through_a_relay_and_it_ends_when_told_to() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--relay", "--listen", "5757"], "a relay needs nodes to pass on"),
-        (["--relay", "--connect", "n2"], "a relay needs a port where viewers come in"),
-        (["--connect", "n2"], "name the nodes that a --relay passes on"),
-        (["--relay", "--connect", "n2", "--listen", "5757", "--prometheus"], "samples and analyzes nothing"),
+        (["--relay", "--listen", "5757"], "--relay needs nodes to pass on"),
+        (["--relay", "--connect", "n2"], "--relay needs a port for viewers"),
+        (["--connect", "n2"], "--connect, --hosts and --ssh need --relay"),
+        (
+            ["--relay", "--connect", "n2", "--listen", "5757", "--prometheus"],
+            "--relay does not go with --test-alert",
+        ),
         (["--relay", "--connect", "n2:x", "--listen", "5757"], "--connect n2:x: port 'x'"),
         (["--relay", "--connect", "n2", "--listen", "*:x"], "--listen *:x: port 'x'"),
     ],
@@ -54,5 +57,5 @@ def test_a_relay_that_makes_no_sense_is_refused(
 
 def test_the_help_has_insecure_with_the_port_that_it_opens(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here(["agent", "--help"]) == 0
-    _, _, told = capsys.readouterr().out.partition("viewers elsewhere:")
+    _, _, told = capsys.readouterr().out.partition("viewers on other machines:")
     assert "--insecure" in told.partition("\n\n")[0]

@@ -24,7 +24,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path: Path) -> None:
     told = call("replay", str(pair.real), "--compare")
     assert (told.code, told.stdout) == (2, "")
     assert told.stderr.count("\n") == 1
-    assert "expected a real run of memory traces and one that simulates it" in told.stderr
+    assert "expected the memory traces of a real run and of its simulation" in told.stderr
 
 
 def test_missing_ranks_are_counted(tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run",), "no command to run"),
-        (("run", "--"), "no command to run"),
+        (("run",), "CMD is missing"),
+        (("run", "--"), "CMD is missing"),
         (("run", "--simulat", "24GiB", "--", "true"), "did you mean --simulate?"),
-        (("run", "--fake", "--", "true"), "--fake goes with --simulate SIZE"),
-        (("run", "--device-count", "2", "true"), "--device-count goes with --simulate SIZE"),
+        (("run", "--fake", "--", "true"), "--fake needs --simulate SIZE"),
+        (("run", "--device-count", "2", "true"), "--device-count needs --simulate SIZE"),
         (("run", "--simulate", "much", "--", "true"), "--simulate much: not a size"),
         (("run", "--simulate", "1GiB", "--device-count", "0", "--fake", "--", "true"), "expected 1 to 64"),
         (

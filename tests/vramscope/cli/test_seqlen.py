@@ -36,7 +36,7 @@ def test_table_figure_and_csv_of_the_lengths_that_were_asked_for(
     assert made_runs == [("cuda", 1, length) for length in (64, 256, 1024, 2048) for _ in range(2)]
     assert "hooks, 2,048 tokens: out of memory in Backward" in printed
     assert "more than none, MiB" in printed
-    assert "1,024, 2,048 tokens: beyond the 512 positions that LLaMA tiny is meant for" in told
+    assert "1,024, 2,048 tokens: more than the 512 positions of LLaMA tiny" in told
     assert (tmp_path / "memory.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "memory.csv").read_text(encoding="utf-8").count("\n") == 1 + 13 * 3 + 4 + 3
 
@@ -60,7 +60,7 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(
     words = ["seqlen", "--model-size", "tiny", "--seq", "128", "--step", "128", "--json"]
     assert run([*words, "--fit", "1GiB", "--fail-on", "unfit"]) == 0
     assert run(["seqlen", "--seq-lengths", "64", "--fail-on", "unfit"]) == 2
-    assert "--fail-on unfit goes with --fit SIZE" in capsys.readouterr().err
+    assert "--fail-on unfit needs the memory that it is to fit: --fit SIZE" in capsys.readouterr().err
 
     def run_out(training: PhaseTraining, device: str) -> PhaseRun:
         return make_run(training.privacy, training.seq_length, training.batch_size, fails_in="Backward")
@@ -75,14 +75,14 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seq-lengths", "64", "0"], "--seq-lengths 0: expected whole numbers from 1 on"),
-        (["--seq-lengths", "64", "64"], "64 is there twice"),
+        (["--seq-lengths", "64", "0"], "--seq-lengths 0: expected whole numbers above 0"),
+        (["--seq-lengths", "64", "64"], "64 is given twice"),
         (["--model-size", "huge"], "--model-size huge: expected one of tiny, small"),
-        (["--compare", "none"], "expected two different algorithms or more"),
+        (["--compare", "none"], "expected two or more different algorithms"),
         (["--figure", "memory.bmp"], "expected a name that ends in .pdf, .png or .svg"),
         (["--fit", "24GiB", "--device", "cpu"], "--device cpu does not go with --fit"),
-        (["--fit", "24GiB", "--csv", "lengths.csv"], "--csv shows memory by length: give --seq-lengths too"),
-        (["--step", "32"], "--step goes with --fit"),
+        (["--fit", "24GiB", "--csv", "lengths.csv"], "--csv shows memory by length and needs --seq-lengths"),
+        (["--step", "32"], "--step needs --fit"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

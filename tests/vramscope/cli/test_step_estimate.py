@@ -54,9 +54,9 @@ def test_the_text_says_that_it_is_an_estimate_and_where_the_card_is_too_small(
     [
         (["--factory", "a:b", "--tp", "2"], "--tp does not go with --factory"),
         (["--factory", "a:b", "--gpu", "a100"], "--gpu does not go with --factory"),
-        (["--model", "llama2-7b", "--layers", "3"], "--layers goes with --factory"),
-        (["--factory", "a:b", "--full"], "--full goes with --layers"),
-        (["--factory", "a:b", "--layers", "3", "--snapshot", "x"], "--snapshot goes with --full"),
+        (["--model", "llama2-7b", "--layers", "3"], "--layers needs --factory"),
+        (["--factory", "a:b", "--full"], "--full needs --layers"),
+        (["--factory", "a:b", "--layers", "3", "--snapshot", "x"], "--snapshot with --layers needs --full"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(words: list[str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""How this process prints: tables, JSON, what is wrong; and no text of others that steers the terminal."""
+"""Prints text, JSON and errors, without control sequences that could steer the terminal."""
 
 import os
 import shutil
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH = 20
 CLEAR_LINE = "\r\x1b[K"
-"""What a line of progress begins with: it writes over the one before."""
+"""Begins a line of progress, which overwrites the one before."""
 _PLAIN_BYTES = bytes([10, *range(32, 127)])
 _COLORLESS_TERMINALS = ("dumb", "unknown", "")
 
 
 class PrintableStream:
-    """A stream that writes printable text only, in ASCII where its reader has nothing else.
+    """A stream that writes only printable text, in ASCII where its reader has nothing else.
 
-    Whatever code writes to it, an escape sequence in the name of a file or in an answer of a server does not
-    reach the terminal.
+    So no escape sequence in a file name or in a server's answer reaches the terminal.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -44,7 +43,7 @@ class PrintableStream:
 
     @cached_property
     def buffer(self) -> "PrintableBytes":
-        """The stream of bytes below, for JSON and other text that is encoded already."""
+        """The stream of bytes, for text that is encoded already, such as JSON."""
         return PrintableBytes(self.unguarded.buffer)
 
     def write(self, text: str) -> int:
@@ -60,14 +59,14 @@ class PrintableStream:
 
 
 class PrintableBytes:
-    """A stream of UTF-8 in which what would steer a terminal is written as `\\uXXXX`, as JSON has it."""
+    """A stream of UTF-8 that writes control characters as `\\uXXXX`, which JSON allows."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.unguarded = stream
         self._decoder = getincrementaldecoder("utf-8")("replace")
 
     def write(self, data: bytes) -> int:
-        """Write bytes; those of a character that is not whole yet wait for the next ones."""
+        """Write bytes; an incomplete character waits for its next bytes."""
         is_plain = not self._decoder.getstate()[0] and not data.translate(None, _PLAIN_BYTES)
         self.unguarded.write(data if is_plain else escape_lines(self._decoder.decode(data)).encode())
         return len(data)
@@ -92,10 +91,10 @@ def guarded_streams() -> Iterator[None]:
 
 
 def write_over(text: str) -> None:
-    """Write a line on standard error over the one that stands there, in a terminal; nobody may be reading it.
+    """Overwrite the current line on standard error, in a terminal; ignore a closed stream.
 
     Args:
-        text: A line that is not ended, so that it can be written over; empty to take the old one away.
+        text: A line without an end, so that it can be overwritten; empty to clear the line.
     """
     stream = getattr(sys.stderr, "unguarded", sys.stderr)
     with suppress(OSError):
@@ -104,10 +103,11 @@ def write_over(text: str) -> None:
 
 
 def emit(text: str, *, is_ascii: bool | None = None, is_styled: bool = False) -> None:
-    """Print a text for people on standard output.
+    """Print text for people on standard output.
 
     Args:
-        is_ascii: Whether to print ASCII only; None to go by what its reader has.
+        is_ascii: Whether to print ASCII only; None to decide by the reader's encoding.
+        is_styled: Whether the text has escape sequences of ours, such as colours.
     """
     stream = getattr(sys.stdout, "unguarded", sys.stdout)
     shown = text if is_styled else make_printable_lines(text)
@@ -118,10 +118,10 @@ def emit(text: str, *, is_ascii: bool | None = None, is_styled: bool = False) ->
 
 
 def emit_fitted(settings: "Settings", describe: Callable[[int], str]) -> None:
-    """Print a text for people, as wide as the terminal and in the characters that are set.
+    """Print text for people, as wide as the terminal and in the characters that the settings allow.
 
     Args:
-        describe: Makes the text for a width in columns.
+        describe: Returns the text for a width in columns.
     """
     style = choose_style(settings)
     emit(describe(style.width), is_ascii=style.is_ascii)
@@ -135,7 +135,7 @@ def emit_json(*objects: "msgspec.Struct") -> None:
 
 
 def choose_style(settings: "Settings") -> "TableStyle":
-    """Return how a table is printed here: fitted to the terminal or COLUMNS, or whole into a pipe."""
+    """Return the style of printed tables: fitted to the terminal or COLUMNS, whole into a pipe."""
     from vramscope.exporters.text import TableStyle
 
     return TableStyle(width=choose_width(), has_color=has_color(settings), is_ascii=is_ascii(settings))
@@ -152,7 +152,7 @@ def choose_width() -> int:
 
 
 def has_color(settings: "Settings") -> bool:
-    """Return whether to print in colour: as set, else on a terminal that has it (NO_COLOR is a setting)."""
+    """Return whether to print in colour: as set, else on terminals with colour (NO_COLOR is a setting)."""
     if settings.theme == "mono":
         return False
     if settings.color is not None:
@@ -166,7 +166,7 @@ def is_ascii(settings: "Settings") -> bool:
 
 
 def can_draw(settings: "Settings") -> bool:
-    """Return whether there is a terminal for a screen; a poor one gets the text as a pipe does."""
+    """Return whether the terminal can show a screen; if not, it gets text as a pipe does."""
     from vramscope.tui.frame.launch import check_terminal
 
     try:
@@ -177,16 +177,15 @@ def can_draw(settings: "Settings") -> bool:
 
 
 def complain(sentence: str, *, program: str = "vramscope") -> None:
-    """Say on stderr what is wrong, in one line that begins with the name of the program."""
-    # A pipe that was closed on stderr leaves nobody to tell.
+    """Print a sentence on stderr, in one line that begins with the name of the program."""
     try:
         print(f"{program}: {make_printable(sentence)}", file=sys.stderr, flush=True)
-    except OSError:
+    except OSError:  # stderr is closed
         return
 
 
 def leave_now(code: int) -> NoReturn:
-    """End the process at once, with what was printed; threads that hang in a driver cannot hold it."""
+    """Flush the output and end the process at once, even if threads hang in the driver."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, refusals, Ctrl-C, SIGTERM, and the end of the process that started it."""
+"""How a command ends: exit codes, errors in one line, Ctrl-C, SIGTERM, and the end of its parent process."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ EXIT_INTERNAL = 1
 EXIT_FINDINGS = 3
 EXIT_INTERRUPTED = 130
 REPORTS_KEPT = 10
-"""Error reports that are kept; older ones are removed."""
+"""Number of error reports to keep; older ones are removed."""
 
 
 def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -> int:
     """Run a verb and return its exit code; an error becomes one line on stderr.
 
     Args:
-        action: What to do; returns the exit code.
+        action: Runs the verb and returns the exit code.
         failure_code: Exit code of every error; None for the code of its class.
     """
     try:
@@ -44,15 +44,15 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _abandon_stdout()
-        return 0  # whoever read the output has had enough of it
-    except Exception as error:  # noqa: BLE001 - the last line of defence, so that no user reads a traceback
+        return 0  # the reader of the output, such as `head`, has closed it
+    except Exception as error:  # noqa: BLE001 - no user reads a traceback
         _report_internal(error)
         return EXIT_INTERNAL if failure_code is None else failure_code
     return code
 
 
 def _abandon_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush finds no broken pipe."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush finds no broken pipe."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
 
@@ -70,7 +70,7 @@ def _report_internal(error: Exception) -> None:
         print(text, end="", file=sys.stderr, flush=True)
         return
     path = _write_report(text)
-    where = "set VRAMSCOPE_DEBUG=1 to see where" if path is None else f"the report is in {path}"
+    where = "set VRAMSCOPE_DEBUG=1 for the traceback" if path is None else f"the report is in {path}"
     complain(f"internal error: {kind}; {where}")
 
 
@@ -115,11 +115,11 @@ _FLAGS = (
     "log_dir",
     "config",
 )
-"""Arguments of verbs that name a file to read, by their place in what was parsed."""
+"""Names of parsed arguments that are files to read."""
 
 
 def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError:
-    """Return the error as it is, or another where the file that it is about is one for other verbs."""
+    """Return the error, or a better one if its file is of a kind that other verbs read."""
     from vramscope.engine.files.base.input_file import show_path
 
     text = str(error)
@@ -135,7 +135,7 @@ def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError
 
 
 def _list_inputs(arguments: Namespace) -> Iterator[tuple[str, Path]]:
-    """Yield each file that the words name, with the verb and the flag that take it."""
+    """Yield each input file of the command line, with the verb and flag that it was given to."""
     verb = arguments.verb
     for name, value in vars(arguments).items():
         if (verb, name) in _POSITIONAL:
@@ -157,16 +157,16 @@ _ENDING_A_WATCH = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """While it is entered, the first signal is remembered instead of ending the program.
+    """A context in which the first signal sets `is_asked` instead of ending the program.
 
     Args:
-        numbers: Signals; one that the program was started to ignore, as by nohup, stays ignored.
+        numbers: Signals; those that were ignored at the start, as by nohup, stay ignored.
     """
 
     def __init__(self, numbers: Sequence[int] = _ENDING_A_WATCH) -> None:
         self._numbers = [it for it in numbers if signal.getsignal(it) is not signal.SIG_IGN]
         self.is_asked = False
-        """Whether the watch should end."""
+        """Whether a signal came."""
         self._former: dict[int, object] = {}
 
     def __enter__(self) -> "Interruption":
@@ -192,9 +192,9 @@ _EXIT_BY_SIGNAL = 128
 
 @contextmanager
 def unwinding_on_signals() -> Iterator[None]:
-    """Let these signals end what runs inside as Ctrl-C does, so that files that are half written go.
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that half-written files are removed.
 
-    One that the program was started to ignore, as by nohup, stays ignored.
+    Those that were ignored at the start, as by nohup, stay ignored.
     """
     former = {it: signal.getsignal(it) for it in _ENDING_A_WRITE}
     for number in [it for it, handler in former.items() if handler is not signal.SIG_IGN]:
@@ -211,7 +211,7 @@ def _unwind(number: int, frame: FrameType | None) -> None:
 
 
 def find_parent_pipe() -> int | None:
-    """Return the descriptor of standard input where it is a pipe, as an agent gives its processes."""
+    """Return the descriptor of standard input if it is a pipe, as in processes that an agent starts."""
     try:
         descriptor = sys.stdin.fileno()
         is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)

@@ -1,7 +1,7 @@
-"""The parser of the command line: it loads only the verbs that the words could mean.
+"""The parser of the command line, which loads only the verbs that are named in it.
 
 A verb is a file in `cli/verbs`, found by its name: `register` adds its flags, `run` returns the exit code.
-Where the verb is a word of Python, the name of the file ends in `_`. Without a verb: `cli/view.py`.
+Where the verb is a keyword of Python, the name of the file ends in `_`. Without a verb: `cli/view.py`.
 """
 
 import keyword
@@ -70,11 +70,11 @@ class Parser(ArgumentParser):
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Print help or version; an output that cannot be written is an error here too."""
+        """Print help or version; raise if it cannot be written."""
         (file or sys.stderr).write(message)
 
     def _get_value(self, action: Action, arg_string: str) -> object:
-        """Return the value of an argument; a path that no file can have is refused, whatever the verb."""
+        """Return the value of an argument; refuse a path that no file can have, for every verb."""
         kind = action.type
         if kind is Path or (isinstance(kind, Reading) and kind.is_path):
             _check_path("/".join(action.option_strings) or str(action.metavar or action.dest), arg_string)
@@ -83,14 +83,14 @@ class Parser(ArgumentParser):
         try:
             return kind.read_for(action, arg_string)
         except UsageError:
-            # The action, which says so else, is not called for a value that cannot be used.
+            # The action, which notes old spellings, is not called for an invalid value.
             if isinstance(action, OldFlag) and not kind.is_path:
                 action.say(self.prog)
             raise
 
 
 def _check_path(flag: str, text: str) -> None:
-    """Refuse an empty path, which would mean the current folder, and one that is too long for any file."""
+    """Refuse an empty path, which would mean the current folder, and one that is too long for a file."""
     if not text:
         raise UsageError(f"{flag} {text!r}: expected a path, not an empty text")
     data = os.fsencode(text)
@@ -98,7 +98,7 @@ def _check_path(flag: str, text: str) -> None:
     if longest > _LONGEST_NAME or len(data) >= _LONGEST_PATH:
         raise UsageError(
             f"{flag} {text[:40]}…: a path of {len(data):,} bytes; expected names of at most {_LONGEST_NAME} "
-            f"bytes, and less than {_LONGEST_PATH:,} in all"
+            f"bytes and less than {_LONGEST_PATH:,} bytes in all"
         )
 
 
@@ -158,12 +158,12 @@ def describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
 
 
 def _refuse_unknown_options(parser: ArgumentParser, argv: Sequence[str], verbs: Sequence[str]) -> None:
-    """Refuse a misspelt option before its value is taken for a verb or a path, and `--` as a value."""
+    """Refuse a misspelt option, before argparse reads its value as a verb or path, and `--` as a value."""
     options = _list_options(parser)
     words = argv[: argv.index("--")] if "--" in argv else argv
     for word in words:
         name, _, value = word.partition("=")
-        if name.startswith("-") and value == "--":  # argparse would take it for no value at all
+        if name.startswith("-") and value == "--":  # argparse would read it as no value
             raise UsageError(f"{word}: expected a value, not `--`")
         if name.startswith("--") and name not in options:
             verb = next((known for known in words[: words.index(word)] if known in verbs), None)
@@ -171,7 +171,7 @@ def _refuse_unknown_options(parser: ArgumentParser, argv: Sequence[str], verbs: 
 
 
 def _list_options(parser: ArgumentParser) -> dict[str, bool]:
-    """Return the options of a parser and of its verbs, and whether each is shown in the help."""
+    """Return the options of a parser and its verbs, and whether the help lists each."""
     options: dict[str, bool] = {}
     for action in parser._actions:  # argparse has no other way to list them
         options |= dict.fromkeys(action.option_strings, action.help != SUPPRESS)
@@ -253,13 +253,13 @@ _RUN = "run"
 def split_command(
     argv: Sequence[str], verbs: Sequence[str], build: Callable[[], ArgumentParser]
 ) -> tuple[list[str], list[str] | None]:
-    """Return the words that are meant for vramscope, and those of the command that it is to run.
+    """Return our words, and the command that `run` starts.
 
-    The command begins after `--`, or with the first word that is neither an option of `run` nor the value of
-    one. What stands after it is the command's own, whatever it looks like.
+    The command begins after `--`, or with the first word that is neither an option of `run` nor its value.
+    Everything after it belongs to the command, whatever it looks like.
 
     Returns:
-        Our words and the command; None for the command where the verb is another.
+        Our words and the command; None for the command if the verb is not `run`.
     """
     if not names_run(argv, verbs):
         return list(argv), None

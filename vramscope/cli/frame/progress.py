@@ -1,4 +1,4 @@
-"""How far a verb is, in one line on stderr: written over in a terminal, else a line a minute."""
+"""Progress of a verb in one line on stderr: overwritten in a terminal, otherwise a new line every minute."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ from vramscope.engine.units import format_age
 from .emit import write_over
 
 QUIET_S = 1.0
-"""What is over by then says nothing in a terminal."""
+"""Work that takes less shows no progress in a terminal."""
 _TERMINAL_EVERY_S = 0.5
 _FILE_EVERY_S = 60.0
 _TICK_S = 1.0
@@ -22,10 +22,10 @@ _BAR_CELLS = 24
 
 
 class ProgressLine:
-    """Says how far one verb is; quiet at first, and gone when it is cleared or left.
+    """Shows the progress of a verb; quiet at first, and gone when it is cleared or its context ends.
 
-    Entered as a context, it also counts the seconds in a terminal while nothing is reported, so that work
-    without a known end does not look dead.
+    As a context it also counts the seconds in a terminal while nothing is reported, so that work without a
+    known end does not look dead.
     """
 
     def __init__(self, program: str, what: str = "", *, is_eager: bool = False) -> None:
@@ -56,7 +56,7 @@ class ProgressLine:
         self.clear()
 
     def show(self, describe: Callable[[], str]) -> None:
-        """Show a text when one is due; it is made only then."""
+        """Show a text when one is due; `describe` is called only then."""
         now_s = time.monotonic()
         if now_s < self._due_s:
             return
@@ -68,8 +68,8 @@ class ProgressLine:
         """Show how much was read, when that is due.
 
         Args:
-            share: Of all that is to be read, from 0 to 1; None where nobody knows.
-            samples: Read so far; None where they are counted later.
+            share: Share of the input read so far, 0 to 1; None where it is unknown.
+            samples: Samples read so far; None where they are counted later.
         """
         read = [] if share is None else [f"{100 * share:.0f} % read"]
         self.show(lambda: ", ".join(read + ([] if samples is None else [f"{samples:,} samples"])))
@@ -78,7 +78,7 @@ class ProgressLine:
         """Show how many of a known number are done, when that is due.
 
         Args:
-            detail: What else is known; it takes the place of the bar.
+            detail: Text in place of the bar.
         """
         filled = _BAR_CELLS * done // total if total else _BAR_CELLS
         bar = "#" * filled + "." * (_BAR_CELLS - filled)
@@ -89,7 +89,7 @@ class ProgressLine:
         self.show(lambda: text)
 
     def clear(self) -> None:
-        """Take the line away, so that something else can be said."""
+        """Clear the line, so that something else can be printed."""
         with self._lock:
             if self._is_shown:
                 write_over("")

@@ -1,4 +1,4 @@
-"""Settings of one command line: its flags over everything else."""
+"""Settings of a command line: its flags override everything else."""
 
 from argparse import Namespace
 
@@ -16,7 +16,11 @@ def read_settings(arguments: Namespace) -> Settings:
 
 
 def refuse_if_read_only(arguments: Namespace, action: str) -> None:
-    """Refuse what changes another process where `read_only` is set, by whatever layer of the settings."""
+    """Refuse to change another process if `read_only` is set anywhere in the settings.
+
+    Args:
+        action: What would change, as the first half of the sentence.
+    """
     loaded = load_configuration(arguments)
     if not loaded.settings.read_only:
         return

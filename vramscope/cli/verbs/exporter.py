@@ -42,5 +42,5 @@ def run(arguments: Namespace) -> int:
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
-        raise HubUnreachableError(f"no agent runs in {folder}: start one with `vramscope agent --prometheus`")
+        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent --prometheus`")
     return serve_metrics(folder, options, parent_fd=parent_fd)

@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
-        raise HubUnreachableError(f"no agent runs in {folder}: start one with `vramscope agent`")
+        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
     from vramscope.engine.agent.worker import LocalWorkerLink, run_worker
     from vramscope.engine.clock import SystemClock
 

@@ -230,7 +230,9 @@ def test_a_cluster_file_takes_the_profiles_of_its_shape(tmp_path: Path) -> None:
 def test_bad_profiles_are_told_with_their_file(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="no hardware profile of Galvatron"):
         read_cluster(f"h100@{tmp_path}")
-    with pytest.raises(InputFileError, match="a folder does not tell which devices"):
+    with pytest.raises(UsageError, match="unknown device 'h1000'; did you mean h100"):
+        read_cluster(f"h1000@{tmp_path}")
+    with pytest.raises(InputFileError, match="a folder of profiles does not name its devices"):
         read_cluster(tmp_path)
     write(tmp_path, "p2p_bandwidth_1nodes_2gpus_per_node.json", '{"pp_size_two": 1}')
     with pytest.raises(

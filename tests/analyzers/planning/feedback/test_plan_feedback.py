@@ -136,7 +136,7 @@ def test_a_job_that_no_split_makes_fit_is_an_answer_and_3_where_that_is_asked_fo
         assert main([*words, *form, "--capacity", "16GiB", "--fail-on", "unfit"]) == 0
     capsys.readouterr()
     assert main([*words, "--fail-on", "unfit"]) == 2
-    assert "--fail-on unfit goes with --capacity SIZE" in capsys.readouterr().err
+    assert "--fail-on unfit needs the memory that it is to fit: --capacity SIZE" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +150,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
         (["--measured", str(path), "--measured-split", "a"], "expected blocks of each stage"),
         (["--measured", str(bare)], "no process in it tells its pipeline stage"),
         (["--measured", str(tmp_path / "absent.vscope")], "absent.vscope"),
-        (["--measured-split", "24,24"], "--measured-split goes with --measured"),
+        (["--measured-split", "24,24"], "--measured-split needs --measured"),
         (["--measured", str(path), "--cluster", "8xh100"], "--cluster does not go with --measured"),
         (["--measured", str(path), "--legacy"], "--legacy does not go with --measured"),
     ):

@@ -141,5 +141,5 @@ def test_a_job_without_modules_says_so(private_environment: Path) -> None:
             see_ranks(client)
             with pytest.raises(UsageError, match="has called no module with parameters that train"):
                 ask_profiles(client, Wanted(None, "job-1"), 60.0)
-        with pytest.raises(UsageError, match="process 1 reports nothing to this agent"):
+        with pytest.raises(UsageError, match="process 1 does not report to the agent"):
             ask_profiles(client, Wanted(1, None), 1.0)

@@ -53,7 +53,7 @@ def test_a_worker_reports_to_a_master_with_keys(
     assert "for your key" in said[0]
     assert [line.split(maxsplit=2)[2].strip() for line in said[1:]] == [
         "w reports 1 device",
-        "all 2 nodes are there",
+        "all 2 nodes report",
         "w ended its watch",
     ]
     assert (worker.returncode, master.returncode) == (130, 130), complaints
@@ -72,10 +72,10 @@ def test_what_the_other_end_lacks_is_7(
     assert run([*common, "--role", "worker"]) == 7
     printed, said = capfd.readouterr()
     assert json.loads(printed)["cluster_info"]["master_node"] is None, "the report is there all the same"
-    assert "no report was taken: nobody listens at localhost" in said
+    assert "the master accepted no report: nobody listens at localhost" in said
     assert run([*common, "--role", "master", "--nodes", "2"]) == 7
     printed, said = capfd.readouterr()
-    assert "1 of 2 nodes came" in said
+    assert "1 of 2 nodes reported" in said
     assert json.loads(printed)["recommendations"] == [
         "1 of 2 nodes reports: no balance between nodes can be judged"
     ]

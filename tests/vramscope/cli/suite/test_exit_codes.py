@@ -75,18 +75,18 @@ def test_a_finding_that_passed_is_closed_and_still_counts(full: Path) -> None:
     ("words", "said"),
     [
         ("profile --duration soon", "--duration soon: not a duration"),
-        ("profile --interval 0", "--interval 0: expected 0.1 s at least"),
+        ("profile --interval 0", "--interval 0: expected from 0.1 s to 3600 s"),
         ("profile --max-snapshots 0", "--max-snapshots 0: expected a whole number from 1"),
         ("oom --threshold 120", "--threshold 120: expected a number from 0 to 100"),
         ("oom --threshold 90 --critical 80", "--critical 80 is below --threshold 90"),
         ("leak --threshold much", "--threshold much: expected a number"),
         ("fragment --max-history none", "--max-history none: expected a whole number"),
         ("profile --fail-on bad", "invalid choice: 'bad'"),
-        ("profile --every 1h", "--every and --archive go together"),
-        ("profile --archive reports", "--every and --archive go together"),
+        ("profile --every 1h", "--every and --archive need each other"),
+        ("profile --archive reports", "--every and --archive need each other"),
         ("profile --pid me", "--pid me: expected a whole number"),
         ("profile --pid 1 --input x.csv", "--pid and --job do not go with --input"),
-        ("profile --capacity 80GiB", "--capacity goes with --input"),
+        ("profile --capacity 80GiB", "--capacity needs --input"),
         ("profile --output missing/report.json", "there is no folder missing"),
         ("profile --dutarion 5", "did you mean --duration?"),
     ],
@@ -121,7 +121,7 @@ def test_a_device_that_is_not_there_is_said(
     pretend_driver.add_device(used_bytes=GIB)
     outcome = run("profile", "--devices", "3", "--duration", "1")
     assert (outcome.code, outcome.stdout) == (2, "")
-    assert outcome.stderr == "vramscope: --devices 3: no such device; there are 0\n"
+    assert outcome.stderr == "vramscope: --devices 3: no such device; the devices are 0\n"
 
 
 def test_a_process_that_is_not_there_is_said(
@@ -161,7 +161,7 @@ def test_a_report_whose_folder_has_gone_is_not_lost(
         process.kill()
     assert process.returncode == 2
     assert json.loads(printed)["devices"]["0"]["device_id"] == 0
-    assert "the report is on standard output instead" in complaints
+    assert "the report was printed on standard output instead" in complaints
 
 
 def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> None:

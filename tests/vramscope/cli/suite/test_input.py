@@ -84,7 +84,7 @@ def test_only_the_devices_asked_for_are_told(tmp_path: Path) -> None:
     assert set(run_input("profile", path, "--devices", "1")["devices"]) == {"1"}
     outcome = call("profile", "--input", str(path), "--devices", "5")
     assert (outcome.code, outcome.stdout) == (2, "")
-    assert outcome.stderr == "vramscope: --devices 5: no such device; there are 0, 1\n"
+    assert outcome.stderr == "vramscope: --devices 5: no such device; the devices are 0, 1\n"
 
 
 def test_what_limits_the_figures_of_a_file_is_said(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_threshold_that_was_given_is_a_finding_said_live_and_in_the_exit_code(
     outcome = call("oom", "--input", str(path), *flags)
     assert outcome.code == 3
     medium, critical = outcome.stderr.splitlines()
-    assert "medium: GPU 0 at 75.2 % of its memory, above the threshold of 75 %" in medium
+    assert "vramscope: 5.0 s medium: GPU 0 at 75.2 % of its memory, above the threshold of 75 %" in medium
     assert "critical: GPU 0 at 95.4 % of its memory, above the critical threshold of 95 %" in critical
     (finding,) = report_of(outcome, "oom")["findings"]
     assert (finding["kind"], finding["severity"], finding["closed_s"]) == ("threshold", "critical", None)
@@ -208,4 +208,4 @@ def test_nothing_is_drawn_of_what_nobody_measured(tmp_path: Path) -> None:
     drawn = call("profile", "--input", str(tmp_path / "gpu.csv"), "--figure", f"{tmp_path}/")
     stems = {path.stem for path in tmp_path.glob("*.png")}
     assert stems == {"gpu_0_memory_usage", "gpu_1_memory_usage", "memory_heatmap"}
-    assert "device 0: no figure of fragmentation: no allocator tells of this device" in drawn.stderr
+    assert "device 0: no figure of fragmentation: no allocator data for this device" in drawn.stderr

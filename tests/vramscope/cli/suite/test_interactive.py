@@ -37,7 +37,7 @@ def test_lines_of_a_pipe_are_done_one_after_the_other(
     done = run_script("# a comment\n\nhelp\nprofile --duration 1\noom --duration 1\nexit\nleak\n", tmp_path)
     assert done.returncode == 0
     assert "memory-debug" not in done.stdout
-    assert "growth that does not end" in done.stdout
+    assert "memory that grows without end" in done.stdout
     assert done.stdout.count("no findings") == 2
     read_report(tmp_path / "interactive_profile.json", "profile")
     read_report(tmp_path / "interactive_oom.json", "oom")
@@ -79,7 +79,7 @@ def test_ctrl_c_ends_a_verb_and_not_the_prompt(
         terminal.wait_for(b"memory-debug> ")
         terminal.shown = b""
         terminal.type(b"hel\t\r")
-        terminal.wait_for(b"growth that does not end")
+        terminal.wait_for(b"memory that grows without end")
         terminal.type(b"exit\r")
         assert terminal.wait_for_end() == 0
     read_report(tmp_path / "interactive_profile.json", "profile")

@@ -117,12 +117,12 @@ def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]
     process = start("leak", "--enable-tracking", "--duration", "0", "--interval", "1")
     assert process.stderr is not None
     try:
-        said = next(line for line in process.stderr if "most that grew is kept by" in line)
+        said = next(line for line in process.stderr if "most of the growth is kept by" in line)
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert f"process {job.pid}: most that grew is kept by remember() at train.py:8" in said
+    assert f"process {job.pid}: most of the growth is kept by remember() at train.py:8" in said
     tracking = report_of(Outcome(0, printed, ""), "leak")["tracking"]
     assert (tracking["active"], tracking["pids"]) == (True, [job.pid])
     source = tracking["sources"][0]
@@ -153,5 +153,5 @@ def test_without_a_job_tracking_says_why_it_could_not_be(tmp_path: Path) -> None
     outcome = run("leak", "--enable-tracking", "--input", str(path))
     tracking = report_of(outcome, "leak")["tracking"]
     assert (tracking["requested"], tracking["active"]) == (True, False)
-    assert "a file holds no job" in tracking["reason"]
-    assert "a file holds no job" in outcome.stderr
+    assert "only a running job can record them" in tracking["reason"]
+    assert "only a running job can record them" in outcome.stderr

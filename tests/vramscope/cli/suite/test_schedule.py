@@ -21,7 +21,7 @@ def test_a_file_is_reported_period_after_period_in_its_own_time(tmp_path: Path) 
     counts = [read_report(path, "profile")["evidence"]["samples"] for path in files]
     assert sum(counts) == 95
     assert len(counts) == 4
-    assert outcome.stderr.count("the report is in ") == 4
+    assert outcome.stderr.count("wrote the report to ") == 4
 
 
 def test_a_node_is_reported_until_ctrl_c(
