@@ -56,15 +56,16 @@ def render_command_line() -> str:
         "",
         "`vramscope --help` and `vramscope VERB --help` print this.",
         "",
-        *_render_help("vramscope", parser),
+        *_render_help("vramscope", parser.format_help()),
+        *_render_help("vramscope help flags", parser.format_flags()),
     ]
     for name, subparser in sorted(verbs.choices.items()):
-        lines += _render_help(f"vramscope {name}", subparser)
+        lines += _render_help(f"vramscope {name}", subparser.format_help())
     return "\n".join(lines)
 
 
-def _render_help(title: str, parser: argparse.ArgumentParser) -> list[str]:
-    return [f"## {title}", "", "```text", parser.format_help().rstrip(), "```", ""]
+def _render_help(title: str, text: str) -> list[str]:
+    return [f"## {title}", "", "```text", text.rstrip(), "```", ""]
 
 
 def render_schemas() -> str:

@@ -40,7 +40,7 @@ def test_a_plan_without_stages_is_told_once_and_again_when_they_appear(
         assert not said or at_s >= GRACE_S
     assert len(told) == 2
     assert "--planned has no effect: no job reports its pipeline stages" in told[0]
-    assert "job gpt (4 ranks on 2 nodes) tells its pipeline stages now" in told[1]
+    assert "job gpt (4 ranks on 2 nodes) reports its pipeline stages now" in told[1]
 
 
 def test_a_plan_of_fewer_stages_than_the_job_has_is_told_at_the_end_at_the_latest(
@@ -51,7 +51,7 @@ def test_a_plan_of_fewer_stages_than_the_job_has_is_told_at_the_end_at_the_lates
     notices.note(state.picture)
     assert not capsys.readouterr().err
     notices.note(state.picture, is_last=True)
-    assert "it names 1 stage, and job gpt has stage 1; give one size a stage" in capsys.readouterr().err
+    assert "it has 1 stage, and job gpt has stage 1; give one size for each stage" in capsys.readouterr().err
 
 
 def test_why_a_hook_fails_is_told_once_until_it_works_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,7 +154,7 @@ def test_a_sweep_that_cannot_be_played_is_told_in_words(
     memory_dir, log_dir = write_original(tmp_path)
     assert run(["replay", str(memory_dir), "--compare"]) == 2
     assert "--compare: " in (told := capsys.readouterr().err)
-    assert "holds traces of a sweep; name the folder of one run" in told
+    assert "has traces of a sweep; name the folder of one run" in told
     for path in memory_dir.iterdir():
         path.write_text("{")
     assert run(["replay", str(memory_dir), "--log-dir", str(log_dir)]) == 2

@@ -1,7 +1,7 @@
 """What `--help` prints: the overview of the program, the page of a verb, and the list of all flags."""
 
 from argparse import SUPPRESS, Action, ArgumentParser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 VERB_GROUPS: dict[str, dict[str, str]] = {
@@ -124,10 +124,10 @@ def describe_all_flags(parser: ArgumentParser, page: Page, verbs: Mapping[str, A
     head = "Flags of the live view, of --once and of --json, then the flags of all verbs by name."
     parts = [*_wrap(head, width), *_describe_groups(parser, page, width)]
     owners: dict[str, list[str]] = {}
-    for verb, each in verbs.items():
-        for action in each._actions:
+    for verb in (name for name in SUMMARIES if name in verbs):
+        for action in verbs[verb]._actions:
             if action.help != SUPPRESS and action.option_strings and action.dest != "help":
-                owners.setdefault(action.option_strings[-1], []).append(verb)
+                owners.setdefault(max(action.option_strings, key=len), []).append(verb)
     parts += ["", "flags of verbs: `vramscope help VERB` explains them"]
     for flag in sorted(owners):
         names = "all verbs" if len(owners[flag]) == len(verbs) else ", ".join(owners[flag])
@@ -247,8 +247,3 @@ def _describe_exit_codes(codes: Mapping[int | str, str], width: int) -> list[str
     for code, text in codes.items():
         lines += _wrap(text, width, f"  {code!s:>{number_width}}  ", " " * (number_width + 4))
     return lines
-
-
-def order_verbs(names: Sequence[str]) -> list[str]:
-    """Return verbs in the order of the overview."""
-    return [name for name in SUMMARIES if name in names]

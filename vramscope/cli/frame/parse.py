@@ -17,7 +17,7 @@ from vramscope import __version__
 from vramscope.engine.errors import InputFileError, UsageError
 
 from .flags import OldFlag, Reading, build_common_flags, build_sampling_flags, build_view_flags
-from .help import EXIT_CODES, SUMMARIES, Page, describe_overview, describe_verb
+from .help import EXIT_CODES, SUMMARIES, Page, describe_all_flags, describe_overview, describe_verb
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -64,6 +64,11 @@ class Parser(ArgumentParser):
     def format_help(self) -> str:
         describe = describe_verb if " " in self.prog else describe_overview
         return describe(self, self.page)
+
+    def format_flags(self) -> str:
+        """Return the list of all flags, those of the program and those of its verbs."""
+        choices = next((it.choices for it in self._actions if isinstance(it.choices, dict)), {})
+        return describe_all_flags(self, self.page, choices)
 
     def error(self, message: str) -> NoReturn:
         """Raise a usage error that says where the help is."""

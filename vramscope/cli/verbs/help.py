@@ -27,7 +27,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     if arguments.topic == FLAGS:
-        print(_describe_flags(), end="")
+        print(build_parser().format_flags(), end="")
         return 0
     parse([*([] if arguments.topic is None else [arguments.topic]), "--help"])  # prints and exits
     return 0
@@ -38,12 +38,3 @@ def _read_topic(word: str) -> str:
     if word not in (*names, FLAGS):
         raise UsageError(describe_unknown_verb(word, names))
     return word
-
-
-def _describe_flags() -> str:
-    from ..frame.help import describe_all_flags, order_verbs
-
-    parser = build_parser()
-    choices = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
-    verbs = {name: choices[name] for name in order_verbs(list(choices))}
-    return describe_all_flags(parser, parser.page, verbs)
