@@ -120,7 +120,9 @@ def test_help_flags_lists_every_flag_of_the_program_and_of_every_verb() -> None:
         assert action.help == SUPPRESS or set(action.option_strings) <= words
         for each in action.choices.values() if isinstance(action.choices, dict) else ():
             longest = {
-                it.option_strings[-1] for it in each._actions if it.option_strings and it.help != SUPPRESS
+                max(it.option_strings, key=len)
+                for it in each._actions
+                if it.option_strings and it.help != SUPPRESS
             }
             assert longest <= words
     assert "130  interrupted by Ctrl-C" in text
