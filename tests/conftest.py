@@ -49,7 +49,7 @@ WORKERS_BESIDE_CORES = 2
 """Half of the time of the tests is waiting for programs, which another worker can use."""
 
 
-settings.register_profile("suite", max_examples=40)
+settings.register_profile("suite", max_examples=40, deadline=None)
 settings.load_profile("suite")
 """Where a test names no number of its own; `make fuzz` looks on for as long as one likes."""
 

@@ -96,6 +96,9 @@ def _post(job: DeliveryJob) -> None:
             return
 
 
+REPEATED_S = 0.5
+
+
 @contextmanager
 def _at_most(duration_s: float) -> Iterator[None]:
     """Raise TimeoutError when a block takes longer; a socket's own limit restarts with every byte."""
@@ -104,7 +107,8 @@ def _at_most(duration_s: float) -> Iterator[None]:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, duration_s)
+    # Again and again: an exception is lost where it is raised inside a finalizer.
+    signal.setitimer(signal.ITIMER_REAL, duration_s, REPEATED_S)
     try:
         yield
     finally:

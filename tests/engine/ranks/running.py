@@ -65,7 +65,7 @@ def see(
     condition: Callable[[Snapshot], object],
     what: str = "the viewer's picture",
     *,
-    timeout_s: float = 10.0,
+    timeout_s: float = 60.0,
 ) -> Snapshot:
     """Return the first picture of which the condition holds."""
     found: list[Snapshot] = []
