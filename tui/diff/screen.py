@@ -39,7 +39,7 @@ _NARROW_AT_CELLS = 10
 
 
 def draw_heading(width: int) -> str:
-    titles = ["who", "diverge at", "metric", "A", "B", "B minus A", "%", "at end", "noise"]
+    titles = ["who", "diverge at", "metric", "A", "B", "B - A", "%", "at end", "noise"]
     return "  " + _lay_out(titles, width, "…")
 
 
@@ -144,7 +144,7 @@ class DifferencePicture(LinePage, can_focus=False):
             say_position(curves.positions[-1], subject.aligned_by),
             "they diverge from the start"
             if told is not None and told.is_from_start
-            else f"they diverge: {where}",
+            else f"they diverge at {where}",
         )
         lines = [[Span(f" {subject.name}: {FIGURE_WORDS[figure]}  ", "text"), *self._draw_legend()]]
         if size[1] < LEAST_ROWS:

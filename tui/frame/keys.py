@@ -146,7 +146,7 @@ _NOTES = key(
 
 # ── every screen ──
 _VIEWS = [
-    key("1", "show_live", "view-live", "Live", "The live view of every device.", "1"),
+    key("1", "show_live", "view-live", "Live", "Live view of all devices.", "1"),
     key("2", "show_device", "view-device", "Device", "One device in full: history, the gap, its segments.", "2"),
     key("3", "show_alerts", "view-alerts", "Alerts", "All findings: evidence, advice, history; acknowledge and mute.", "3"),
     key("5", "show_sweep", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
@@ -196,10 +196,10 @@ FILE = [
 REPLAY = [
     key("space", "pause", "replay-pause", "pause", "Pause or play; at the end, play from the start.", "space"),
     key("left_square_bracket", "replay('step', -1)", "replay-frame-back", "back", "Pause and show the previous sample.", "[", first=True),
-    key("right_square_bracket", "replay('step', 1)", "replay-frame", "forward", "Pause and show the next sample.", "]", first=True),
+    key("right_square_bracket", "replay('step', 1)", "replay-frame", "fwd", "Pause and show the next sample.", "]", first=True),
     key("j", "replay('skip', -10)", "replay-back", "−10s", "Go back 10 s.", "j", first=True),
     key("k", "replay('skip', 10)", "replay-on", "+10s", "Go forward 10 s.", "k", first=True),
-    key("g", "go_to", "replay-go-to", "go to", "Go to a time: a time of day, a date, 1h20m, 35%, +10m.", "g", first=True),
+    key("g", "go_to", "replay-go-to", "go to", "Go to a time of day, a date, 1h20m, 35% or +10m.", "g", first=True),
     key("n", "replay('mark', 1)", "replay-next", "next", "Go to the next finding or out-of-memory error; without any, to the next step.", "n", first=True),
     key("N", "replay('mark', -1)", "replay-before", "previous", "Go to the previous finding or out-of-memory error; without any, to the previous step.", "N", first=True),
     key("plus,equals_sign", "replay('speed', 1)", "replay-faster", "faster", "Play twice as fast, up to 64 times.", "+", first=True),
@@ -219,7 +219,7 @@ TIME_BAR = [
     key("left", "app.replay('skip', -10)", "bar-back", "−10s", "Go back 10 s."),
     key("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go forward 10 s."),
     key("shift+left", "app.replay('step', -1)", "bar-frame-back", "back", "Show the previous sample."),
-    key("shift+right", "app.replay('step', 1)", "bar-frame-on", "forward", "Show the next sample."),
+    key("shift+right", "app.replay('step', 1)", "bar-frame-on", "fwd", "Show the next sample."),
     key("home", "app.replay('go', 0, '0%')", "bar-start", "start", "Go to the start."),
     key("end", "app.replay('go', 0, '100%')", "bar-end", "end", "Go to the end."),
 ]

@@ -35,7 +35,7 @@ class SortScreen(ModalScreen[SortOrder | None]):
 
     def _describe(self, name: SortColumn) -> str:
         title = column_named(name).title
-        word = title if len(title) <= 3 else title.lower()
+        word = title if len(title) <= 3 else title.lower().replace("gpu", "GPU")
         return f"{word}  (reverse)" if name == self._order.column else word
 
     def on_mount(self) -> None:

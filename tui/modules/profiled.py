@@ -172,7 +172,7 @@ def say_other(block: Block) -> str:
     if one == other:
         return f"the same as in {name}"
     share = f" ({say_percent(100.0 * (one - other) / other)})" if other else ""
-    return f"{say_signed(one - other)}{share} compared with {name}: {format_bytes(other)} there"
+    return f"{say_signed(one - other)}{share} vs {name}: {format_bytes(other)} there"
 
 
 def say_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:

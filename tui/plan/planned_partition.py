@@ -328,6 +328,6 @@ def _describe_analysis(model: str, analysis: GraphAnalysis) -> PlannedTable:
         for type_, total in spread.by_type.items():
             share = f"{total / spread.total:.1%}" if spread.total else UNKNOWN
             rows.append(("", type_.replace("_", " "), "", "", "", format(total, form), share, ""))
-    heading = ("figure", "layers", "least", "mean", "most", "sum", "share", "layer with most")
+    heading = ("quantity", "layers", "least", "mean", "most", "sum", "share", "layer with most")
     title = f"{model}: how parameters, float32 weights and forward compute are spread over its layers"
     return PlannedTable(title, heading, "llrrrrrl", tuple(rows))

@@ -97,7 +97,7 @@ class PlanListing(FileScreen[Planned]):
             return
         self._marked = None if place == self._marked else place
         if self._marked is not None:
-            self.notify("Marked: go to another plan to see both side by side.", timeout=4)
+            self.notify("Marked: select another plan to compare.", timeout=4)
         self._show_candidates()
 
     def action_choose_sort(self) -> None:

@@ -355,14 +355,14 @@ class PlanFacts(LinePage, can_focus=False):
     def _compare(self, candidate: Candidate) -> Line:
         name = Span(candidate.name, "strong")
         if self._other is not None:
-            return [name, Span(f" compared with {self._other.name} (c): {say_apart(candidate, self._other)}")]
+            return [name, Span(f" vs {self._other.name} (c): {say_apart(candidate, self._other)}")]
         if self._job.sentence:
             return [name, Span(f": {self._job.sentence}")]
         if candidate.reason:
             return [name, Span(f": {candidate.reason}")]
         if self._best is None:
             return [name, Span(" does not fit")] if candidate.note == "over" else [name]
-        return [name, Span(f" compared with the recommended plan: {say_apart(candidate, self._best)}")]
+        return [name, Span(f" vs the recommended plan: {say_apart(candidate, self._best)}")]
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
         """Return the time of a step as a bar of its parts, each named with its time."""

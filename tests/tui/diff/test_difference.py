@@ -59,11 +59,11 @@ async def test_the_verdict_both_runs_and_every_rank_are_shown_and_driven_by_keys
         text = shown(app)
         assert comparison.difference.verdict[:60] in text
         assert "rank 1: allocated" in text
-        assert "they diverge: step 2" in text
+        assert "they diverge at step 2" in text
         await pilot.press("j")
         await pilot.pause()
         assert "rank 3: allocated" in shown(app)
-        assert "they diverge: step 31" in shown(app)
+        assert "they diverge at step 31" in shown(app)
         await pilot.press("f", "f", "f")
         await pilot.pause()
         assert "rank 3: reserved" in shown(app)

@@ -111,7 +111,7 @@ async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -
         assert "256 MiB of activations measured at backward; no modules were recorded there" in text
         text = await press("tab", "f", "down")
         assert "run2 (2 of 2)" in text
-        assert "+640 MiB (+50.0 %) compared with run1: 1.2 GiB there" in text
+        assert "+640 MiB (+50.0 %) vs run1: 1.2 GiB there" in text
         assert "all kinds / parameters" in text
         await press("E")
         await until(pilot, lambda: any("Wrote blocks.csv" in told for told in notices(app)))

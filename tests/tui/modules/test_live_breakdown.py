@@ -143,7 +143,7 @@ async def test_another_rank_is_held_against_the_first_at_its_newest_point() -> N
         job.answer(1, grow(make_profile(GIB * 3 // 16), 2))
         text = await job.tell(pilot)
         assert "newest, 5 of 5: step 4" in text
-        assert "+2.5 GiB (+50.0 %) compared with rank 0" in text
+        assert "+2.5 GiB (+50.0 %) vs rank 0" in text
 
 
 async def test_a_refusal_and_an_end_are_said() -> None:

@@ -88,10 +88,10 @@ async def test_the_plan_its_stages_and_their_layers_are_driven_by_keys(planned: 
         assert "most memory: word_embeddings (4.9%)" in text
         assert "9.3 GiB" in text
         text = await press("home")
-        assert "2 stages, exact compared with the recommended plan: fullest stage +6.9 GiB (+74.2 %)" in text
+        assert "2 stages, exact vs the recommended plan: fullest stage +6.9 GiB (+74.2 %)" in text
         assert "5.2 GiB over" in text, "a stage that does not fit says by how much, in words"
         text = await press("c", "end")
-        assert "4 stages, uniform compared with 2 stages, exact (c): fullest stage -6.2 GiB (-38.1 %)" in text
+        assert "4 stages, uniform vs 2 stages, exact (c): fullest stage -6.2 GiB (-38.1 %)" in text
         text = await press("c", "c", "enter", "j", "enter")
         assert "stage 1: its layers" in text
         assert "transformer_block_12 transformer block" in text
