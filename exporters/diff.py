@@ -36,7 +36,7 @@ MOST_WITH_ALL_FIGURES = 4
 MOST_ROWS = 64
 """Ranks and devices that are printed; the JSON has all."""
 MOST_NAMES = 8
-_HEADING = ("who", "parts at", "figure", "A", "B", "B less A", "%", "at the end", "noise up to")
+_HEADING = ("who", "diverge at", "metric", "A", "B", "B - A", "%", "at the end", "noise up to")
 _ALIGNMENT = "lllrrrrrr"
 
 
@@ -62,7 +62,7 @@ def describe_rest(told: RunDifference) -> Iterator[str]:
             yield f"found in {run} only: {describe_found(each, told)}"
     for run, facts in (("A", told.a), ("B", told.b)):
         if facts.restarts:
-            yield f"{run} was started again {count(facts.restarts, 'time')}: of a step done twice one counts"
+            yield f"{run} was restarted {count(facts.restarts, 'time')}: steps that ran twice count once"
         yield from (f"{run}: {note}" for note in facts.notes)
 
 
@@ -174,7 +174,7 @@ def draw_difference(comparison: Comparison, path: Path) -> None:
         if subject is None or shown is None:
             axes = page.add_subplot()
             title_axes(axes, "Two runs", show_text(told.verdict))
-            say_unmeasured(axes, "no figure was measured in both")
+            say_unmeasured(axes, "nothing was measured in both")
         else:
             above, below = page.subplots(2, 1, sharex=True, height_ratios=_PANELS)
             title = f"{subject.name}: {FIGURE_WORDS[shown.figure]} of A, {told.a.file}, and B, {told.b.file}"
@@ -193,12 +193,12 @@ def _draw(above: "Axes", below: "Axes", subject: SubjectDifference, curves: Curv
     draw_curves(above, runs, scale)
     above.set_ylim(0, max(most / scale * _HEADROOM, 1e-3))
     above.set_ylabel(f"memory, {unit}")
-    difference = {"B less A": _make_curve(curves, apart)}
+    difference = {"B - A": _make_curve(curves, apart)}
     noise = next(each.noise_bytes for each in subject.figures if each.figure == figure) / scale
     below.axhspan(-noise, noise, color=FAINT, linewidth=0, zorder=1, label="noise")
     below.axhline(0, color=INK, linewidth=0.5, zorder=2)
     draw_curves(below, difference, scale)
-    below.set_ylabel(f"B less A, {unit}")
+    below.set_ylabel(f"B - A, {unit}")
     _mark_parting(above, below, subject)
     _frame(below, subject, curves)
     draw_legend(above, runs)
@@ -216,7 +216,7 @@ def _mark_parting(above: "Axes", below: "Axes", subject: SubjectDifference) -> N
     shown = subject.shown
     if shown is None or shown.parts_at is None:
         return
-    label = f"they part:\n{say_position(shown.parts_at, subject.aligned_by)}"
+    label = f"they diverge at\n{say_position(shown.parts_at, subject.aligned_by)}"
     for axes in (above, below):
         axes.axvline(
             shown.parts_at,

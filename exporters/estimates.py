@@ -146,7 +146,7 @@ def _describe_verdict(report: EstimateReport) -> str:
     text = f"{report.run.name}: an estimated peak of {format_bytes(report.peak_bytes)} allocated on a rank"
     if report.calibration is not None:
         runs = count(report.calibration.runs, "run")
-        text += f" (calibrated by {report.calibration.source}, {runs}; stages and parts as the theory says)"
+        text += f" (calibrated by {report.calibration.source}, {runs}; stages and parts are the theory's)"
     if report.capacity_bytes is None:
         return text + "."
     capacity = format_bytes(report.capacity_bytes)
@@ -160,7 +160,7 @@ def _describe_verdict(report: EstimateReport) -> str:
 def _describe_changes(report: EstimateReport) -> str:
     if not report.changes:
         return (
-            "Nothing that was tried makes it fit: up to three changes of ZeRO stage, recompute, micro-batch, "
+            "No change makes it fit; tried: up to three changes of ZeRO stage, recompute, micro-batch, "
             f"TP and PP, on up to {MOST_RANKS} times the ranks."
         )
     ways = [
@@ -239,7 +239,7 @@ def _describe_step(estimate: StepEstimate, width: int) -> Iterator[str]:
         yield ""
         yield from format_rows(_list_shares(f"{title} at the peak", shares, estimate), "lrr", width)
     yield ""
-    yield "lines with the most at the peak, innermost first:"
+    yield "lines that hold most at the peak, innermost first:"
     yield from _list_lines(estimate, width)
 
 
@@ -270,17 +270,18 @@ def _describe_moment(estimate: StepEstimate) -> str:
 def _describe_method(estimate: StepEstimate) -> Iterator[str]:
     if estimate.traced_layers:
         depths = ", ".join(str(depth) for depth in estimate.traced_layers)
-        yield f"Extrapolated from models of {depths} layers; --full traces the whole depth."
+        yield f"Extrapolated from models of {depths} layers; --full traces the full depth."
     check = estimate.check
     if check is not None:
         live = _compare(check.predicted_live_bytes, check.traced_live_bytes)
         reserved = _compare(check.predicted_reserved_bytes, check.traced_reserved_bytes)
         yield (
-            f"Checked at {check.layers} layers, from the shallower ones: live {live}, reserved {reserved}; "
-            "take the reserved peak as no surer than that, give or take a segment of 20 MiB."
+            f"Checked at {check.layers} layers, predicted from the shallower ones: live {live}, reserved "
+            f"{reserved}. "
+            "Expect the same error in the reserved peak, plus or minus a segment of 20 MiB."
         )
     if estimate.fallback is not None:
-        yield f"Made with real tensors on this host, as it cannot be faked: {estimate.fallback}"
+        yield f"Traced with real tensors on this host, because fake tensors failed: {estimate.fallback}"
 
 
 def _compare(predicted: int, traced: int) -> str:
@@ -294,21 +295,21 @@ def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
         least = estimate.allocated_peak_bytes
         enough = check.enough_bytes
         return (
-            f"Whether it fits into {card}, is too close to tell from shallow models: beside the context it "
-            f"needs at least {format_bytes(least)}, and {format_bytes(enough)} would do. --full tells."
+            f"Too close to say from shallow models whether it fits into {card}: besides the context it "
+            f"needs at least {format_bytes(least)}; {format_bytes(enough)} would be enough. Use --full."
         )
     if check.reserved_peak_bytes is None:
-        return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, by the extrapolated figures."
+        return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, by extrapolation."
     reserved = format_bytes(check.reserved_peak_bytes)
     if check.does_fit:
-        again = f" after giving back its cache {_times(check.retries or 0)}" if check.retries else ""
+        again = f" after releasing its cache {_times(check.retries or 0)}" if check.retries else ""
         return f"It fits into {card}: reserved {reserved}{again}."
     frames = check.failed_frames
     line = f", {frames[0][0]}:{frames[0][1]}" if frames else ""
     module = f" of {check.failed_module}" if check.failed_module else ""
     return (
-        f"It does not fit into {card}: out of memory in the {check.failed_phase} phase{module}{line}, asking "
-        f"for {format_bytes(check.failed_bytes)}."
+        f"It does not fit into {card}: out of memory in the {check.failed_phase} phase{module}{line}, "
+        f"requesting {format_bytes(check.failed_bytes)}."
     )
 
 
@@ -384,7 +385,7 @@ def draw_estimate(report: EstimateReport, path: Path) -> None:
         axes = page.add_subplot()
         subtitle = f"{count(report.world_size, 'rank')}; at most {format_bytes(report.peak_bytes)} on a rank"
         if report.calibration is not None:
-            subtitle += f", calibrated by {report.calibration.source}; bars as the theory says"
+            subtitle += f", calibrated by {report.calibration.source}; bars are the theory's"
         title = f"{report.run.name}: estimated memory of each pipeline stage at its peak"
         title_axes(axes, show_text(title), show_text(subtitle))
         _draw_bars(axes, report.stages)

@@ -114,10 +114,10 @@ def _list_devices(record: FlightRecord) -> tuple[int, ...]:
 def _check_device(device: int | None, known: tuple[int, ...]) -> None:
     if device is not None and device not in known:
         told = ", ".join(map(str, known)) or "none"
-        raise UsageError(f"--device {device}: the devices that the file tells of are {told}")
+        raise UsageError(f"--device {device}: the devices in the file are {told}")
 
 
-# A flight record as plain text for people: what failed, who held the device, what was live, what to do.
+# A flight record as plain text for people: what failed, memory of the device, what was live, what to do.
 
 DEFAULT_WIDTH = 80
 LEAST_WIDTH = 40
@@ -176,7 +176,7 @@ def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
 def _describe_request(summary: FlightSummary, width: int) -> Iterator[str]:
     if not summary.request.frames:
         return
-    yield "where it was asked for"
+    yield "where it was requested"
     yield from render_frames(summary.request.frames, width, summary.request.headline)
     yield ""
 
@@ -189,12 +189,12 @@ def _describe_shares(shares: DeviceShares, width: int) -> Iterator[str]:
         ("cached", shares.cached_bytes, "free, could be given back"),
         ("no tensor", shares.unallocated_bytes, "reserved: cached or stranded"),
         ("other", shares.other_bytes, "context, libraries, other processes"),
-        ("free", shares.free_bytes, "what the driver had"),
+        ("free", shares.free_bytes, "free on the device"),
     ]
     if all(size is None for _, size, _ in named):
         return
     total = shares.total_bytes
-    yield cut_words("who held the device" + (f" of {format_bytes(total)}" if total else ""), width)
+    yield cut_words("memory of the device" + (f" of {format_bytes(total)}" if total else ""), width)
     rows = [
         (name, format_bytes(size), _draw_bar(size, total), remark)
         for name, size, remark in named
@@ -216,7 +216,7 @@ def _describe_live(summary: FlightSummary, top: int, width: int) -> Iterator[str
     shown = summary.stacks[:top]
     count = len(summary.stacks)
     yield cut_words(
-        f"what was live, by stack ({'all recorded' if count <= top else f'{top} of {count:,}'})", width
+        f"live memory by stack ({'all recorded' if count <= top else f'{top} of {count:,}'})", width
     )
     yield from render_stacks(shown, width)
     yield ""
@@ -236,7 +236,7 @@ def _describe_past(record: FlightRecord, summary: FlightSummary, width: int) -> 
             yield f"  {draw_sparkline(values, top_bytes, width - 2)}"
     floors = [step.floor_bytes for step in record.steps]
     if any(floor is not None for floor in floors):
-        yield cut_words(f"least allocated of each step, 0 to {format_bytes(top_bytes)}", width)
+        yield cut_words(f"least allocated in each step, 0 to {format_bytes(top_bytes)}", width)
         yield f"  {draw_sparkline(floors, top_bytes, width - 2)}"
     if record.samples or record.steps:
         yield ""
@@ -261,7 +261,7 @@ def _find_span(samples: Sequence[FlightSample]) -> str:
 def _describe_advice(advice: Sequence[str], width: int) -> Iterator[str]:
     if not advice:
         return
-    yield "what follows from the figures"
+    yield "conclusions"
     for sentence in advice:
         yield from wrap(f"- {make_printable(sentence)}", width, "  ")
     yield ""
@@ -332,7 +332,7 @@ def _describe_simulated(summary: SnapshotSummary, width: int) -> Iterator[str]:
         return
     size = "" if card.total_bytes is None else f" of {format_bytes(card.total_bytes)}"
     name = "" if card.name is None else f", {make_printable(card.name)}"
-    yield from wrap(f"simulated device{size}{name}: the figures are modelled, not measured", width)
+    yield from wrap(f"simulated device{size}{name}: values are modelled, not measured", width)
     yield ""
 
 
@@ -360,7 +360,7 @@ def _describe_levels(levels: MemoryLevels, width: int) -> Iterator[str]:
         ("allocated", levels.allocated_bytes, ""),
         ("active", levels.active_bytes, count(levels.live_blocks, "live block")),
         ("requested", levels.requested_bytes, ""),
-        ("internal", levels.internal_bytes, "active less requested"),
+        ("internal", levels.internal_bytes, "active minus requested"),
         ("free", levels.free_bytes, f"largest block {format_bytes(levels.largest_free_bytes)}"),
         ("stranded", levels.stranded_bytes, f"in {count(levels.stranded_segments, 'segment')}"),
         ("releasable", levels.releasable_bytes, ""),
@@ -380,7 +380,7 @@ def _describe_stacks(stacks: Sequence[StackGroup], groups: int, width: int) -> I
 def _describe_fullness(bands: Sequence[FullnessBand], width: int) -> Iterator[str]:
     if not bands:
         return
-    yield "segments by how much of them is live"
+    yield "segments by live share"
     rows = [("", "segments", "size", "free")]
     rows += [
         (band.label, f"{band.segments:,}", format_bytes(band.total_bytes), format_bytes(band.free_bytes))
@@ -439,8 +439,8 @@ def _describe_span(span: TraceSpan, width: int) -> Iterator[str]:
     before = format_bytes(span.start_allocated_bytes)
     most = format_bytes(span.peak_allocated_bytes)
     yield from wrap(
-        f"trace: {span.events:,} events{over}{dropped}; allocated was {before} before them and {most} at "
-        f"most{after}; reserved at most {format_bytes(span.peak_reserved_bytes)}",
+        f"trace: {span.events:,} events{over}{dropped}; allocated was {before} before them and at most {most}"
+        f"{after}; reserved at most {format_bytes(span.peak_reserved_bytes)}",
         width,
     )
     top_bytes = max(span.peak_reserved_bytes, span.peak_allocated_bytes)
@@ -449,7 +449,7 @@ def _describe_span(span: TraceSpan, width: int) -> Iterator[str]:
 
 
 def _describe_requests(requests: Sequence[RequestFit], width: int) -> Iterator[str]:
-    yield cut_words("what the job asks for most, and whether it fits now", width)
+    yield cut_words("the most frequent requests, and whether they fit now", width)
     rows = [("size", "count", "stream", "fit", "otherwise needs")]
     rows += [
         (
@@ -473,7 +473,7 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
     """
     for failure in failures:
         when = "" if failure.time_s is None else f" at {_show_time(failure.time_s) or 'an unknown time'}"
-        yield cut_words(f"out of memory{when}: {format_bytes(failure.size_bytes)} asked for", width)
+        yield cut_words(f"out of memory{when}: {format_bytes(failure.size_bytes)} requested", width)
         rows = [
             ("allocated", format_bytes(failure.allocated_bytes)),
             ("reserved", format_bytes(failure.reserved_bytes)),
@@ -481,7 +481,7 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
         ]
         yield from format_rows(rows, "lr", width)
         if failure.stack.frames:
-            yield cut_words("  asked for at", width)
+            yield cut_words("  requested at", width)
             yield from render_frames(failure.stack.frames, width, failure.stack.headline)
         if failure.live:
             yield cut_words("  live at that moment, by stack", width)
@@ -513,7 +513,7 @@ def format_comparison(comparison: TraceComparison, width: int) -> str:
     Args:
         width: Cells of a line; the last columns are left out where they do not fit.
     """
-    lines = wrap(f"Real run {comparison.real_name} beside simulated run {comparison.simulated_name}", width)
+    lines = wrap(f"Real run {comparison.real_name} and simulated run {comparison.simulated_name}", width)
     rows = [_HEAD, *map(_describe_rank, comparison.ranks)]
     known = [column for column in zip(*rows, strict=True) if set(column[1:]) != {UNKNOWN}]
     lines += ["", *format_rows(list(zip(*known, strict=True)), "r" * len(known), width), ""]
@@ -548,8 +548,8 @@ def _conclude(comparison: TraceComparison) -> Iterator[str]:
     if missing:
         yield f"Ranks that cannot be compared: {missing:,}."
     yield (
-        "Peaks are the most allocated; an error is how much higher the simulated one is. least and most are "
-        "those of single iterations."
+        "Peaks are the most allocated. The error is how much higher the simulated peak is; least and most "
+        "are those of single iterations."
     )
 
 

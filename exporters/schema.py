@@ -123,7 +123,7 @@ Every setting can be given in five places. The first that has it wins:
 
 `--config FILE` or `VRAMSCOPE_CONFIG=FILE` reads that file in place of 3 and 4. `F12` in the live view saves
 the look and the sorting into the user's file (or into the one `--config` names); comments and order stay as
-they are. A setting that is unknown, or whose value does not fit, is refused with file, line and what was
+they are. An unknown setting, or a value that is not valid, is refused with file, line and what was
 expected. `vramscope doctor` lists the settings in use and where each was set.
 
 Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, `"2h"`).
@@ -138,7 +138,7 @@ else's repository.
 _TAIL = """\
 ## Other variables
 
-- `VRAMSCOPE_RUNTIME_DIR`: private folder in which an agent and its viewers meet. Default:
+- `VRAMSCOPE_RUNTIME_DIR`: private folder that an agent and its viewers share. Default:
   `$XDG_RUNTIME_DIR/vramscope`, else `/tmp/vramscope-<uid>`. It must be this user's own and closed to others.
 - `VRAMSCOPE_NODE`: name under which this node is shown. Default: the first label of the host name.
 - `VRAMSCOPE_SSH_COMMAND`: what starts vramscope on the nodes of `--ssh`, where its name alone does not.

@@ -69,7 +69,7 @@ def plot_memory_usage(
         if curves:
             _draw_usage(axes, figure, curves)
         else:
-            say_unmeasured(axes, "no figure of memory in this input")
+            say_unmeasured(axes, "no memory data in this input")
         if file is not None:
             save_file(page, file)
             return [file]
@@ -189,7 +189,7 @@ def plot_peaks(peaks: Peaks, folder: Path, formats: Sequence[FigureFormat] = FOR
         if any(value is not None for name in _BARS for value in peaks.of(name)):
             _draw_peaks(axes, peaks)
         else:
-            say_unmeasured(axes, "no figure of memory in this input")
+            say_unmeasured(axes, "no memory data in this input")
         return save_page(page, folder, PEAKS_NAME, formats)
 
 
@@ -255,8 +255,8 @@ def _draw_capacity(axes: "Axes", peaks: Peaks, scale: float) -> None:
 
 HEAT_MAP_NAME = "memory_heatmap"
 _WITHOUT = {
-    "%": "no capacity is known that memory could be a share of",
-    "GiB": "no figure of memory in this input",
+    "%": "the capacity of the devices is unknown",
+    "GiB": "no memory data in this input",
 }
 _MOST_ANNOTATED = 120
 """Cells past this many are too small for their figure."""

@@ -51,7 +51,7 @@ LINES = {
     "internal": LineStyle("#767676", (0, (1.5, 1.5))),
     "A": LineStyle("#0072b2"),
     "B": LineStyle("#d55e00", (0, (6, 2))),
-    "B less A": LineStyle(INK, "solid", 1.0),
+    "B - A": LineStyle(INK, "solid", 1.0),
 }
 """By what they show; `A` and `B` are two runs."""
 

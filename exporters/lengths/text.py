@@ -69,7 +69,7 @@ def _describe(study: LengthStudy, width: int) -> Iterator[str]:
         yield from (line for note in notes for line in wrap(make_printable(note), width))
     if study.is_interrupted:
         yield ""
-        yield from wrap("Interrupted: what was measured until then is told.", width)
+        yield from wrap("Interrupted: this is what was measured until then.", width)
 
 
 def _describe_mode(study: LengthStudy, mode: PrivacyMode, width: int) -> Iterator[str]:
@@ -91,9 +91,9 @@ def _describe_mode(study: LengthStudy, mode: PrivacyMode, width: int) -> Iterato
     ]
     yield from _format_columns(study.lengths, rows, width)
     if any(each.predicted_bytes for each in peaks):
-        yield from wrap("~ by the laws of the phases; that run did not finish", width, INDENT)
+        yield from wrap("~ predicted by the laws of the phases; that run did not finish", width, INDENT)
     yield ""
-    yield from wrap("law by tokens of the sequence, and what it leaves over", width)
+    yield from wrap("law by tokens of the sequence, and its residual", width)
     yield from _list_laws(phases, width)
     yield from _list_laws(named, width)
 
@@ -123,7 +123,7 @@ def _compare(study: LengthStudy, width: int) -> Iterator[str]:
     costs = make_cost_series(study)
     if costs:
         yield ""
-        yield "more than none, MiB"
+        yield "more than without privacy, MiB"
         rows = [[each.privacy, *map(show_mib, each.values_bytes)] for each in costs]
         yield from _format_columns(study.lengths, rows, width)
 
@@ -157,7 +157,7 @@ def _list_failures(study: LengthStudy) -> Iterator[str]:
             continue
         whose = f"{point.privacy}, " if len(study.privacy_modes) > 1 else ""
         predicted = make_peak_series(study, point.privacy)[0].predicted_bytes.get(point.seq_length)
-        would = f"; by its laws its peak would be {format_bytes(round(predicted))}" if predicted else ""
+        would = f"; its laws predict a peak of {format_bytes(round(predicted))}" if predicted else ""
         yield f"{whose}{point.seq_length:,} tokens: {failure}{would}"
 
 
@@ -221,7 +221,7 @@ def describe_end(run: PhaseRun) -> str:
     place = f" in {run.failed_phase}" if run.failed_phase else ""
     if run.failed_step is not None and run.training.num_steps > 1:
         place += f" of step {run.failed_step}"
-    asked = f", {format_bytes(run.requested_bytes)} asked for" if run.requested_bytes is not None else ""
+    asked = f", {format_bytes(run.requested_bytes)} requested" if run.requested_bytes is not None else ""
     error = f": {make_printable(run.error)}" if run.error and run.end == "failed" else ""
     words = {"out_of_memory": "out of memory", "interrupted": "interrupted", "failed": "failed"}
     return f"{words.get(run.end, 'finished')}{place}{asked}{error}"
@@ -316,9 +316,9 @@ def _describe_edge(search: FitSearch) -> str:
     refused = search.refused
     told = [] if refused is None else [f"{refused.size:,}: {_describe_outcome(refused)}"]
     if search.refusal is not None:
-        told.append(f"not settled: {make_printable(search.refusal)}")
+        told.append(f"undecided: {make_printable(search.refusal)}")
     elif search.largest is not None and search.largest.size == search.limit:
-        told.append(f"larger ones than {search.limit:,} were not considered")
+        told.append(f"sizes above {search.limit:,} were not tried")
     return f"{search.privacy}, {'; '.join(told)}" if told else ""
 
 

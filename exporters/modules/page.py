@@ -74,7 +74,7 @@ def describe_origin(memory: ModuleMemory) -> str:
         return "; ".join(memory.notes)
     on = f"on {memory.device}" if memory.device else "of an unnamed device"
     simulated = " (simulated device)" if memory.is_simulated else ""
-    return f"measured: what the storages of tensors hold {on}{simulated}; computed: what their shapes come to"
+    return f"measured: bytes of the tensors' storages {on}{simulated}; computed: from their shapes"
 
 
 _PAGE = """<!DOCTYPE html>
@@ -99,7 +99,7 @@ _PAGE = """<!DOCTYPE html>
 </section>
 </main>
 <div id="tip" role="status"></div>
-<noscript><p>The drawing needs JavaScript; these figures do not.</p>{table}</noscript>
+<noscript><p>The drawing needs JavaScript; this table does not.</p>{table}</noscript>
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>
 </body>

@@ -140,7 +140,7 @@ def report_module_memory(memory: ModuleMemory, file: str) -> ModuleMemoryReport:
 
 # What is said of a running process that was asked for its memory by module.
 
-COST = "takes more CPU in each step that is followed, 5 % of that of a small GPT"
+COST = "uses more CPU in each profiled step: 5 % for a small GPT"
 """As measured: docs/modules.md."""
 
 
@@ -160,13 +160,13 @@ def say_waiting(rank: RankSample, waited_s: float) -> str:
         waited_s: Since it was asked.
     """
     if rank.state == "ended":
-        return f"{name_process(rank)} has ended: nobody can tell of its modules"
+        return f"{name_process(rank)} has ended: its modules cannot be profiled"
     waited = f"asked {format_age(waited_s)} ago" if waited_s >= 1.0 else "asked"
     if rank.step is None:
-        return f"{waited}; it has ended no optimizer step yet, and is followed from the first"
+        return f"{waited}; no optimizer step has ended yet, profiling starts with the first"
     if rank.step.duration_s is None:
-        return f"{waited}; figures come with the end of its next steps"
-    return f"{waited}; a step takes {_say_duration(rank.step.duration_s)}, figures come with the next ones"
+        return f"{waited}; data arrives when its next steps end"
+    return f"{waited}; a step takes {_say_duration(rank.step.duration_s)}, data arrives with the next ones"
 
 
 def has_step(memory: ModuleMemory) -> bool:
@@ -229,7 +229,7 @@ def report_difference(first: NamedProfile, second: NamedProfile) -> DifferenceRe
 
 
 def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int, depth: int) -> str:
-    """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner."""
+    """Return both profiles as text: the verdict, kinds, largest differences, and what has no partner."""
     comparison = compare_profiles(first.memory, second.memory)
     return "\n".join(_describe_difference(first, second, comparison, width, depth)) + "\n"
 
@@ -247,7 +247,7 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
     if most is None:
         return f"No difference: {sizes}, {basis}"
     told = f"{sizes}, {basis}; most of {most.name}, {say_signed(most.difference_bytes or 0)}"
-    return f"{say_signed(difference) if difference else 'No more or less'}: {told}"
+    return f"{say_signed(difference) if difference else 'No change in total'}: {told}"
 
 
 def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, second: ModuleMemory) -> str:
@@ -287,7 +287,7 @@ def _describe_difference(
     if largest:
         yield ""
         told = [_make_row(name_row(row), row.node) for row in largest[:MOST_ROWS]]
-        head = ["what differs most", "first", "second", "difference", ""]
+        head = ["largest differences", "first", "second", "difference", ""]
         yield from format_rows([head, *told], "lrrrr", width)
     if len(largest) > MOST_ROWS:
         rest = sum(row.node.difference_bytes or 0 for row in largest[MOST_ROWS:])

@@ -26,7 +26,8 @@ _CLIPPING = {
     "none": "without differential privacy",
 }
 _NO_ADVICE = (
-    "No advice on the CPU: what is resident stays so when a tensor goes. --device simulate follows tensors."
+    "No advice on the CPU: resident memory does not shrink when a tensor is freed. --device simulate "
+    "follows tensors."
 )
 OPTIMIZER_WORDS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 _STRATEGIES = {"ddp": "DDP", "fsdp2": "FSDP2"}
@@ -71,7 +72,7 @@ def _describe(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
 
 def _describe_table(run: PhaseRun, width: int) -> Iterator[str]:
     steps = {phase.step for phase in run.phases if phase.step is not None}
-    heads = [f"rank {run.rank}, which holds most"] if run.world_size > 1 else []
+    heads = [f"rank {run.rank}, which uses most"] if run.world_size > 1 else []
     heads += [f"the last of {len(steps)} steps"] if len(steps) > 1 else []
     yield from wrap("; ".join(heads), width)
     yield from format_phases(
@@ -101,10 +102,10 @@ def describe_end(run: PhaseRun) -> str:
     where += "" if run.failed_step is None else f" of step {run.failed_step}"
     if run.end == "out_of_memory":
         asked = "more" if run.requested_bytes is None else f"{show_mib(run.requested_bytes)} MiB"
-        return f"Out of memory in {where}: {asked} asked for{_describe_held(run.held)}."
+        return f"Out of memory in {where}: {asked} requested{_describe_held(run.held)}."
     if run.end == "interrupted":
         reason = f" ({make_printable(run.error)})" if run.error else ""
-        return f"Interrupted in {where}{reason}: what was measured until then follows."
+        return f"Interrupted in {where}{reason}: this is what was measured until then."
     if run.end == "failed":
         return f"Failed in {where}: {make_printable(run.error or 'for an unknown reason')}."
     done = len({phase.step for phase in run.phases if phase.step is not None})
@@ -166,9 +167,9 @@ def _describe_device(device: PhaseDevice) -> str:
     total = "" if is_told else f", {format_bytes(device.total_bytes)}"
     text = f"{make_printable(device.name)}{total}"
     if device.kind == "simulated":
-        text += ": all figures are simulated, none is measured on a GPU"
+        text += ": all values are simulated, not measured on a GPU"
     if device.is_fake:
-        text += "; without storage, values are not computed"
+        text += "; without storage, no tensor values are computed"
     return f"{text} ({make_printable(device.note)})" if device.note else text
 
 
@@ -222,11 +223,11 @@ _BASES = {
     "counted": "counted tensor by tensor",
     "measured": "measured, as a difference",
     "computed": "computed from sizes: not reached",
-    "remainder": "temporary tensors, and what has no name",
+    "remainder": "temporary and unnamed tensors",
 }
 _LEAST_BYTES = MIB // 200
 """What is shown as 0.00 MiB is not shown."""
-_FITS = {True: "would fit", False: "would not fit even so", None: "too close to be sure"}
+_FITS = {True: "would fit", False: "would still not fit", None: "too close to be sure"}
 
 
 def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
@@ -246,11 +247,11 @@ def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
     helping = [change for change in advice.changes if change.saved_bytes]
     others = [change for change in advice.changes if not change.saved_bytes]
     if helping:
-        yield from wrap("what would lower the peak, estimated from these parts:", width)
+        yield from wrap("changes that lower the peak, estimated from these parts:", width)
     for change in helping:
         yield from wrap(f"- {_describe_change(change, advice)}", width, "  ")
     if others:
-        yield from wrap("what would not, or by how much nobody knows:", width)
+        yield from wrap("changes that do not lower it, or by an unknown amount:", width)
     for change in others:
         yield from wrap(f"- {_describe_other(change, advice)}", width, "  ")
 
@@ -258,7 +259,7 @@ def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
 def _describe_attack(advice: PhaseAdvice) -> str:
     step = "" if advice.step is None else f" of step {advice.step}"
     kind = "would need" if advice.is_predicted else "peaks at"
-    text = f"Attack {advice.phase}{step}: it {kind} {show_mib(advice.peak_bytes)} MiB"
+    text = f"Reduce {advice.phase}{step}: it {kind} {show_mib(advice.peak_bytes)} MiB"
     if advice.is_predicted or advice.missing_bytes is not None:
         text += " at least"
     if advice.missing_bytes is not None:
@@ -267,17 +268,17 @@ def _describe_attack(advice: PhaseAdvice) -> str:
         return f"{text}."
     after = f"{advice.next_phase} with {show_mib(advice.next_peak_bytes)} MiB"
     if advice.next_peak_bytes > advice.peak_bytes:
-        return f"{text}. Higher still is {after}."
-    return f"{text}. Next is {after}: what is saved in {advice.phase} alone counts down to there."
+        return f"{text}. {after[:1].upper()}{after[1:]} is higher still."
+    return f"{text}. Next is {after}: savings in {advice.phase} alone lower the peak only to there."
 
 
 def _describe_shortage(advice: PhaseAdvice) -> str:
     if advice.missing_bytes:
-        return f", {show_mib(advice.missing_bytes)} MiB more than the device had for it"
+        return f", {show_mib(advice.missing_bytes)} MiB more than the device had available"
     stranded = "" if advice.stranded_bytes is None else f" ({show_mib(advice.stranded_bytes)} MiB)"
     return (
-        "; there was room for the request, in pieces: what was reserved and not allocated"
-        f"{stranded} could not serve it, and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may"
+        "; there was room for the request, but in pieces: reserved memory without tensors"
+        f"{stranded} could not serve it; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help"
     )
 
 
@@ -294,12 +295,12 @@ def _describe_change(change: PhaseChange, advice: PhaseAdvice) -> str:
 def _describe_other(change: PhaseChange, advice: PhaseAdvice) -> str:
     flags = f" ({' '.join(change.flags)})" if change.flags else ""
     if change.part_saved_bytes is None or change.peak_bytes is None:
-        return f"{change.name}{flags}: saves {change.part}; how much, only the sizes of the model would tell."
+        return f"{change.name}{flags}: saves {change.part}; the amount depends on unknown sizes of the model."
     if change.part_saved_bytes == 0:
-        return f"{change.name}{flags}: leaves the {change.part} as they are."
+        return f"{change.name}{flags}: does not change the {change.part}."
     return (
-        f"{change.name}{flags}: {show_mib(change.part_saved_bytes)} MiB of {change.part} would go, "
-        f"and the peak would stay, in {change.peak_phase}."
+        f"{change.name}{flags}: {show_mib(change.part_saved_bytes)} MiB of {change.part} would be saved, "
+        f"but the peak would stay, in {change.peak_phase}."
     )
 
 
@@ -309,7 +310,7 @@ def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
     Args:
         trials: One a change that was tried.
     """
-    rows = [["tried, MiB", "estimated", "peak", "reserved", "less by", ""]]
+    rows = [["tried, MiB", "estimated", "peak", "reserved", "saved", ""]]
     for trial in trials:
         sizes = (trial.estimated_peak_bytes, trial.peak_bytes, trial.reserved_peak_bytes, trial.saved_bytes)
         ended = {"finished": "", "out_of_memory": "out of memory", None: "refused"}.get(trial.end, trial.end)
@@ -320,7 +321,7 @@ def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
             yield from wrap(f"{' '.join(trial.flags)}: {make_printable(trial.error)}", width)
     if any("--batch-size" in trial.flags for trial in trials):
         yield from wrap(
-            "--batch-size was tried as it is: virtual steps hold the sum of gradients on top", width
+            "--batch-size was tried alone: virtual steps need the sum of gradients in addition", width
         )
 
 
@@ -416,7 +417,7 @@ def _join(left: Sequence[str], right: Sequence[str]) -> list[str]:
 # What files of other phase profilers tell, as plain text.
 
 _FORMATS = {
-    "phase profiler log": "output of the phase profiler of Opacus's examples, or in its words",
+    "phase profiler log": "output of the phase profiler of Opacus's examples, or of the same form",
     "FSDP profiler": "result of the FSDP profiler of Opacus's examples",
     "single-GPU profiler": "result of the single-GPU profiler of Opacus's examples",
     "profiler summary": "summary of a profiler of Opacus's examples",
@@ -473,7 +474,7 @@ def _describe_record(record: PhaseRecord, width: int) -> Iterator[str]:
         yield from format_phases(record.phases, width)
     elif record.phases:
         names = ", ".join(make_printable(each.phase) for each in record.phases)
-        yield from wrap(f"without figures, as on the CPU: {names}", width)
+        yield from wrap(f"without values, as on the CPU: {names}", width)
     if record.breakdown:
         yield ""
         rows = [[make_printable(name), show_mib(size)] for name, size in record.breakdown.items()]
@@ -492,11 +493,13 @@ def _describe_end(record: PhaseRecord) -> str:
     where += "" if at is None or at.step is None else f" of step {at.step}"
     peak = record.peak.allocated_bytes
     text = (
-        f"{simulated}Peak: {show_mib(peak)} MiB allocated{where}." if peak is not None else "No peak is told."
+        f"{simulated}Peak: {show_mib(peak)} MiB allocated{where}."
+        if peak is not None
+        else "No peak was recorded."
     )
     if record.end == "out_of_memory":
         asked = (
-            "" if record.requested_bytes is None else f": {show_mib(record.requested_bytes)} MiB asked for"
+            "" if record.requested_bytes is None else f": {show_mib(record.requested_bytes)} MiB requested"
         )
         text = f"Out of memory in {make_printable(record.failed_phase or 'an unknown phase')}{asked}. {text}"
     return text

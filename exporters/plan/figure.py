@@ -102,7 +102,7 @@ def _describe_kind(layer: LayerNode) -> tuple[object, ...]:
 def _describe(graph: ModelGraph) -> str:
     return (
         f"{graph.name}: {len(graph.layers)} layers, {graph.total_parameters:,} parameters; "
-        "boxes: parameters, MiB of weights, forward GFLOP of one sequence; arrows: MiB handed on"
+        "boxes: parameters, MiB of weights, forward GFLOP of one sequence; arrows: MiB passed on"
     )
 
 
@@ -330,5 +330,5 @@ def _split_by_kind(stages: Sequence[StageMemory]) -> list[list[int]]:
 def _describe_stages(plan: Plan) -> str:
     batches = f"{plan.assumptions.micro_batches} micro-batches, 1F1B"
     if plan.recommended.training_bytes is None:
-        batches = "without activations, which are not known"
+        batches = "without activations, which are unknown"
     return f"{plan.model} in {plan.recommended_stages} stages, {batches}"

@@ -228,7 +228,7 @@ def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
     given = plan.assumptions
     batch = "" if given.seq_length is None else f" of {given.micro_batch} x {given.seq_length:,} tokens"
     held = (
-        f"{UNKNOWN}, as the activations of these layers are not known."
+        f"{UNKNOWN}, as the activations of these layers are unknown."
         if not _has_training(plan)
         else f"{describe_states(plan)}, and activations in flight of {given.micro_batches} "
         f"micro-batches{batch} (1F1B)."
@@ -302,8 +302,8 @@ def describe_feedback(feedback: PlanFeedback, width: int) -> str:
     """Return the comparison of a plan with a measured job as text."""
     where = "the running job" if feedback.measured == "live" else feedback.measured
     lines = wrap(
-        f"{feedback.model} in {count(len(feedback.stages), 'stage')}, planned beside what was measured in "
-        f"{where}: peaks of the rank of each stage that had most. Planned is computed.",
+        f"{feedback.model} in {count(len(feedback.stages), 'stage')}, plan and measurement of "
+        f"{where}: peaks of the fullest rank of each stage. Planned values are computed.",
         width,
     )
     lines += ["", *format_rows([*_list_feedback_rows(feedback)], "rrrrrrrrr", width), ""]
@@ -339,8 +339,8 @@ def _list_cells(stage: FeedbackStage, size: int, unit: int) -> tuple[str, ...]:
 def _word_factors(feedback: PlanFeedback) -> str:
     assumed = "; * is the median of the others" if any(s.is_factor_assumed for s in feedback.stages) else ""
     return (
-        f"Factor: measured {feedback.basis} over planned; difference is of the same two{assumed}. Expected "
-        "figures below are planned bytes times the factor of their stage: estimates."
+        f"Factor: measured {feedback.basis} over planned; difference: measured minus planned{assumed}. "
+        "Expected sizes below are estimates: planned bytes times the factor of their stage."
     )
 
 
@@ -348,11 +348,11 @@ def _word_change(feedback: PlanFeedback) -> Iterator[str]:
     present = feedback.present
     replanned = feedback.replanned
     if not feedback.would_change:
-        yield f"The split stays: under these factors none needs less than {_name_fullest(present)}."
+        yield f"Keep the split: with these factors no split needs less than {_name_fullest(present)}."
     else:
         share = feedback.saving_bytes / present.most_bytes
         yield (
-            f"Another split would need less: {_name_blocks(replanned)} instead of "
+            f"A different split would need less: {_name_blocks(replanned)} instead of "
             f"{_name_blocks(present)}. Expected of the fullest stage: {_name_fullest(replanned)} instead of "
             f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} ({share:.1%}) less."
         )
@@ -363,7 +363,7 @@ def _word_change(feedback: PlanFeedback) -> Iterator[str]:
 def _word_capacity(split: FeedbackSplit, capacity_bytes: int) -> str:
     left = capacity_bytes - split.most_bytes
     room = f"leaves {format_bytes(left)}" if left >= 0 else f"is {format_bytes(-left)} more than it has"
-    return f"Of a device of {format_bytes(capacity_bytes)} that {room}."
+    return f"On a device of {format_bytes(capacity_bytes)} that {room}."
 
 
 def _name_fullest(split: FeedbackSplit) -> str:

@@ -51,7 +51,7 @@ def parse_listen_address(text: str) -> TcpAddress:
     try:
         numeric = ipaddress.ip_address(LOOPBACK if host == "localhost" else host)
     except ValueError:
-        raise UsageError(f"--prometheus {text}: {host!r} is no numeric address; {_EXPECTED}") from None
+        raise UsageError(f"--prometheus {text}: {host!r} is not a numeric address; {_EXPECTED}") from None
     return TcpAddress(str(numeric), int(found["port"]))
 
 
@@ -63,8 +63,8 @@ def check_protected(address: TcpAddress, *, has_tls: bool, is_insecure: bool) ->
     """
     if not (address.is_loopback or has_tls or is_insecure):
         raise UsageError(
-            f"--prometheus {address.text}: everybody who reaches it could read the figures: give a TLS "
-            "configuration with --web-config FILE (docs/prometheus.md), or type --insecure as well"
+            f"--prometheus {address.text}: anyone who can reach it could read the metrics: give a TLS "
+            "configuration with --web-config FILE (docs/prometheus.md), or add --insecure"
         )
 
 

@@ -252,15 +252,19 @@ def _info(
 
 ROW_FAMILIES = tuple(Family[DeviceRow](it.name, it.kind, it.unit, it.help, it.read) for it in FAMILIES)
 FREE = Family[DeviceSample](
-    "vramscope_device_free_bytes", "gauge", "bytes", "Device free.", lambda it: it.memory.free_bytes
+    "vramscope_device_free_bytes",
+    "gauge",
+    "bytes",
+    "Free memory of the device.",
+    lambda it: it.memory.free_bytes,
 )
 UP_NAME = "vramscope_device_up"
-UP_HELP = "Whether the device answers: 0 is lost or stale."
+UP_HELP = "Whether the device answers: 0 if it is lost or stale."
 AGE_NAME = "vramscope_device_age_seconds"
 AGE_HELP = "Seconds since the memory of the device was last read."
 DEVICE_INFO_NAME = "vramscope_device"
 DEVICE_INFO_HELP = (
-    "The device: its name, its kind (`simulated` is a modelled card), its parent where it is MIG."
+    "The device: its name, its kind (`simulated` is a modelled card), its parent if it is a MIG instance."
 )
 DEVICE_INFO_LABELS = ("name", "kind", "parent_uuid")
 
@@ -305,12 +309,14 @@ RANK_GAUGES = (
         _of_allocator(lambda it: it.allocated_max_bytes),
     ),
     _bytes(
-        "reserved", "Bytes that the caching allocator holds.", _of_allocator(lambda it: it.reserved_bytes)
+        "reserved",
+        "Bytes that the caching allocator has reserved.",
+        _of_allocator(lambda it: it.reserved_bytes),
     ),
     _bytes("requested", "Bytes the program asked for.", _of_allocator(lambda it: it.requested_bytes)),
     _bytes(
         "active",
-        "Live bytes, and freed ones that another stream may still use.",
+        "Live bytes, and freed bytes that another stream may still use.",
         _of_allocator(lambda it: it.active_bytes),
     ),
     _bytes(
@@ -320,7 +326,7 @@ RANK_GAUGES = (
     ),
     _bytes(
         "capacity",
-        "Most the allocator may reserve, where that was limited below the device.",
+        "Most the allocator may reserve, if limited below the device's memory.",
         lambda it: it.capacity_bytes,
     ),
     _bytes("parameters", "Parameters.", _of_state(lambda it: it.parameters_bytes)),
@@ -341,7 +347,7 @@ RANK_GAUGES = (
         "vramscope_rank_age_seconds",
         "gauge",
         "seconds",
-        "Seconds since its newest reading.",
+        "Seconds since the newest reading of the process.",
         lambda it: it.age_s,
     ),
     Family[RankSample](
@@ -354,7 +360,7 @@ COUNTERS = (
         "vramscope_rank_retries",
         "counter",
         "",
-        "Times that the device refused memory and the cache was flushed.",
+        "Times that the device refused memory and the allocator flushed its cache.",
         _of_allocator(lambda it: it.retries),
     ),
     Family[RankSample](
@@ -374,7 +380,7 @@ COUNTERS = (
 )
 """Families of processes that have ended too, as long as the agent reports them: what ends one comes last."""
 RANK_INFO_NAME = "vramscope_rank"
-RANK_INFO_HELP = "The process: its place in the parallel layout, its run, whether its card is a modelled one."
+RANK_INFO_HELP = "The process: its place in the parallel layout, its run, whether its card is modelled."
 RANK_INFO_LABELS = ("world_size", "tp", "pp", "dp", "cp", "ep", "run", "backend", "simulated")
 
 
@@ -391,9 +397,9 @@ def read_info(rank: RankSample) -> tuple[object, ...]:
 
 LEVELS = ("unknown", "low", "medium", "high", "critical")
 LEVEL_NAME = "vramscope_oom_risk_level"
-LEVEL_HELP = "Risk of running out of memory, estimated: 1 at the level that holds. `unknown` is one of them."
+LEVEL_HELP = "Risk of running out of memory, estimated: 1 for the current level, which may be `unknown`."
 FINDINGS_NAME = "vramscope_findings"
-FINDINGS_HELP = "Findings that hold, by kind and severity."
+FINDINGS_HELP = "Open findings, by kind and severity."
 FINDINGS_LABELS = ("kind", "severity")
 
 RISK_GAUGES = (
@@ -415,7 +421,7 @@ RISK_GAUGES = (
         "vramscope_oom_headroom_bytes",
         "gauge",
         "bytes",
-        "What live tensors can really take, less their peak of recent steps; estimated.",
+        "Bytes that live tensors can take beyond their peak of recent steps; estimated.",
         lambda it: (
             None if it.capacity_bytes is None or it.peak_bytes is None else it.capacity_bytes - it.peak_bytes
         ),
@@ -426,7 +432,7 @@ TIMES = (
         "vramscope_oom_in_seconds",
         "gauge",
         "seconds",
-        "Estimated seconds until an out-of-memory error, median; absent where none is foreseen.",
+        "Estimated seconds until an out-of-memory error, median; absent if none is expected.",
         lambda it: it.oom_in_s,
     ),
     Family[Assessment](
@@ -470,7 +476,7 @@ def count_findings(picture: Picture) -> Counter[tuple[str, ...]]:
 
 AGENT_GAUGES = (
     Family[Picture](
-        "vramscope_agent_up", "gauge", "", "Whether the agent samples.", lambda it: float(it.is_fresh)
+        "vramscope_agent_up", "gauge", "", "Whether the agent is sampling.", lambda it: float(it.is_fresh)
     ),
     Family[Picture](
         "vramscope_agent_sample_age_seconds",
@@ -485,14 +491,14 @@ HUB_FAMILIES = (
         "vramscope_agent_start_time_seconds",
         "gauge",
         "seconds",
-        "When the agent was started, in seconds since the epoch.",
+        "Start time of the agent, in seconds since the epoch.",
         lambda it: it.started_s,
     ),
     Family[HubStatus](
         "vramscope_agent_cpu_ratio",
         "gauge",
         "ratio",
-        "Share of one core that the agent and its analyzers took of late.",
+        "Recent share of one core used by the agent and its analyzers.",
         lambda it: None if it.cpu_percent is None else it.cpu_percent / 100.0,
     ),
     Family[HubStatus](
@@ -503,7 +509,7 @@ HUB_FAMILIES = (
         lambda it: it.rss_bytes,
     ),
     Family[HubStatus](
-        "vramscope_agent_viewers", "gauge", "", "Views that follow the agent.", lambda it: it.viewers
+        "vramscope_agent_viewers", "gauge", "", "Viewers that follow the agent.", lambda it: it.viewers
     ),
     Family[HubStatus](
         "vramscope_agent_late_ticks",
@@ -516,7 +522,7 @@ HUB_FAMILIES = (
         "vramscope_agent_worker_restarts",
         "counter",
         "",
-        "Times that the process of the analyzers was started again.",
+        "Times that the analyzer process was restarted.",
         lambda it: sum(worker.restarts for worker in it.workers),
     ),
 )
@@ -525,14 +531,14 @@ HOST_FAMILIES = (
         "vramscope_host_memory_capacity_bytes",
         "gauge",
         "bytes",
-        "Memory of the host, or the limit of the cgroup where that is lower.",
+        "Memory of the host, or the limit of the cgroup if that is lower.",
         lambda it: it.total_bytes,
     ),
     Family[HostSample](
         "vramscope_host_memory_used_bytes",
         "gauge",
         "bytes",
-        "Memory of the host that is used.",
+        "Used memory of the host.",
         lambda it: it.used_bytes,
     ),
 )

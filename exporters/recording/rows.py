@@ -216,7 +216,7 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError(
-            "--parquet: is written by pyarrow, which is not installed: pip install 'vramscope[parquet]'"
+            "--parquet needs pyarrow, which is not installed: pip install 'vramscope[parquet]'"
         ) from error
     types = [arrow.type_for_alias(kind) for _, kind in PARQUET_COLUMNS]
     schema = arrow.schema([(name, kind) for (name, _), kind in zip(PARQUET_COLUMNS, types, strict=True)])
@@ -227,7 +227,7 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
                 arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
             except OverflowError as error:
                 raise InputFileError(
-                    "the recording has a figure that no 64-bit integer holds; expected memory of a device"
+                    "the recording has a number that does not fit into 64 bits; expected memory of a device"
                 ) from error
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
@@ -283,21 +283,21 @@ FAMILIES = (
         "vramscope_device_used_bytes",
         "gauge",
         "bytes",
-        "Device used: all processes and the driver's share.",
+        "Used memory of the device: all processes and the driver's share.",
         lambda it: it.memory.used_bytes,
     ),
     _Family(
         "vramscope_device_used_min_bytes",
         "gauge",
         "bytes",
-        "Least device used within the tick.",
+        "Least used memory of the device within the tick.",
         lambda it: it.memory.used_min_bytes,
     ),
     _Family(
         "vramscope_device_used_max_bytes",
         "gauge",
         "bytes",
-        "Most device used within the tick.",
+        "Most used memory of the device within the tick.",
         lambda it: it.memory.used_max_bytes,
     ),
     _Family(
@@ -325,14 +325,14 @@ FAMILIES = (
         "vramscope_allocator_reserved_bytes",
         "gauge",
         "bytes",
-        "Bytes that the caching allocator holds.",
+        "Bytes that the caching allocator has reserved.",
         lambda it: it.allocator.reserved_bytes,
     ),
     _Family(
         "vramscope_allocator_retries",
         "counter",
         "",
-        "Times that the device refused memory and the cache was flushed.",
+        "Times that the device refused memory and the allocator flushed its cache.",
         lambda it: it.allocator.retries,
     ),
     _Family(
@@ -357,7 +357,7 @@ FAMILIES = (
         "vramscope_device_power_watts",
         "gauge",
         "watts",
-        "Power that the device takes.",
+        "Power draw of the device.",
         lambda it: it.power_w,
     ),
 )

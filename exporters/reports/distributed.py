@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
 METHOD = (
-    "Balance is 1 less the coefficient of variation of the used share of all devices; a bottleneck is a node "
-    f"whose devices are on average {BOTTLENECK_FACTOR} times as full as all. In sync means that a report of "
-    "every node is of this moment; a node without one for longer than the timeout is a communication error. "
-    "Events are errors that were foreseen or met, each told once, by the analyzers of its own node."
+    "Balance is 1 minus the coefficient of variation of the used share of all devices; a bottleneck is a "
+    f"node whose devices are on average {BOTTLENECK_FACTOR} times as full as all devices. In sync means that "
+    "every node has a current report; a node without one for longer than the timeout is a communication "
+    "error. Events are out-of-memory errors, forecast or met, each reported once by the analyzers of its "
+    "node."
 )
 SyncStatus = Literal["in_sync", "out_of_sync", "communication_error", "unknown"]
 
@@ -224,7 +225,7 @@ def recommend(
     said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
     if silent_s:
         nodes = ", ".join(f"{node} for {format_age(age_s)}" for node, age_s in silent_s.items())
-        said.append(f"Nothing was heard of {nodes}: see whether the node and its watch still run")
+        said.append(f"No report from {nodes}: check whether the node and its watch still run")
     if analysis.bottleneck_nodes:
         said.append(
             f"Bottleneck nodes detected: {', '.join(analysis.bottleneck_nodes)}; move load away from them"
@@ -249,9 +250,9 @@ def doubt_balance(present: int, known: int, turned_away: int) -> str | None:
     verb = "reports" if present == 1 else "report"
     refused = f", with {count(turned_away, 'refusal')}" if turned_away else ""
     if present < 2:
-        return f"{present} of {count(known, 'node')} {verb}{refused}: no balance between nodes can be judged"
+        return f"{present} of {count(known, 'node')} {verb}{refused}: the balance between nodes is unknown"
     if present < known or turned_away:
-        return f"{present} of {count(known, 'node')} {verb}{refused}: the balance of all cannot be judged"
+        return f"{present} of {count(known, 'node')} {verb}{refused}: the balance of all nodes is unknown"
     return None
 
 
@@ -334,25 +335,25 @@ def _list_job(job: JobOverNodes) -> Iterator[str]:
 def _list_master(info: MasterInfo) -> Iterator[str]:
     used = show_number(info.total_memory_usage_gb, ",.1f", " GiB")
     yield (
-        f"{info.active_nodes} of {count(info.total_nodes, 'node')} there, "
+        f"{info.active_nodes} of {count(info.total_nodes, 'node')} present, "
         f"{count(info.total_gpus, 'device')}, {used} used, "
         f"balance {_describe_balance(info)}, {info.sync_status.replace('_', ' ')}"
     )
     for node in info.inactive_node_list:
         state = "left" if node in info.left_node_list else "silent"
-        yield f"{node}: {state}, last heard of {format_age(info.node_ages_s[node])} ago"
+        yield f"{node}: {state}, last report {format_age(info.node_ages_s[node])} ago"
     if info.duplicate_reports:
-        yield f"{count(info.duplicate_reports, 'report')} under the name of another node left out"
+        yield f"ignored {count(info.duplicate_reports, 'report')} under the name of another node"
     if info.turned_away:
-        yield f"{count(info.turned_away, 'host')} turned away: `vramscope keys allow` lets a key in"
+        yield f"{count(info.turned_away, 'host')} rejected: `vramscope keys allow` accepts a key"
     if info.refused_reports or info.rejected_messages:
         others = info.refused_reports + info.rejected_messages
-        yield f"{count(others, 'message')} refused: none of a node, or not allowed, or of too many nodes"
+        yield f"rejected {count(others, 'message')}: not from a node, not allowed, or from too many nodes"
 
 
 def _describe_balance(info: MasterInfo) -> str:
     is_whole = info.active_nodes == info.total_nodes and info.active_nodes > 1
-    return show_number(info.memory_balance_ratio, ".2f") if is_whole else "not judged"
+    return show_number(info.memory_balance_ratio, ".2f") if is_whole else "unknown"
 
 
 def _list_worker(info: WorkerInfo) -> Iterator[str]:

@@ -29,18 +29,16 @@ from .oom import Nothing
 
 FRAGMENT_SCHEMA: Final = "vramscope.fragment/1"
 METHOD = (
-    "`fragmentation_ratio` is 1 - largest free block / free bytes where a segment map tells of blocks, else "
-    "inactive split bytes over reserved bytes; null where neither is known. Device memory alone tells "
-    "nothing of fragmentation. The trend is of one measure, which it names: its robust slope and its shift "
-    "from the first third to the last, against its range. Frequencies are from the allocator's counters."
+    "`fragmentation_ratio` is 1 - largest free block / free bytes if a segment map is known, else inactive "
+    "split bytes over reserved bytes; null if neither is known. Device memory alone does not show "
+    "fragmentation. The trend names its measure; it is the robust slope of that measure and its shift from "
+    "the first third to the last, relative to its range. Frequencies come from the allocator's counters."
 )
-NOT_TOLD = "no allocator tells of this device: start the job with `vramscope run`, or give a file that has it"
-NOT_HELD = (
-    "what its allocator holds (reserved) is not told, and without it nothing can be said of fragmentation"
-)
+NOT_TOLD = "no allocator data of this device: start the job with `vramscope run`, or give a file that has it"
+NOT_HELD = "reserved memory is unknown, and without it fragmentation cannot be measured"
 NOT_SPLIT = (
-    "neither a segment map nor inactive split bytes are known, so stranded bytes cannot be told from cache: "
-    "`unused_share` is both together"
+    "neither a segment map nor inactive split bytes are known, so stranded and cached bytes cannot be "
+    "separated: `unused_share` is both together"
 )
 Priority = Literal["low", "medium", "high", "urgent"]
 NEGLIGIBLE_SHARE = 0.01
@@ -325,7 +323,7 @@ def _recommend(device: DeviceLog, reading: FragmentationReading, *, is_negligibl
         largest = format_bytes(reading.largest_free_bytes)
         said.append(
             f"{format_bytes(free)} is free in {reading.free_blocks or 0:,} blocks, the largest of {largest}: "
-            "a larger request takes new memory from the device"
+            "a larger request needs new memory from the device"
         )
     is_expandable = "expandable_segments:true" in device.settings.get(reading.pid or 0, "").lower()
     if stranded:
@@ -336,8 +334,8 @@ def _recommend(device: DeviceLog, reading: FragmentationReading, *, is_negligibl
             "batches into a few buckets"
         )
         said.append(
-            f"{format_bytes(stranded)} is stranded beside live blocks and cannot be given back: {remedy}; "
-            "`vramscope inspect` of a memory snapshot says what other settings would have reserved"
+            f"{format_bytes(stranded)} is stranded next to live blocks and cannot be given back: {remedy}; "
+            "`vramscope inspect` of a memory snapshot shows what other settings would have reserved"
         )
     spare = max(0, (cached or 0) - (stranded or 0))
     if cached is not None and spare >= NEGLIGIBLE_SHARE * (reading.reserved_bytes or 0):
@@ -349,9 +347,9 @@ def _recommend(device: DeviceLog, reading: FragmentationReading, *, is_negligibl
         left = format_bytes(reading.headroom_bytes)
         is_enough = reading.headroom_bytes >= AMPLE_SHARE * (reading.limit_bytes or 0)
         said.append(
-            f"It costs nothing yet: {left} is left above the recent peak"
+            f"No problem yet: {left} is left above the recent peak"
             if is_enough
-            else f"{left} is left above the recent peak, and an error would be about these pieces"
+            else f"only {left} is left above the recent peak: these pieces may cause an out-of-memory error"
         )
     return said
 

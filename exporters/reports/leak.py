@@ -101,9 +101,9 @@ def read_figures(finding: Finding) -> LeakFigures:
 
 LEAK_SCHEMA: Final = "vramscope.leak/1"
 METHOD = (
-    "A leak is growth of what lives at step ends, over several spans at once and by more than it fluctuates; "
-    "each is counted once. `leak_risk` is a plain rule, the slope of floors above --threshold MiB a minute, "
-    "and decides about no finding."
+    "A leak is growth of live memory at step ends, over several spans at once and by more than it "
+    "fluctuates; each is counted once. `leak_risk` is a simple rule, the slope of floors above --threshold "
+    "MiB a minute; findings do not depend on it."
 )
 GROWN_BY_SOURCE = "kept while watched"
 """Evidence of a leak: bytes that its source kept while allocations were recorded."""
@@ -360,8 +360,8 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
     if "host_leak" not in leaking and _is_above(host, rule) and span_s >= LEAST_SPAN_S:
         said.append(
             f"The host memory of the processes on {name} grows by {_describe_rate(host)}, "
-            f"{_describe_way(host)} in {format_age(span_s)}: not yet shown to be without end. Watch on; look "
-            "for lists that keep batches or results, and for caches without a bound"
+            f"{_describe_way(host)} in {format_age(span_s)}: not yet a proven leak. Watch longer; look "
+            "for lists that keep batches or results, and for unbounded caches"
         )
     return said
 
@@ -393,15 +393,15 @@ def _describe_full(device: DeviceLog, growth: MemoryGrowth) -> str:
 def _doubt(device: DeviceLog, span_s: float) -> str:
     """Say what is not known of growth, and what would tell."""
     if span_s < LEAST_SPAN_S:
-        return "That may be a job that starts: watch for some minutes"
+        return "The job may still be starting: watch for some minutes"
     if device.memory_source == "device":
         return (
-            "Device memory alone does not tell a leak from a cache that fills: start the job with `vramscope "
-            "run` (or `vramscope attach PID`) to see what lives at the end of each step"
+            "Device memory alone cannot distinguish a leak from a filling cache: start the job with "
+            "`vramscope run` (or `vramscope attach PID`) to see what is live at the end of each step"
         )
     return (
-        "It is not yet shown to be without end: watch on, and name the line that keeps it with "
-        "--enable-tracking; look for losses kept without .item() and lists that hold tensors"
+        "It is not yet a proven leak: watch longer, and find the line that keeps the memory with "
+        "--enable-tracking; look for losses kept without .item() and for lists of tensors"
     )
 
 
@@ -410,7 +410,7 @@ def _recommend(
 ) -> list[str]:
     said = [it.advice for it in findings if it.advice]
     said += [text for device in log.devices.values() for text in describe_seen_growth(log, device, rule)]
-    said += [f"Look at {source.place}: what it allocates is kept" for source in tracking.sources]
+    said += [f"Look at {source.place}: memory allocated there is not freed" for source in tracking.sources]
     return list(dict.fromkeys(said))
 
 

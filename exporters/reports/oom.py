@@ -27,11 +27,11 @@ LEAST_SPAN_S = 5.0
 """Growth over a shorter time decides nothing."""
 _CONFIDENCE = {"critical": 0.9, "high": 0.8, "medium": 0.6, "low": 0.3}
 _RECOMMENDATIONS: dict[RiskLevel, str] = {
-    "critical": "Almost all of the device is taken: free memory, or reduce the batch size",
+    "critical": "The device is almost full: free memory, or reduce the batch size",
     "high": "The device fills within a minute at this rate: reduce the batch size or empty the cache",
-    "medium": "Watch it: much of the device is taken, or what is taken grows fast",
+    "medium": "Watch it: the device is filling up, or its usage grows fast",
     "low": "Nothing to do: the device is neither full nor filling",
-    "unknown": "Nothing can be said: the device does not tell its memory",
+    "unknown": "Unknown: the device does not report its memory",
 }
 
 
@@ -119,11 +119,11 @@ def _judge(
 
 LEVELS: tuple[RiskLevel, ...] = ("unknown", "low", "medium", "high", "critical")
 _ADVICE: dict[RiskLevel, str] = {
-    "low": "Nothing to do: the forecast sees no error ahead",
-    "medium": "Watch it: an error is possible ahead; have a smaller batch size ready",
-    "high": "Reduce the batch size or free what is kept between steps: an error is likely ahead",
+    "low": "Nothing to do: no error is expected",
+    "medium": "Watch it: an error is possible; have a smaller batch size ready",
+    "high": "Reduce the batch size or free what is kept between steps: an error is likely",
     "critical": "Act before the next steps: reduce the batch size, free memory, or save a checkpoint",
-    "unknown": "Nothing can be foretold yet",
+    "unknown": "No forecast yet",
 }
 
 
@@ -155,9 +155,7 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
     if worst is None or not is_known or _is_outweighed(worst, threshold, device, thresholds):
         reason = _explain_absence(device) if worst is None else worst.reason
         if worst is not None and is_known:
-            reason = (
-                f"its usage is above a threshold that was given; the forecast says {worst.level}: {reason}"
-            )
+            reason = f"usage is above the given threshold; the forecast is {worst.level}: {reason}"
         return DeviceRisk(
             threshold.level,
             "threshold",
@@ -224,8 +222,8 @@ def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
 
 def _explain_absence(device: DeviceLog) -> str:
     if device.memory_source == "device":
-        return "device memory alone foretells no error"
-    return "there is no forecast from the allocator's figures yet"
+        return "device memory alone gives no forecast"
+    return "no forecast from the allocator's data yet"
 
 
 def _rank(assessment: Assessment) -> tuple[int, float]:
@@ -241,10 +239,10 @@ def _find_advice(log: RunLog, device: DeviceLog) -> str | None:
 
 OOM_SCHEMA: Final = "vramscope.oom/1"
 METHOD = (
-    "Where an allocator tells of a job: step floors, their robust rate, and the first passage of recent step "
-    "amplitudes over what the process can get (basis `forecast`). With device memory alone no error can be "
-    "foretold: shares of the device against --threshold and --critical decide (basis `threshold`). Where "
-    "these were given, usage above them is a finding (`threshold`) and decides whatever the forecast says."
+    "With allocator data of a job: step floors, their robust rate, and the first passage of recent step "
+    "amplitudes over what the process can get (basis `forecast`). Device memory alone gives no forecast: the "
+    "used share is compared with --threshold and --critical (basis `threshold`). If these are given, usage "
+    "above them is a finding (`threshold`) and takes precedence over the forecast."
 )
 TREND_S = 600.0
 """Seconds that the trend spans, the newest."""

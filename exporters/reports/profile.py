@@ -19,9 +19,9 @@ from .log import DeviceLog, MemorySource, RunLog, Snapshot, UtilizationOf, add_k
 
 PROFILE_SCHEMA: Final = "vramscope.profile/1"
 METHOD = (
-    "Figures as measured: `allocated` is live bytes of the caching allocator where the input has them, else "
-    "device used; peaks hold what was seen between two snapshots too; fragmentation is inactive split bytes "
-    "over reserved bytes."
+    "Measured values: `allocated` is live bytes of the caching allocator if the input has them, else device "
+    "used; peaks include what was seen between two snapshots; fragmentation is inactive split bytes over "
+    "reserved bytes."
 )
 
 

@@ -30,7 +30,7 @@ def describe_report(report: Report, width: int) -> str:
     """Return a report as lines of a width, with a newline at the end."""
     rows, alignment = _tabulate(report)
     lines = wrap(_headline(report.evidence), width)
-    lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device was seen"]
+    lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device found"]
     lines += [line for remark in _list_remarks(report) for line in wrap(remark, width, "  ")]
     if isinstance(report, ProfileReport) and report.phases:
         lines += ["", *format_rows(_tabulate_phases(report, width), "llrrrrr", width)]
@@ -76,7 +76,7 @@ def _list_remarks(report: Report) -> list[str]:
     if isinstance(report, OomReport):
         for key, device in report.devices.items():
             risk = device.risk_assessment
-            text = risk.reason if risk.basis == "forecast" else f"{risk.reason}; by its usage alone"
+            text = risk.reason if risk.basis == "forecast" else f"{risk.reason}; based on usage alone"
             said.setdefault(text, []).append(key)
     elif isinstance(report, ProfileReport):
         for key, text in _list_headroom(report):

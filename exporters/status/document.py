@@ -49,7 +49,7 @@ def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
         return None
     notes = list(sample.notes)
     if snapshot.connection == "lost":
-        notes.append(f"The agent is lost, the figures are its last: {snapshot.reason or 'no reason given'}")
+        notes.append(f"The agent is lost, this is its last data: {snapshot.reason or 'no reason given'}")
     status = describe_sample(sample, snapshot.findings, assessments=snapshot.assessments)
     return msgspec.structs.replace(status, notes=tuple(notes), agent=snapshot.hub)
 

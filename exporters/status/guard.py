@@ -148,7 +148,7 @@ def _word_advice(advice: GuardAdvice) -> str:
     whose = f"{who} of {advice.job} on {advice.node}" if advice.job else f"{who} on {advice.node}"
     if advice.outcome is None:
         return f"advice to {whose}: {advice.action}: {advice.reason}"
-    return f"{whose} {'' if advice.is_obeyed else 'did not obey: '}{advice.outcome}"
+    return f"{whose} {'' if advice.is_obeyed else 'did not comply: '}{advice.outcome}"
 
 
 def _word_state(state: GuardState) -> Iterator[str]:
@@ -159,11 +159,11 @@ def _word_state(state: GuardState) -> Iterator[str]:
     if state.nodes_left_out or state.devices_left_out:
         told = [count(state.nodes_left_out, "node")] if state.nodes_left_out else []
         if state.devices_left_out:
-            told.append(f"{count(state.devices_left_out, 'device')} of the nodes that are followed")
+            told.append(f"{count(state.devices_left_out, 'device')} of followed nodes")
         yield f"not followed: {' and '.join(told)}"
     for job in state.jobs:
         yield (
-            f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks seen on "
+            f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks report on "
             f"{len(job.nodes)} nodes, balance {_number(job.balance)}, first to diverge: "
             f"{job.first_diverging or 'none'}"
         )

@@ -270,9 +270,9 @@ def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text
 def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
     """Return one sentence for each device whose figures are those of the host's memory."""
     return [
-        f"{name_device(device)}: ranks train on the host's processors; its figures are the host's memory"
+        f"{name_device(device)}: ranks train on the host's processors; memory is the host's"
         if device.kind == "cpu"
-        else f"{name_device(device)} shares the host's memory; its figures are the host's (unified)"
+        else f"{name_device(device)} shares the host's memory (unified); memory is the host's"
         for device in devices
         if device.memory.source == "host"
     ]
@@ -397,7 +397,7 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
     for device in devices:
         if is_untold(device):
             user = ["—"] if has_user else []
-            table.add_row(*map(Text, [device.label, "—", *user, "—", "the driver does not tell"]))
+            table.add_row(*map(Text, [device.label, "—", *user, "—", "the driver does not report them"]))
         for process in sorted(device.processes or (), key=lambda p: -(p.used_bytes or 0)):
             cells = [device.label, str(process.pid)]
             if has_user:

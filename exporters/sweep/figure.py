@@ -77,7 +77,7 @@ def settle(page: FigurePage) -> None:
     if any("constrained_layout not applied" in str(it.message) for it in told):
         width_in, height_in = page.get_size_inches()
         raise UsageError(
-            f"a figure of {width_in:g} x {height_in:g} in has no room for cells beside its labels; "
+            f"a figure of {width_in:g} x {height_in:g} in has no room for cells next to its labels; "
             "make it larger, or leave the size to the grid"
         )
     page.set_layout_engine("none")

@@ -335,7 +335,7 @@ def list_key(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[
     if find_borders(drawn, is_known=False):
         entries.append(("blind", "border to unknown failures"))
     if any(cell.kind_word is not None for cell in drawn.cells.values()):
-        entries.append(("kind", "R real, S simulated: what held more"))
+        entries.append(("kind", "R real, S simulated: the one that used more"))
     for state in STATES:
         cells = drawn.in_state(state)
         if any(cell.actual_bytes is None for cell in cells):

@@ -32,7 +32,7 @@ _PAGE = """<!DOCTYPE html>
 <input type="radio" name="value" id="theory"><label for="theory">theory</label>
 <input type="radio" name="value" id="error"><label for="error">error of the theory</label>
 <div class="scroll"><table class="grid">
-<caption>GiB of the rank that held most, by tensor (TP) and pipeline (PP) parallel size</caption>
+<caption>GiB of the rank that used most, by tensor (TP) and pipeline (PP) parallel size</caption>
 {grid}
 </table></div>
 </main>
@@ -74,10 +74,10 @@ th { font-weight: 400; color: var(--soft); text-align: right; padding: .15rem .4
 #theory:checked ~ div .peak, #error:checked ~ div .peak { display: none; }
 """
 _HEADING = (
-    *("TP", "PP", "DP", "what became of it", "peak GiB", "iteration", "theory GiB", "error", "static GiB"),
-    *("TFLOP/s a GPU", "s an iteration", "cause"),
+    *("TP", "PP", "DP", "outcome", "peak GiB", "iteration", "theory GiB", "error", "static GiB"),
+    *("TFLOP/s per GPU", "s per iteration", "cause"),
 )
-_TEXT_COLUMNS = ("what became of it", "cause")
+_TEXT_COLUMNS = ("outcome", "cause")
 _LIGHT = (222, 235, 247)
 _DARK = (8, 48, 107)
 """Ends of the colour scale, from an empty device to a full one (ColorBrewer's Blues)."""

@@ -55,8 +55,8 @@ def describe_hidden(grid: SweepGrid) -> Iterable[str]:
     hidden = choose_cells(grid).hidden
     if hidden:
         yield (
-            f"layouts that share TP and PP with another one: {hidden:,}; the figure shows what ran and "
-            "held most, CSV and JSON have all"
+            f"layouts that share TP and PP with another one: {hidden:,}; the figure shows the one that ran "
+            "and used most, CSV and JSON have all"
         )
 
 
@@ -146,10 +146,10 @@ def _explain(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[
     if best is not None:
         told.append("[ ] least memory, GiB")
     if any(cell.is_mispredicted for cell in drawn.cells.values()):
-        told.append(f"! ran, the theory had said {grid.capacity_bytes / GIB:g} GiB or more")
+        told.append(f"! ran, the theory predicted {grid.capacity_bytes / GIB:g} GiB or more")
     for cell in drawn.cells.values():
         if cell.kind_word is not None:
-            told.append(f"TP {cell.tp} PP {cell.pp}: the {cell.kind_word} run, which held more than its twin")
+            told.append(f"TP {cell.tp} PP {cell.pp}: the {cell.kind_word} run, which used more than its twin")
             break
     return [f"  {'   '.join(told)}"] if told else []
 

@@ -28,7 +28,7 @@ def test_both_runs_their_difference_and_the_step_are_drawn(
     a, b, parting = above.lines
     assert (a.get_ydata()[70], b.get_ydata()[70], parting.get_xdata()[0]) == (10.0, 13.0, 60.0)
     assert a.get_linestyle() != b.get_linestyle()
-    apart = next(line for line in below.lines if line.get_label() == "B less A")
+    apart = next(line for line in below.lines if line.get_label() == "B - A")
     assert (apart.get_ydata()[0], apart.get_ydata()[-1]) == (0.0, 3.0)
     assert below.get_xlabel() == "step"
 

@@ -14,7 +14,7 @@ def test_of_many_ranks_each_has_a_line_and_the_first_and_largest_stands_above() 
     text = describe_difference(told, 80)
     lines = text.splitlines()
     rows = [line for line in lines if line.startswith("  rank ")]
-    assert rows[0] == "  rank 69  step 16   allocated peak  10.0 GiB  16.9 GiB  +6.9 GiB  +69.0"
+    assert rows[0] == "  rank 69  step 16     allocated peak  10.0 GiB  16.9 GiB  +6.9 GiB  +69.0"
     assert rows[1].startswith("  rank 68 ")
     assert len(rows) == 64
     assert "  and 4 more, which --json lists" in lines

@@ -153,7 +153,7 @@ def test_what_was_not_measured_has_no_bar_and_each_capacity_its_line(
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "1"]
     nothing = (None, None)
     plot_peaks(some_peaks(allocated=nothing, reserved=nothing, used=nothing), tmp_path)
-    assert "not measured\nno figure of memory in this input" in texts_of(pages[1])
+    assert "not measured\nno memory data in this input" in texts_of(pages[1])
 
 
 def test_a_label_of_others_is_no_path(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_line_that_was_not_measured_is_absent(pages: "list[Figure]") -> None:
     plot_memory_usage(DeviceFigure(device="0", clock="trace"), Path())
     assert texts_of(pages[0])[3:] == ["used"]
     assert texts_of(pages[0])[2] == "memory, MiB"
-    assert texts_of(pages[1])[3:] == ["not measured\nno figure of memory in this input"]
+    assert texts_of(pages[1])[3:] == ["not measured\nno memory data in this input"]
 
 
 def test_the_line_is_the_highest_and_the_band_reaches_down_to_the_lowest(pages: "list[Figure]") -> None:
@@ -283,10 +283,10 @@ def test_the_line_is_the_highest_and_the_band_reaches_down_to_the_lowest(pages: 
 
 
 def test_fragmentation_that_was_not_measured_says_so_and_why(pages: "list[Figure]") -> None:
-    plot_fragmentation(fragmentation_figure(None, "no allocator tells of this device"), Path())
+    plot_fragmentation(fragmentation_figure(None, "no allocator data of this device"), Path())
     plot_fragmentation(fragmentation_figure(curve(None, None)), Path())
     plot_fragmentation(fragmentation_figure(curve(0.2, 0.3)), Path())
-    assert texts_of(pages[0])[3:] == ["not measured\nno allocator tells of this device"]
+    assert texts_of(pages[0])[3:] == ["not measured\nno allocator data of this device"]
     assert texts_of(pages[1])[3:] == ["not measured"]
     assert texts_of(pages[2])[2:] == ["fragmentation, 0 to 1", "fragmentation"]
     assert axes_of(pages[2]).get_ylim() == (0, 1)
@@ -311,7 +311,7 @@ def test_few_cells_are_annotated_and_many_are_not(pages: "list[Figure]") -> None
     assert texts_of(pages[1])[3:] == []
     assert pages[1].axes[1].get_ylabel() == "%"
     assert len(axes_of(pages[1]).get_yticks()) <= 32
-    assert texts_of(pages[2])[3:] == ["not measured\nno capacity is known that memory could be a share of"]
+    assert texts_of(pages[2])[3:] == ["not measured\nthe capacity of the devices is unknown"]
 
 
 def test_text_of_others_is_shown_and_not_set_as_a_formula(tmp_path: Path) -> None:

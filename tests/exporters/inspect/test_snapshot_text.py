@@ -41,7 +41,7 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal() -> None:
 
 def test_an_error_at_a_time_that_no_calendar_has_is_told_all_the_same() -> None:
     events = [[{"action": "oom", "addr": 0, "size": MIB, "stream": 0, "time_us": 2**62, "frames": []}]]
-    assert "out of memory at an unknown time: 1 MiB asked for" in describe(snapshot([], device_traces=events))
+    assert "out of memory at an unknown time: 1 MiB requested" in describe(snapshot([], device_traces=events))
 
 
 def test_top_bounds_the_stacks() -> None:
@@ -66,15 +66,15 @@ def test_json_form_carries_its_schema_and_numbers() -> None:
     [
         (
             {"total_bytes": 24 << 30, "name": "Modelled"},
-            "simulated device of 24.0 GiB, Modelled: the figures",
+            "simulated device of 24.0 GiB, Modelled: values",
             {"total_bytes": 24 << 30, "name": "Modelled"},
         ),
         (
             {"total_bytes": "x", "name": 3},
-            "simulated device: the figures",
+            "simulated device: values",
             {"total_bytes": None, "name": None},
         ),
-        (True, "simulated device: the figures", {"total_bytes": None, "name": None}),
+        (True, "simulated device: values", {"total_bytes": None, "name": None}),
         (None, "device 0", None),
     ],
 )

@@ -48,7 +48,7 @@ def test_the_text_tells_phases_laws_peaks_and_where_memory_ran_out() -> None:
     assert lines["ended"].split()[1:] == ["ok"] * 5 + ["OOM"]
     assert "  Forward         2 MiB + 1000 B/token + 48 B/token^2      residual 0 B\n" in text
     assert "  Backward         197.5   196.6   193.8   183.6   145.1       —\n" in text
-    assert "2,048 tokens: out of memory in Backward, 512 MiB asked for; by its laws its peak" in text
+    assert "2,048 tokens: out of memory in Backward, 512 MiB requested; its laws predict a" in text
 
 
 def test_lengths_that_do_not_stand_side_by_side_go_below() -> None:
@@ -71,7 +71,7 @@ def test_algorithms_stand_side_by_side_with_what_each_costs_more_than_none() -> 
         "  ghost   211.0  211.0  211.0",
     ]
     assert table[6:] == [
-        "more than none, MiB",
+        "more than without privacy, MiB",
         "  tokens     64    128    256",
         "  hooks   100.0  100.0  100.0",
         "  ghost    10.0   10.0   10.0",
@@ -128,7 +128,7 @@ def test_what_fits_is_told_with_the_next_that_did_not_and_all_that_was_tried() -
     assert "  ghost    4 sequences        512 MiB     5\n" in text
     assert "  ghost, 5: out of memory in Backward\n" in text
     assert "sequence length, in a batch of 128, multiples of 64\n" in text
-    assert "  ghost       none              —     —\n  ghost, not settled: interrupted\n" in text
+    assert "  ghost       none              —     —\n  ghost, undecided: interrupted\n" in text
     assert "2 runs; ! did not fit\n  ghost, batch size: 4, 5!\n" in text
     assert "Modelled: Simulated 1 GiB GPU" in text
 
@@ -170,7 +170,7 @@ def test_the_object_has_runs_laws_predictions_and_what_fits(study: LengthStudy) 
     assert forward.law is not None
     assert forward.law.bytes_per_token_squared == 48
     assert [each.seq_length for each in ghost.peaks[0].predicted] == [2048]
-    assert ghost.points[-1].failure == "out of memory in Backward, 512 MiB asked for"
+    assert ghost.points[-1].failure == "out of memory in Backward, 512 MiB requested"
     (fit,) = report.fits
     assert fit.largest is not None
     assert (fit.largest.size, fit.is_settled) == (4, True)

@@ -68,7 +68,7 @@ def test_the_verdict_names_the_rank_and_the_phase_that_hold_most() -> None:
     assert text.startswith(
         "Simulated. Trained 2 steps. Peak on rank 1: 850.00 MiB allocated, in Backward of step 2"
     )
-    assert "rank 1, which holds most; the last of 2 steps" in text
+    assert "rank 1, which uses most; the last of 2 steps" in text
     assert "650.00 to 850.00" in text
 
 
@@ -84,7 +84,7 @@ def test_ranks_that_do_not_fit_beside_each_other_come_below() -> None:
     [
         (
             {"end": "interrupted", "failed_phase": "Backward", "failed_step": 1, "error": "Ctrl-C"},
-            "Interrupted in Backward of step 1 (Ctrl-C): what was measured until then follows. Peak of the "
+            "Interrupted in Backward of step 1 (Ctrl-C): this is what was measured until then. Peak of the "
             "phases that ended: 180.00 MiB",
         ),
         (
@@ -108,7 +108,7 @@ def test_a_fake_device_says_that_no_value_is_computed() -> None:
         kind="simulated", name="Simulated 2 GiB GPU", is_fake=True, note="no CUDA device here"
     )
     text = " ".join(describe_phases([make_run(device=device, losses=(None,))], 200).split())
-    assert "all figures are simulated, none is measured on a GPU; without storage" in text
+    assert "all values are simulated, not measured on a GPU; without storage" in text
     assert "(no CUDA device here)" in text
 
 

@@ -83,7 +83,7 @@ def test_the_exporter_is_started_again_after_a_crash_and_ends_with_its_agent(
         assert "serving" in read_line(agent)
         kill_exporter(agent)
         assert "the metrics exporter ended" in read_line(agent)
-        again = read_line(agent).partition(METRICS_AT)[2].removesuffix(" again\n")
+        again = read_line(agent).partition("metrics are available again at ")[2].strip()
         wait_until(lambda: is_measured(again), what="both devices again")
         assert agent.poll() is None
         agent.send_signal(signal.SIGINT)

@@ -92,7 +92,7 @@ def test_what_is_no_address_is_refused_with_what_would_be_one(text: str) -> None
 
 
 def test_beyond_loopback_nothing_is_served_unprotected_unless_that_is_typed() -> None:
-    with pytest.raises(UsageError, match=r"--web-config FILE .*type --insecure"):
+    with pytest.raises(UsageError, match=r"--web-config FILE .*add --insecure"):
         read_endpoint_options("0.0.0.0:9464", None, is_insecure=False)
     assert read_endpoint_options("0.0.0.0:9464", None, is_insecure=True).address.port == 9464
 

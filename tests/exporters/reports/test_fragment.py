@@ -90,7 +90,7 @@ def test_device_memory_alone_tells_nothing_and_the_report_says_why() -> None:
     device = report["devices"]["0"]
     assert device["current_metrics"]["fragmentation_ratio"] is None
     assert device["current_metrics"]["fragmentation_level"] is None
-    assert "no allocator tells" in device["current_metrics"]["reason"]
+    assert "no allocator data" in device["current_metrics"]["reason"]
     assert device["trend_analysis"] == {}
     assert device["allocation_pattern"]["size_distribution"] == {}
     assert report["summary"]["fragmentation_distribution"]["unknown"] == 1

@@ -74,7 +74,7 @@ def test_growth_that_is_no_leak_yet_is_said_with_its_rate_and_what_is_not_known(
         "The used memory of device 0 grows by 120 MiB a minute, from 10.0 GiB to 10.2 GiB in 2 m 00 s; at "
         "this rate the device is full in "
     )
-    assert "does not tell a leak from a cache that fills" in device
+    assert "cannot distinguish a leak from a filling cache" in device
     assert host.startswith("The host memory of the processes on device 0 grows by 60 MiB a minute")
     text = " ".join(describe_report(build_leak(growing(), DRIVER, LeakRule()), 200).split())
     assert device in text
@@ -82,7 +82,7 @@ def test_growth_that_is_no_leak_yet_is_said_with_its_rate_and_what_is_not_known(
     assert build(growing(), LeakRule(threshold_mib_per_min=1e6))["recommendations"] == []
     early = build(growing(20))["recommendations"]
     assert [it.rpartition(". ")[2] for it in early] == [
-        "That may be a job that starts: watch for some minutes"
+        "The job may still be starting: watch for some minutes"
     ]
 
 

@@ -106,7 +106,7 @@ def test_thresholds_that_were_given_outweigh_a_calm_forecast() -> None:
     risk = risk_of(log, Thresholds(75.0, 95.0, is_given=True))
     assert (risk["risk_level"], risk["basis"], risk["forecast"]) == ("critical", "threshold", "low")
     assert risk["probability"] == 0.01
-    assert "the forecast says low" in risk["reason"]
+    assert "the forecast is low" in risk["reason"]
     below = risk_of(log, Thresholds(96.0, 98.0, is_given=True))
     assert (below["risk_level"], below["basis"]) == ("low", "forecast")
 

@@ -34,14 +34,14 @@ def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
 def test_a_risk_says_why_it_is_what_it_is(log: RunLog) -> None:
     text = describe_report(build_oom(log, DRIVER, Thresholds()), 100)
     assert "✖ critical" in text
-    assert "0, 1: device memory alone foretells no error; by its usage alone" in text
+    assert "0, 1: device memory alone gives no forecast; based on usage alone" in text
 
 
 def test_what_was_not_measured_is_a_dash_and_said(log: RunLog) -> None:
     text = describe_report(build_fragment(log, INPUT, []), 100)
     assert "from series.csv (series CSV)" in text
     assert "not measured" in text
-    assert "no allocator tells of this device" in text
+    assert "no allocator data of this device" in text
 
 
 def test_tracking_that_could_not_be_says_why(log: RunLog) -> None:
@@ -61,7 +61,7 @@ def test_no_line_is_wider_than_asked(log: RunLog, width: int) -> None:
 
 
 def test_nothing_seen_is_said() -> None:
-    assert "no device was seen" in describe_report(build_profile(make_log([]), DRIVER), 80)
+    assert "no device found" in describe_report(build_profile(make_log([]), DRIVER), 80)
 
 
 def test_two_samples_tell_no_rate_and_three_do() -> None:

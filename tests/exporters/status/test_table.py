@@ -102,7 +102,7 @@ def test_a_device_that_has_ended_says_so_and_does_not_count() -> None:
 def test_unified_memory_is_labelled() -> None:
     memory = MemoryReading(128 * GIB, 20 * GIB, 108 * GIB, 20 * GIB, 20 * GIB, "host")
     text = render(make_device(name="NVIDIA GB10", kind="unified", memory=memory))
-    assert "GPU 0 shares the host's memory; its figures are the host's (unified)" in text
+    assert "GPU 0 shares the host's memory (unified); memory is the host's" in text
 
 
 def test_an_instance_stands_under_its_gpu() -> None:

@@ -92,7 +92,7 @@ def test_one_device_can_be_asked_for(tmp_path: Path) -> None:
     assert [device["device"] for device in line["devices"]] == [1]
     outcome = call("inspect", path, "--device", "7")
     assert outcome.code == 2
-    assert "--device 7: the devices that the file tells of are 0, 1" in outcome.stderr
+    assert "--device 7: the devices in the file are 0, 1" in outcome.stderr
 
 
 def test_json_tells_what_other_settings_would_have_reserved_and_that_it_is_simulated(tmp_path: Path) -> None:

@@ -202,5 +202,5 @@ def test_what_figures_are_of_is_said_and_nothing_of_activations_that_are_not_kno
     (tmp_path / "old.json").write_text(json.dumps(graph), "utf-8")
     told = call("plan", "--model", str(tmp_path / "old.json"), "--stages", "2")
     words = " ".join(told.stdout.split())
-    assert "training MiB: —, as the activations of these layers are not known." in words
+    assert "training MiB: —, as the activations of these layers are unknown." in words
     assert "in flight" not in words

@@ -35,7 +35,7 @@ def test_table_figure_and_csv_of_the_lengths_that_were_asked_for(
     printed, told = capsys.readouterr()
     assert made_runs == [("cuda", 1, length) for length in (64, 256, 1024, 2048) for _ in range(2)]
     assert "hooks, 2,048 tokens: out of memory in Backward" in printed
-    assert "more than none, MiB" in printed
+    assert "more than without privacy, MiB" in printed
     assert "1,024, 2,048 tokens: more than the 512 positions of LLaMA tiny" in told
     assert (tmp_path / "memory.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "memory.csv").read_text(encoding="utf-8").count("\n") == 1 + 13 * 3 + 4 + 3

@@ -60,8 +60,8 @@ def test_a_node_that_vanished_is_told_with_its_age() -> None:
     clock.now_s += 42.0
     report = exchange.build(RunLog(), Provenance(source="driver"))
     text = describe_report(report, 200)
-    assert "b: silent, last heard of 42 s ago" in text
-    assert "Nothing was heard of b for 42 s" in text
+    assert "b: silent, last report 42 s ago" in text
+    assert "No report from b for 42 s" in text
     assert report.memory_analysis.memory_balance_ratio is None, "old figures are no figures"
 
 

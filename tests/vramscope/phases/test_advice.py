@@ -86,7 +86,7 @@ def test_a_saving_in_another_phase_does_not_lower_the_peak() -> None:
     assert (change.part, change.part_saved_bytes, change.saved_bytes) == ("activations", 35 * MIB, 0)
     assert change.peak_phase == "Optimizer Step"
     text = "\n".join(describe_advice(advice, 200))
-    assert "35.00 MiB of activations would go, and the peak would stay, in Optimizer Step." in text
+    assert "35.00 MiB of activations would be saved, but the peak would stay, in Optimizer Step." in text
     assert find(advise(make_plain()), "SGD").saved_bytes == 0, "state that the first backward pass lacks"
 
 
@@ -144,7 +144,7 @@ def test_checkpointing_is_computed_from_the_sizes_of_the_model_or_unknown() -> N
     unsized = find(advise(make_plain(model={})), "checkpointing")
     assert (unsized.part_saved_bytes, unsized.peak_bytes, unsized.saved_bytes) == (None, None, None)
     text = "\n".join(describe_advice(advise(make_plain(model={})), 200))
-    assert "checkpointing of each block (--checkpoint): saves activations; how much, only the sizes" in text
+    assert "checkpointing of each block (--checkpoint): saves activations; the amount depends" in text
     done = msgspec.structs.replace(PLAIN, is_checkpointed=True)
     assert not any("checkpoint" in each.name for each in advise(make_plain(training=done)).changes)
 
@@ -188,7 +188,7 @@ def test_room_that_lies_in_pieces_is_not_called_missing() -> None:
     assert (advice.missing_bytes, advice.stranded_bytes) == (0, 600 * MIB)
     assert find(advice, "sequences").does_fit is None, "as much as before does not fit for sure"
     text = "\n".join(describe_advice(advice, 400))
-    assert "in pieces: what was reserved and not allocated (600.00 MiB) could not serve it" in text
+    assert "in pieces: reserved memory without tensors (600.00 MiB) could not serve it" in text
     assert "expandable_segments:True" in text
 
 

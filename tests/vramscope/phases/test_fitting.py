@@ -63,7 +63,7 @@ def test_memory_in_proportion_takes_four_small_sizes_and_both_sides_of_the_edge(
     assert found.is_settled
     assert len(found.trials) == 6
     assert found.is_simulated
-    assert found.refused.reason == "out of memory in Backward, 512 MiB asked for"
+    assert found.refused.reason == "out of memory in Backward, 512 MiB requested"
 
 
 def test_a_length_is_a_multiple_of_its_step_also_where_memory_grows_with_its_square() -> None:

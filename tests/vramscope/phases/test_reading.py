@@ -309,7 +309,7 @@ def test_all_files_are_printed_one_after_another_and_as_json_lines(
         "forward_pass     10,240.00  11,776.00     —  +1,536.00",
         "result of the single-GPU profiler of Opacus's examples",
         "2     256     32        1    no  14,592.00  1 m 41 s",
-        "Attack Optimizer Step of step 1",
+        "Reduce Optimizer Step of step 1",
     ):
         assert words in text
     assert print_read(Namespace(read=paths, format="json", output=None)) == 0

@@ -118,12 +118,12 @@ def test_the_table_says_what_is_estimated_and_what_limits_it(
     path = record(tmp_path / "run.vscope", [14.0, None, 7.0, 7.0], tensor=2)
     assert main([*PLAN, "--measured", str(path), "--capacity", "16GiB"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Planned is computed." in text
+    assert "Planned values are computed." in text
     assert "planned bytes times the factor of their stage: estimates" in text
     assert "* is the median of the others" in text
     assert "2 tensor ranks share each layer: planned figures are divided by 2" in text
-    assert "Of a device of 16.0 GiB that leaves" in text
-    assert "Another split would need less:" in text
+    assert "On a device of 16.0 GiB that leaves" in text
+    assert "A different split would need less:" in text
 
 
 def test_a_job_that_no_split_makes_fit_is_an_answer_and_3_where_that_is_asked_for(

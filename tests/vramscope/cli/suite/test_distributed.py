@@ -61,7 +61,7 @@ def test_a_worker_reports_to_a_master_with_keys(
     assert (info["role"], info["master_node"], info["is_connected"]) == ("worker", "m", True)
     info = read_report(gathered, "distributed")["cluster_info"]
     assert (info["total_nodes"], info["left_node_list"], info["total_gpus"]) == (2, ["w"], 2)
-    assert "w: left, last heard of" in printed
+    assert "w: left, last report" in printed
 
 
 def test_what_the_other_end_lacks_is_7(
@@ -77,7 +77,7 @@ def test_what_the_other_end_lacks_is_7(
     printed, said = capfd.readouterr()
     assert "1 of 2 nodes reported" in said
     assert json.loads(printed)["recommendations"] == [
-        "1 of 2 nodes reports: no balance between nodes can be judged"
+        "1 of 2 nodes reports: the balance between nodes is unknown"
     ]
 
 
