@@ -232,7 +232,10 @@ def _word_parting(
     subjects: Sequence[SubjectDifference], first: SubjectDifference | None, alignment: Alignment
 ) -> tuple[str, ...]:
     if not any(subject.figures for subject in subjects):
-        return ("Nothing can be compared: no figure was measured in both at one time", "nothing to compare")
+        return (
+            "Nothing can be compared: nothing was measured in both at the same time",
+            "nothing to compare",
+        )
     shown = None if first is None else first.shown
     if first is None or shown is None:
         return _word_likeness(subjects, alignment)
@@ -240,9 +243,10 @@ def _word_parting(
     told = say_difference(first)
     words = FIGURE_WORDS[shown.figure]
     return (
-        f"They part {where}: {first.name}'s {words} is {told}",
-        f"They part {where}: {first.name}, {told}",
-        f"part {where}: {format_bytes(abs(shown.difference_bytes))}",
+        f"They diverge {where}: {first.name}'s {words} is {told}",
+        f"They diverge {where}: {first.name}, {words} {told}",
+        f"They diverge {where}: {first.name}, {told}",
+        f"diverge {where}: {format_bytes(abs(shown.difference_bytes))}",
     )
 
 

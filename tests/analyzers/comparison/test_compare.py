@@ -28,7 +28,7 @@ def test_two_runs_that_are_alike_differ_in_nothing() -> None:
 
 def test_the_rank_the_step_and_the_figure_that_part_first_are_told() -> None:
     told = compare(train(), train(jump))
-    assert told.verdict == "They part at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B"
+    assert told.verdict == "They diverge at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B"
     assert (told.first, told.most) == ("rank 1", "rank 1")
     shown = told.subjects[1].shown
     assert shown is not None
@@ -43,7 +43,7 @@ def test_who_differs_most_is_told_where_another_parts_first() -> None:
 
     told = compare(train(later), train())
     assert told.verdict == (
-        "They part at step 30: rank 0's allocated peak is 1.0 GiB (9.1 %) lower in B · "
+        "They diverge at step 30: rank 0's allocated peak is 1.0 GiB (9.1 %) lower in B · "
         "rank 1 differs most: allocated peak by 5.0 GiB"
     )
 
@@ -160,7 +160,7 @@ def test_nothing_is_made_of_what_was_not_measured() -> None:
 
 def test_one_sample_of_each_can_be_compared() -> None:
     told = compare(train(steps=[5]), train(lambda rank, step: 11.0, steps=[5]))
-    assert told.verdict.startswith("They part from the start: rank 0's allocated peak is 1.0 GiB")
+    assert told.verdict.startswith("They diverge from the start: rank 0's allocated peak is 1.0 GiB")
 
 
 def test_an_error_of_one_run_is_said_first_and_findings_of_both_are_left_out() -> None:

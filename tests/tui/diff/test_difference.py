@@ -109,10 +109,12 @@ async def test_a_file_that_cannot_be_read_ends_it_with_its_sentence(tmp_path: Pa
 def test_in_a_real_terminal_it_can_be_made_small_and_says_more_than_the_limit(tmp_path: Path) -> None:
     a, b = write_series(tmp_path / "a.csv"), write_series(tmp_path / "b.csv", 3)
     with pane(f"{PROGRAM} diff {a} {b} --fail-on +1GiB") as opened:
-        text = opened.wait_for("They part at step 60: GPU 1's allocated peak is 3.0 GiB (30.0 %)", "q quit")
+        text = opened.wait_for(
+            "They diverge at step 60: GPU 1's allocated peak is 3.0 GiB (30.0 %)", "q quit"
+        )
         assert "Traceback" not in text
         opened.resize(40, 10)
-        wait_until(lambda: "part at step 60: 3.0 GiB" in opened.read() and "▌ GPU 1" in opened.read())
+        wait_until(lambda: "diverge at step 60: 3.0 GiB" in opened.read() and "▌ GPU 1" in opened.read())
         opened.press("q")
         opened.wait_for("exit code 3")
 

@@ -21,11 +21,11 @@ def test_labels_of_the_axis_are_whole_and_never_touch(cells: int, parts_at: int 
         None if parts_at is None else float(parts_at),
         "step 0",
         "step 599",
-        "they part: step 337",
+        "they diverge at step 337",
     )
     axis = "".join(span.text for span in draw_runs(runs, (cells, 8), UNICODE)[-1])
     words = re.sub(rf"[{UNICODE.rule}{UNICODE.tick} ]+", " ", axis).strip()
-    whole = re.sub("(they part: step 337|step 599|step 0)", "", words)
+    whole = re.sub("(they diverge at step 337|step 599|step 0)", "", words)
     assert whole.strip() == "", axis
     assert len(axis) <= cells
-    assert parts_at is None or cells < 60 or "they part: step 337" in axis
+    assert parts_at is None or cells < 60 or "they diverge at step 337" in axis

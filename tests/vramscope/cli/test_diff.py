@@ -47,8 +47,8 @@ def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Pat
     series, recording = write_series(tmp_path / "a.csv"), record(tmp_path / "b.vscope", 3)
     told = call("diff", str(series), str(recording), COLUMNS="80")
     assert told.code == 0, told.stderr
-    assert "They part at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B" in told.stdout
-    assert "  rank 1  step 60   allocated peak  10.0 GiB  13.0 GiB  +3.0 GiB  +30.0\n" in told.stdout
+    assert "They diverge at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B" in told.stdout
+    assert "  rank 1  step 60     allocated peak  10.0 GiB  13.0 GiB  +3.0 GiB  +30.0\n" in told.stdout
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
     (as_json,) = call("diff", str(series), str(recording), "--json").lines
     jsonschema.Draft202012Validator(build_schema("difference")).validate(as_json)
@@ -132,5 +132,7 @@ def test_recordings_of_several_nodes_in_a_folder_are_one_run(tmp_path: Path) -> 
         record(tmp_path / run_name / "n2.vscope", extra_gib, node="n2", rank=3)
     (told,) = call("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--json").lines
     assert [subject["name"] for subject in told["subjects"]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
-    assert told["verdict"] == "They part at step 60: rank 3's allocated peak is 3.0 GiB (30.0 %) higher in B"
+    assert (
+        told["verdict"] == "They diverge at step 60: rank 3's allocated peak is 3.0 GiB (30.0 %) higher in B"
+    )
     assert told["a"]["format"] == "2 recordings"
