@@ -85,7 +85,7 @@ def main() -> int:
 
             print(asyncio.run(draw_breakdown(PICTURES)))
         elif name == "seqlen":
-            from docs.lengths_picture import draw_length_picture
+            from docs.seqlen_picture import draw_length_picture
 
             print(draw_length_picture(PICTURES))
         elif name == "plan":

@@ -30,7 +30,7 @@ SCHEMAS = {
     "phases": ("vramscope.phases/1", "exporters.phases.report", "PhaseReport"),
     "plan": ("vramscope.plan/1", "analyzers.planning.partition", "Plan"),
     "plan-feedback": ("vramscope.plan-feedback/1", "analyzers.planning.feedback", "PlanFeedback"),
-    "seqlen": ("vramscope.seqlen/1", "exporters.lengths.text", "LengthReport"),
+    "seqlen": ("vramscope.seqlen/1", "exporters.seqlen.text", "LengthReport"),
     "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
     "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
 }

@@ -22,9 +22,9 @@ from vramscope.engine.model.phase_memory import (
 )
 from vramscope.engine.settings import Settings
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
-from vramscope.exporters.lengths.figure import LengthLook
-from vramscope.phases.lengths import FitTask, run_lengths, run_without_storage, search_fit
+from vramscope.exporters.seqlen.figure import LengthLook
 from vramscope.phases.running import check_training, count_ranks
+from vramscope.phases.seqlen import FitTask, run_lengths, run_without_storage, search_fit
 
 from .frame.emit import complain, emit_fitted, emit_json
 from .frame.errors import EXIT_INTERRUPTED, unwinding_on_signals
@@ -241,7 +241,7 @@ def _find_known(study: LengthStudy, mode: PrivacyMode) -> dict[int, PhaseRun]:
 
 
 def _tell_trial(search: FitSearch) -> None:
-    from vramscope.exporters.lengths.text import describe_trial
+    from vramscope.exporters.seqlen.text import describe_trial
 
     complain(describe_trial(search, search.trials[-1]), program=PROGRAM)
 
@@ -262,7 +262,7 @@ def _warn_of_long_ones(request: LengthRequest) -> None:
 def _write_files(request: LengthRequest, study: LengthStudy) -> None:
     if request.figure is not None and study.runs:
         from vramscope.exporters.figures.page import save_figure
-        from vramscope.exporters.lengths.figure import draw_lengths
+        from vramscope.exporters.seqlen.figure import draw_lengths
 
         page = draw_lengths(study, request.look)
         for path in request.figure.list_files("sequence_lengths"):
@@ -270,7 +270,7 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
             complain(f"wrote {path}", program=PROGRAM)
     if request.csv is not None:
         from vramscope.engine.files.base.output_file import write_whole
-        from vramscope.exporters.lengths.text import encode_study
+        from vramscope.exporters.seqlen.text import encode_study
 
         write_whole(encode_study(study), request.csv)
         complain(f"wrote {request.csv}", program=PROGRAM)
@@ -280,7 +280,7 @@ def _print(
     request: LengthRequest, study: LengthStudy, searches: Sequence[FitSearch], settings: Settings
 ) -> None:
     if request.form == "json":
-        from vramscope.exporters.lengths.text import report_study
+        from vramscope.exporters.seqlen.text import report_study
 
         emit_json(report_study(study, searches))
         return
@@ -291,8 +291,8 @@ def _print(
 def _describe(
     request: LengthRequest, study: LengthStudy, searches: Sequence[FitSearch], width: int
 ) -> Iterator[str]:
-    from vramscope.exporters.lengths.figure import describe_study_as_original
-    from vramscope.exporters.lengths.text import describe_fits, describe_study
+    from vramscope.exporters.seqlen.figure import describe_study_as_original
+    from vramscope.exporters.seqlen.text import describe_fits, describe_study
 
     if study.lengths:
         yield (

@@ -11,7 +11,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseMemory, PhaseRun, PhaseTraining, TrainingState
 from vramscope.exporters.phases.report import report_phases
 from vramscope.exporters.phases.text import describe_advice, describe_phases
-from vramscope.phases.lengths import try_advice
+from vramscope.phases.seqlen import try_advice
 
 from ...exporters.phases.test_text import OUT
 from .runs import MIB, SETUP, STATE, levels, make_run, phase, take_step

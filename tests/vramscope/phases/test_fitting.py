@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.vramscope.phases.studies import DEVICE, MIB, make_run
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import FitSearch, MemoryLevels, PhaseMemory, PhaseRun, PhaseTraining
-from vramscope.phases.lengths import FitTask, search_fit
+from vramscope.phases.seqlen import FitTask, search_fit
 
 CAPACITY = 24 << 30
 CONTEXT = 512 * MIB

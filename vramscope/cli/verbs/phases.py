@@ -427,8 +427,8 @@ def try_changes(
 ) -> "tuple[AdviceTrial, ...]":
     """Return what the advised changes measured; nothing where the run was interrupted or has no advice."""
     from vramscope.analyzers.planning.phases import advise_phases
-    from vramscope.phases.lengths import choose_changes, try_advice
     from vramscope.phases.running import run_phases
+    from vramscope.phases.seqlen import choose_changes, try_advice
 
     advice = advise_phases(runs)
     if advice is None or any(run.end in {"interrupted", "failed"} for run in runs):

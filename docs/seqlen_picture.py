@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from vramscope.engine.model.phase_memory import PhaseTraining
-from vramscope.exporters.lengths.figure import draw_lengths
-from vramscope.phases.lengths import run_lengths, run_without_storage
+from vramscope.exporters.seqlen.figure import draw_lengths
+from vramscope.phases.seqlen import run_lengths, run_without_storage
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 DEVICE = "simulate:2GiB"

@@ -5,7 +5,7 @@ import pytest
 from tests.vramscope.phases.studies import make_run
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
-from vramscope.phases.lengths import run_lengths
+from vramscope.phases.seqlen import run_lengths
 
 TRAINING = PhaseTraining(model_size="tiny")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from ...analyzers.planning.lengths import PANELS, LengthSeries, make_series, say_law, say_residual
+from ...analyzers.planning.seqlen import PANELS, LengthSeries, make_series, say_law, say_residual
 from ...engine.model.phase_memory import LengthStudy, PrivacyMode
 from ...engine.units import MIB
 from ..figures.page import TEXT_IN, FigurePage, hold_settings, open_figure_page

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from vramscope.analyzers.planning.lengths import PeakKind, PeakLaws, fit_peaks
 from vramscope.analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange
+from vramscope.analyzers.planning.seqlen import PeakKind, PeakLaws, fit_peaks
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import (
     FitSearch,
@@ -20,7 +20,7 @@ from vramscope.engine.model.phase_memory import (
 )
 from vramscope.engine.sources.host import HostReader
 from vramscope.engine.units import format_bytes
-from vramscope.exporters.lengths.text import describe_device, describe_end
+from vramscope.exporters.seqlen.text import describe_device, describe_end
 
 from .running import check_training, choose_device, run_phases, train_apart
 

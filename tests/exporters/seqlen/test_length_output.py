@@ -11,15 +11,15 @@ from tests.structure.tree import ROOT
 from tests.vramscope.phases.studies import MIB, make_study
 from vramscope.engine.model.phase_memory import FitSearch, FitTrial, LengthPoint, LengthStudy
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.lengths.figure import describe_study_as_original
-from vramscope.exporters.lengths.text import (
+from vramscope.exporters.schema import build_schema, render_schema
+from vramscope.exporters.seqlen.figure import describe_study_as_original
+from vramscope.exporters.seqlen.text import (
     LengthReport,
     describe_fits,
     describe_study,
     encode_study,
     report_study,
 )
-from vramscope.exporters.schema import build_schema, render_schema
 
 ORIGINAL = """
 ================================================================================

@@ -8,7 +8,7 @@ import pytest
 from tests.exporters.figures.vision import VISIONS, measure_distance, parse_colour
 from tests.vramscope.phases.studies import LENGTHS, make_study
 from vramscope.exporters.figures.style import measure_contrast
-from vramscope.exporters.lengths.figure import ALGORITHMS, STAGE_COLOURS, LengthLook, draw_lengths
+from vramscope.exporters.seqlen.figure import ALGORITHMS, STAGE_COLOURS, LengthLook, draw_lengths
 
 
 def test_six_panels_have_points_laws_and_crosses_where_memory_ran_out() -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 
-from ...analyzers.planning.lengths import (
+from ...analyzers.planning.seqlen import (
     MORE_THAN_NONE,
     PHASES,
     LengthLaw,

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.vramscope.phases.studies import LENGTHS, MIB, make_run, make_study
-from vramscope.analyzers.planning.lengths import (
+from vramscope.analyzers.planning.seqlen import (
     PANELS,
     PHASES,
     find_difference,
