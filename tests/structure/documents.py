@@ -60,8 +60,14 @@ def read_blocks(page: Path) -> Iterator[Block]:
 
 
 def split_commands(block: Block) -> Iterator[tuple[str, ...]]:
-    """Yield the simple commands of a shell block, as words; redirections are left out."""
-    for line in block.text.replace("\\\n", " ").splitlines():
+    """Yield the simple commands of a shell block, as words; redirections are left out.
+
+    Of a block of kind `console` only the lines after `$ ` are commands; the others are what they print.
+    """
+    lines = block.text.replace("\\\n", " ").splitlines()
+    if block.kind == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    for line in lines:
         words = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
         words.whitespace_split = True
         command: list[str] = []

@@ -70,6 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("block", RUN, ids=[block.place for block in RUN])
 def test_commands_do_what_the_page_says(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    printed: list[str] = []
     places = {name: str(folder / "home") for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     for command in split_commands(block):
         arguments = find_vramscope(command)
@@ -80,6 +81,10 @@ def test_commands_do_what_the_page_says(block: Block, folder: Path, monkeypatch:
         done = start(*arguments, VRAMSCOPE_RUNTIME_DIR=str(folder / "agent"), **places)
         assert done.code in FINE, (command, done.stderr)
         assert "Traceback" not in done.stderr
+        printed += done.stdout.splitlines()
+    if block.kind == "console":
+        shown = [line for line in block.text.splitlines() if not line.startswith("$ ") and line != "…"]
+        assert [line for line in shown if line not in printed] == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.place for block in BLOCKS])
