@@ -162,7 +162,7 @@ class RollEntry:
 
 
 class NodeRoll:
-    """Keeps the newest report of each node; bounded.
+    """Keeps the newest report of each node; where there are too many, a new one replaces the longest gone.
 
     Args:
         timeout_s: Seconds without a report after which a node counts as silent.
@@ -197,12 +197,16 @@ class NodeRoll:
         """Replace the report of its node."""
         now_s = self._clock.monotonic_s()
         wall_s = self._clock.wall_s()
+        if report.node_id not in self._nodes and len(self._nodes) >= MOST_NODES:
+            gone = self._find_longest_gone()
+            if gone is not None:
+                del self._nodes[gone]
         self._nodes[report.node_id] = RollEntry(report, now_s, wall_s, key)
 
     def refuse(self, report: NodeReport, key: str = "") -> str | None:
         """Return why a report is rejected, in one sentence, and count it; None for one that is accepted."""
         known = self._nodes.get(report.node_id)
-        if known is None and len(self._nodes) >= MOST_NODES:
+        if known is None and len(self._nodes) >= MOST_NODES and self._find_longest_gone() is None:
             self.refused += 1
             return f"rejected: {MOST_NODES} nodes report already, the most there can be"
         if known is None or self._judge(known, self._clock.monotonic_s()) not in ("here", "late"):
@@ -223,6 +227,11 @@ class NodeRoll:
     def find(self, *presences: Presence) -> tuple[str, ...]:
         now_s = self._clock.monotonic_s()
         return tuple(it for it, known in self._nodes.items() if self._judge(known, now_s) in presences)
+
+    def _find_longest_gone(self) -> str | None:
+        """Return the node whose place a new one gets: one that left before one that is silent."""
+        gone = self.find("left") or self.find("silent")
+        return min(gone, key=lambda it: self._nodes[it].heard_s, default=None)
 
     def _judge(self, known: RollEntry, now_s: float) -> Presence:
         age_s = now_s - known.heard_s

@@ -75,6 +75,24 @@ def test_nodes_beyond_the_most_are_counted_and_left_out() -> None:
     assert roll.refuse(make_report("n0")) is None, "a node that is known already is always heard"
 
 
+def test_a_new_node_gets_the_place_of_the_longest_gone() -> None:
+    clock = HandClock(100.0)
+    roll = NodeRoll(30.0, clock)
+    roll.take(make_report("silent"))
+    clock.now_s += 20.0
+    for number in range(MOST_NODES - 2):
+        roll.take(make_report(f"n{number}"))
+    roll.take(msgspec.structs.replace(make_report("left"), is_leaving=True))
+    clock.now_s += 20.0
+    for new in ("first", "second"):
+        assert roll.refuse(make_report(new)) is None
+        roll.take(make_report(new))
+    assert "left" not in roll.nodes, "it said that it ended"
+    assert "silent" not in roll.nodes
+    assert len(roll.nodes) == MOST_NODES
+    assert roll.refuse(make_report("third")) is not None, "all others are there"
+
+
 def test_a_second_node_under_one_name_is_refused_until_the_first_is_gone() -> None:
     clock = HandClock(100.0)
     roll = NodeRoll(30.0, clock)
