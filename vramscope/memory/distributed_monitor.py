@@ -13,28 +13,29 @@ from .node_exchange import DEFAULT_PORT, DistributedRole, Meeting, NodeExchange
 
 
 class DistributedMemoryMonitor(MemoryMonitor):
-    """Watches this node, and tells another one or is told by others.
+    """Watches this node, and sends reports to another node or gathers those of others.
 
         monitor = DistributedMemoryMonitor(role="worker", master_address="n1")
         monitor.start_monitoring()
 
-    Beyond this machine reports travel with the keys of `vramscope keys`, encrypted. A master that is away is
-    looked for again and again, and holds up nothing.
+    Between machines reports are encrypted with the keys of `vramscope keys`. A worker keeps trying to reach a
+    missing master, without blocking the program.
 
     Args:
-        node_id: By which others know this node; by default the host's name and the time of the start.
+        node_id: Name of this node for others; by default the host name and the time of the start.
         role: `master`, `worker` or `standalone`.
-        master_address: Of a worker: where the master listens; of the master: the address at which it does,
-            `*` for all of this machine. By default on loopback.
+        master_address: For a worker the host of the master; for the master the address to listen at, `*` for
+            all addresses. By default loopback.
         master_port: Port of the master.
         devices: Indices of the devices to watch; None for all.
-        sampling_interval: Seconds from one sample to the next.
-        heartbeat_interval: Most seconds from one report to the next.
+        sampling_interval: Seconds between samples.
+        heartbeat_interval: Most seconds between reports.
         sync_timeout: Seconds without a report after which a node counts as silent.
-        insecure: Report, and take reports, without keys beyond this machine too: open to everybody between.
+        insecure: Send and accept reports without keys, also beyond this machine; everybody on the way can
+            read and report.
 
     Raises:
-        UsageError: An argument makes no sense.
+        UsageError: An argument is invalid.
     """
 
     def __init__(
@@ -68,10 +69,10 @@ class DistributedMemoryMonitor(MemoryMonitor):
         self.node_id = self._exchange.node_id
 
     def start_monitoring(self) -> None:
-        """Begin to watch in the background; does nothing where that is so already.
+        """Start to watch in the background; does nothing if it runs already.
 
         Raises:
-            UsageError: The port is taken, the address is none, or it is beyond loopback and there is no key.
+            UsageError: The port is in use, the address is invalid, or a key is missing beyond loopback.
             InputFileError: The keys cannot be used.
         """
         if self.is_monitoring:
@@ -80,13 +81,13 @@ class DistributedMemoryMonitor(MemoryMonitor):
         super().start_monitoring()
 
     def get_cluster_status(self) -> dict[str, object]:
-        """Return the cluster as the master sees it; of another node its own place in it."""
+        """Return the cluster as the master sees it; on other nodes, the state of their own connection."""
         with self._lock:
             built: dict[str, object] = msgspec.to_builtins(self._exchange.describe_cluster())
         return built
 
     def get_memory_distribution(self) -> dict[str, object]:
-        """Return the devices of this node now, in GiB, and their sum; an `error` before the first sample."""
+        """Return the memory of this node's devices in GiB, and the sum; `error` before the first sample."""
         with self._lock:
             own = self._exchange.describe_own(self._log)
             built: dict[str, object] = msgspec.to_builtins(describe_node(own))
@@ -99,7 +100,7 @@ class DistributedMemoryMonitor(MemoryMonitor):
             output_file: File to write it to as JSON.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             report = self._exchange.build(self._log, self._provenance)

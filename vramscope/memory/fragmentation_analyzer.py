@@ -1,4 +1,4 @@
-"""`FragmentationAnalyzer`: what the allocator holds and the job cannot have, from inside a program."""
+"""`FragmentationAnalyzer`: how fragmented the allocator's memory is, from inside a program."""
 
 import time
 from enum import Enum
@@ -25,11 +25,11 @@ from .monitor import MemoryMonitor, plot_device, publish
 from .own_process import ProcessStream
 
 MAP_S = 30.0
-"""Seconds from one map of the segments of this process to the next."""
+"""Seconds between maps of the segments of this process."""
 
 
 class FragmentationLevel(Enum):
-    """How fragmented an allocator is; `unknown` where nothing tells."""
+    """How fragmented an allocator is; `unknown` where it was not measured."""
 
     UNKNOWN = "unknown"
     LOW = "low"
@@ -39,7 +39,7 @@ class FragmentationLevel(Enum):
 
 
 class FragmentationMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """One device now, in bytes and shares of 0 to 1; None is unmeasured."""
+    """One device now, in bytes and shares from 0 to 1; None is unmeasured."""
 
     device_id: int
     timestamp: float | None
@@ -53,19 +53,19 @@ class FragmentationMetrics(msgspec.Struct, frozen=True, kw_only=True):
     allocation_efficiency: float | None
     defrag_benefit: float | None
     measure: str | None = None
-    """What the ratio is: `external` of a segment map, `stranded` of the allocator's counters."""
+    """Kind of the ratio: `external` from a segment map, `stranded` from the allocator's counters."""
 
 
 class FragmentationAnalyzer(MemoryMonitor):
     """Watches memory in the background and reports how fragmented the allocator of this process is.
 
-    Blocks are read from the allocator of this process every 30 s and when something is asked; of other
-    processes and of device memory alone nothing is known, and nothing is made up.
+    It reads the blocks of this process's allocator every 30 s and at each query. Other processes, and device
+    memory without an allocator, stay unmeasured.
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        sampling_interval: Seconds from one sample to the next.
-        max_history: Snapshots to keep of each device.
+        sampling_interval: Seconds between samples.
+        max_history: Most snapshots to keep for each device.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FragmentationAnalyzer(MemoryMonitor):
         self._next_map_s = 0.0
 
     def get_current_fragmentation(self) -> dict[int, FragmentationMetrics]:
-        """Return each device by its index."""
+        """Return the fragmentation of each device, by its index."""
         figures = self._measure()
         with self._lock:
             return {
@@ -89,10 +89,14 @@ class FragmentationAnalyzer(MemoryMonitor):
             }
 
     def get_fragmentation_trend(self, device_id: int, duration_minutes: float = 30) -> dict[str, object]:
-        """Return how the fragmentation of a device went lately; empty where none was measured.
+        """Return the recent fragmentation of a device; empty where it was not measured.
 
-        All of it is of the measure of `get_current_fragmentation`: `external` of segment maps, or `stranded`
-        of the allocator's counters where there is no map. A map is read every 30 s and when asked.
+        The ratios are those of `get_current_fragmentation`: `external` from segment maps, or `stranded` from
+        the allocator's counters where there is no map. A map is read every 30 s and at each query.
+
+        Args:
+            device_id: Index of the device.
+            duration_minutes: How far to look back.
         """
         figures = self._measure()
         with self._lock:
@@ -123,7 +127,7 @@ class FragmentationAnalyzer(MemoryMonitor):
         }
 
     def suggest_defragmentation(self, device_id: int) -> dict[str, object]:
-        """Return what to do about the fragmentation of a device, with its priority.
+        """Return advice about the fragmentation of a device, with its priority.
 
         Raises:
             UsageError: The device was not seen.
@@ -147,7 +151,7 @@ class FragmentationAnalyzer(MemoryMonitor):
 
         Raises:
             UsageError: The device was not seen.
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             device = self._require(device_id)
@@ -155,13 +159,13 @@ class FragmentationAnalyzer(MemoryMonitor):
         return plot_device(snapshots, str(device_id), "wall", output_file, what="fragmentation")
 
     def generate_fragmentation_report(self, output_file: str | Path | None = None) -> dict[str, object]:
-        """Return the report of everything seen so far, as `vramscope fragment` prints it.
+        """Return the report so far, as `vramscope fragment` prints it.
 
         Args:
             output_file: File to write it to as JSON.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         figures = self._measure()
         with self._lock:
@@ -177,7 +181,7 @@ class FragmentationAnalyzer(MemoryMonitor):
         return None if self._watch is None else self._watch.conclusions.find(Analyzer)
 
     def _measure(self) -> list[FragmentationFigures]:
-        """Return what the analyzer says, with the blocks of this process as they are now."""
+        """Return the analyzer's readings, with the blocks of this process as they are now."""
         watch = self._watch
         if watch is None:
             return []

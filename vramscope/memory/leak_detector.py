@@ -1,4 +1,4 @@
-"""`MemoryLeakDetector`: growth that does not end, from inside a program, with the objects behind it."""
+"""`MemoryLeakDetector`: memory that grows without end, from inside a program, with the objects that grow."""
 
 import gc
 import sys
@@ -28,38 +28,38 @@ from vramscope.exporters.reports.leak import (
 
 from .monitor import MemoryMonitor, publish
 
-# Types are counted as the garbage collector knows them. Tensors are followed by weak references, so that
-# those that were there at the baseline are told from those that came and stayed.
+# Types are counted among the objects of the garbage collector. Tensors are followed by weak references, to
+# separate those of the baseline from those that came later.
 LEAST_MORE = 50
-"""A type that has become more by fewer objects is not named."""
+"""Types that grew by fewer objects are not named."""
 LEAST_TENSORS = 2
 MOST_TYPES = 5
 MOST_HOLDERS = 3
 SAMPLED = 16
-"""Tensors whose holders are looked up: each look goes through every object there is."""
+"""Most tensors whose holders are looked up, since each look goes through all objects."""
 _OURS = __name__.partition(".")[0]
 
 
 class GrownType(NamedTuple):
-    """A type that has more objects than at the baseline."""
+    """A type with more objects than at the baseline."""
 
     name: str
     more: int
     size_bytes: int | None
     """Bytes of the tensors that came since; None for other types."""
     holders: tuple[str, ...]
-    """Who holds some of them, in words."""
+    """Containers that hold some of them, in words."""
 
     @property
     def words(self) -> str:
-        """What a sentence calls it."""
+        """For sentences."""
         size = "" if self.size_bytes is None else f", {self.size_bytes / 2**20:,.1f} MiB"
         held = f", held by {', '.join(self.holders)}" if self.holders else ""
         return f"{self.name}: {self.more:,} more than at the baseline{size}{held}"
 
 
 class ReferenceTracker:
-    """Compares what the garbage collector knows with a baseline; each look takes tens of milliseconds."""
+    """Compares the objects of the garbage collector with a baseline; each look takes tens of milliseconds."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -67,14 +67,14 @@ class ReferenceTracker:
         self.has_baseline = False
 
     def set_baseline(self) -> None:
-        """Remember how many objects of each type there are, and which tensors."""
+        """Remember the number of objects of each type, and the tensors."""
         objects = gc.get_objects()
         self._counts = Counter(map(_name_of, objects))
         self._known = {id(it): weakref.ref(it) for it in objects if _is_tensor(it)}
         self.has_baseline = True
 
     def find_growth(self) -> list[GrownType]:
-        """Return what has grown since the baseline: tensors first, by bytes, then types, by count."""
+        """Return what grew since the baseline: tensors first, by bytes, then types, by count."""
         if not self.has_baseline:
             return []
         objects = gc.get_objects()
@@ -130,7 +130,7 @@ def _find_holders(tensors: list[Any], ours: tuple[object, ...]) -> tuple[str, ..
 
 
 def _list_frozen_containers() -> Iterator[object]:
-    """Yield the containers of modules where a program has called `gc.freeze`: its referrers are not told."""
+    """Yield the containers of modules after `gc.freeze`, which hides them from `gc.get_referrers`."""
     if not gc.get_freeze_count():
         return
     for module in tuple(sys.modules.values()):
@@ -146,7 +146,7 @@ def _count_held(holder: object, tensors: Iterable[object]) -> int:
 
 
 def _word_holder(holder: object) -> str:
-    """Return what a container is called: by the variable or attribute that holds it, where one does."""
+    """Return a container in words, with the variable or attribute that holds it, if there is one."""
     if isinstance(holder, dict):
         owner = _name_namespace(holder)
         if owner is not None:
@@ -164,7 +164,7 @@ def _word_holder(holder: object) -> str:
 
 
 def _name_namespace(namespace: dict[Any, Any]) -> str | None:
-    """Return whose variables a dictionary holds: a module's, or an object's."""
+    """Return the module or the class of object whose variables are in a dictionary."""
     name = namespace.get("__name__")
     module = sys.modules.get(name) if isinstance(name, str) else None
     if isinstance(module, ModuleType) and vars(module) is namespace:
@@ -181,7 +181,7 @@ def _name_of(it: object) -> str:
 
 
 def _is_tensor(it: object) -> bool:
-    """Tell a tensor by the name of its class, which asks nothing of the object itself."""
+    """Return whether an object is a tensor, by its class alone, without touching the object."""
     kind = type(it)
     return kind.__name__ in ("Tensor", "Parameter") and _module_of(kind).partition(".")[0] == "torch"
 
@@ -196,16 +196,16 @@ def _size_of(tensor: Any) -> int:  # noqa: ANN401 - torch is reached by attribut
     try:
         return int(tensor.nelement()) * int(tensor.element_size())
     except RuntimeError:
-        return 0  # a fake or freed storage has no size to tell
+        return 0  # a fake or freed storage has no size
 
 
 NOT_STARTED = "Monitoring not started"
 LOOK_EVERY_S = 60.0
-"""The Python objects are counted no more often by themselves."""
+"""Least seconds between counts of Python objects that nobody asked for."""
 COUNTED = (
-    "Python objects were counted against the baseline; tensors that came since were followed to their holders"
+    "Python objects were compared with the baseline; new tensors were followed to the objects that hold them"
 )
-NOTHING_FOUND = "Nothing grows without end in what was seen"
+NOTHING_FOUND = "No memory was seen to grow without end"
 
 
 class MemoryLeakDetector(MemoryMonitor):
@@ -213,10 +213,10 @@ class MemoryLeakDetector(MemoryMonitor):
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        sampling_interval: Seconds from one sample to the next.
-        leak_threshold: Bytes a minute above which `leak_risk` is high; decides about no finding.
-        history_window: Snapshots that growth is fitted to.
-        enable_reference_tracking: Count Python objects against a baseline, and name who holds new tensors.
+        sampling_interval: Seconds between samples.
+        leak_threshold: Growth in bytes a minute from which `leak_risk` is high; does not change findings.
+        history_window: Number of snapshots used to fit the growth.
+        enable_reference_tracking: Compare Python objects with a baseline, and name what holds new tensors.
     """
 
     def __init__(
@@ -229,8 +229,8 @@ class MemoryLeakDetector(MemoryMonitor):
     ) -> None:
         if leak_threshold < 0 or history_window < 2:
             raise UsageError(
-                f"leak_threshold {leak_threshold}, history_window {history_window}: expected bytes a minute "
-                "from 0, and at least 2 snapshots"
+                f"leak_threshold {leak_threshold}, history_window {history_window}: expected 0 or more bytes "
+                "a minute, and 2 or more snapshots"
             )
         super().__init__(devices, sampling_interval)
         self._rule = LeakRule(leak_threshold / MIB, history_window)
@@ -240,13 +240,13 @@ class MemoryLeakDetector(MemoryMonitor):
         self._baseline_s: float | None = None
 
     def start_monitoring(self) -> None:
-        """Begin to watch in the background, with a baseline of this moment if there is no other."""
+        """Start to watch in the background; sets a baseline now if there is none."""
         if self._tracker is not None and not self._tracker.has_baseline:
             self._tracker.set_baseline()
         super().start_monitoring()
 
     def set_baseline(self) -> None:
-        """Count growth of memory and of Python objects from this moment on."""
+        """Count growth of memory and of Python objects from now on."""
         with self._lock:
             last = self._log.last
             self._baseline_s = None if last is None else last.time_s
@@ -257,12 +257,12 @@ class MemoryLeakDetector(MemoryMonitor):
     def force_garbage_collection(self) -> int:
         """Collect unreachable Python objects now; return how many there were.
 
-        Cached device memory stays with PyTorch: `torch.cuda.empty_cache()` gives that back.
+        PyTorch keeps its cached device memory; `torch.cuda.empty_cache()` gives that back.
         """
         return gc.collect()
 
     def get_leak_summary(self) -> dict[str, object]:
-        """Return all leaks found so far together; `error` where monitoring was never started."""
+        """Return a summary of all leaks so far; `error` if monitoring was never started."""
         with self._lock:
             if self._watch is None:
                 return {"error": NOT_STARTED}
@@ -271,7 +271,12 @@ class MemoryLeakDetector(MemoryMonitor):
         return built
 
     def get_memory_growth_trend(self, device_id: int, duration_minutes: float = 30) -> dict[str, object]:
-        """Return how device and host memory have grown lately; empty where nothing was seen."""
+        """Return the recent growth of device and host memory; empty where nothing was seen.
+
+        Args:
+            device_id: Index of the device.
+            duration_minutes: How far to look back.
+        """
         with self._lock:
             device = self._find(device_id)
             if device is None or device.last_s is None:
@@ -290,13 +295,13 @@ class MemoryLeakDetector(MemoryMonitor):
         }
 
     def generate_leak_report(self, output_file: str | Path | None = None) -> dict[str, object]:
-        """Return the report of everything seen so far, as `vramscope leak` prints it.
+        """Return the report so far, as `vramscope leak` prints it.
 
         Args:
             output_file: File to write it to as JSON.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         self._look()
         with self._lock:
@@ -304,9 +309,9 @@ class MemoryLeakDetector(MemoryMonitor):
         return publish(report, output_file)
 
     def suggest_fixes(self, device_id: int) -> list[str]:
-        """Return what to do about the leaks of a device and of the host.
+        """Return advice about the leaks of a device and of the host.
 
-        Growth above the threshold that is no leak by now is said with its rate and what is not known of it.
+        Growth above the threshold that is not yet a leak comes with its rate and what is still unknown.
         """
         self._look()
         with self._lock:
@@ -331,7 +336,7 @@ class MemoryLeakDetector(MemoryMonitor):
             self._look()
 
     def _look(self) -> None:
-        """Count Python objects against the baseline; holds the interpreter for tens of milliseconds."""
+        """Compare Python objects with the baseline; blocks the interpreter for tens of milliseconds."""
         if self._tracker is None:
             return
         grown = self._tracker.find_growth()

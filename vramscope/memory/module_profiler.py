@@ -15,20 +15,20 @@ _OPTIONS = ("params", "grads", "os_params", "os_state", "activation_base")
 
 
 class SimpleMemoryProfiler:
-    """Writes what a model holds by module: parameters, gradients, optimizer and activations.
+    """Writes the memory of a model by module: parameters, gradients, optimizer and activations.
 
         profiler = SimpleMemoryProfiler(model, optimizer, "memory_trace/rank0_dp0_tp0", total_steps=5)
         for batch in batches:
             train(batch)
             profiler.step()
 
-    Into the folder go `memory.log`, whose figures are computed from the shapes of tensors, and
-    `module_memory.jsonl` with exact bytes, computed and measured; after the last step the charts too.
+    The folder gets `memory.log`, with sizes computed from the shapes of tensors, and `module_memory.jsonl`
+    with exact bytes, computed and measured; after the last step also the charts.
 
     Args:
-        model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
-        optimizer: Of PyTorch; None where nothing is trained.
-        log_folder: Made where it is missing; by default `memory_trace/rank{}_dp{}_tp{}`.
+        model: A module; a `ModuleList` is read as the chunks of an interleaved pipeline.
+        optimizer: An optimizer of PyTorch; None without training.
+        log_folder: Folder for the files, made if it is missing; by default `memory_trace/rank{}_dp{}_tp{}`.
         total_steps: Steps after which the charts are drawn and the profile ends.
 
     Raises:
@@ -53,20 +53,20 @@ class SimpleMemoryProfiler:
 
     @property
     def is_running(self) -> bool:
-        """Whether steps are still followed."""
+        """Whether the profile still follows steps."""
         return self._profiler.is_running
 
     def point(self, with_options: str = "", create: bool = False, *, tag: str = "point") -> None:
-        """Write what is held now.
+        """Write the memory held now.
 
         Args:
             with_options: Trees to write, joined by commas: `params`, `grads`, `os_params`, `os_state`,
                 `activation_base`; or `all`.
-            create: Begin the files anew.
-            tag: Name of the moment.
+            create: Replace the files instead of appending to them.
+            tag: Name of the point.
 
         Raises:
-            UsageError: An option has another name.
+            UsageError: An option is unknown.
             OutputFileError: The files cannot be written.
         """
         given = [option.strip() for option in with_options.split(",") if option.strip()]
@@ -95,7 +95,7 @@ class SimpleMemoryProfiler:
             self._draw()
 
     def close(self) -> None:
-        """End the profile before its last step; what was written stays, and no chart is drawn."""
+        """End the profile before its last step; the files stay, and no charts are drawn."""
         self._profiler.close()
 
     def _draw(self) -> None:

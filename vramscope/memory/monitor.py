@@ -1,4 +1,4 @@
-"""A watch in the background of a program; what goes wrong in it never reaches the training."""
+"""A watch in the background of a program; its errors never reach the training."""
 
 import sys
 import tempfile
@@ -24,7 +24,7 @@ from .streams import SampleStream
 from .watch import Selection, Watch
 
 STEP_S = 0.2
-"""How soon the thread notices that it should end."""
+"""Longest time until the thread notices that it should end."""
 STOPS_WITHIN_S = 2.0
 
 
@@ -33,12 +33,12 @@ class MemoryMonitor:
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        sampling_interval: Seconds from one sample to the next.
-        max_snapshots: Snapshots to keep of each device.
-        stream: Where samples come from; this process by default.
+        sampling_interval: Seconds between samples.
+        max_snapshots: Most snapshots to keep for each device.
+        stream: Source of samples; by default this process.
 
     Raises:
-        UsageError: An argument makes no sense.
+        UsageError: An argument is invalid.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MemoryMonitor:
         if not 0.02 <= sampling_interval <= 3600:
             raise UsageError(f"sampling_interval {sampling_interval}: expected 0.02 to 3,600 seconds")
         if max_snapshots < 1:
-            raise UsageError(f"max_snapshots {max_snapshots}: expected at least 1")
+            raise UsageError(f"max_snapshots {max_snapshots}: expected 1 or more")
         self.sampling_interval = sampling_interval
         self._selection = Selection(None if devices is None else tuple(str(index) for index in devices))
         self._max_snapshots = max_snapshots
@@ -63,11 +63,11 @@ class MemoryMonitor:
         self._stop = threading.Event()
         self._told: set[str] = set()
         self._rules: tuple[Analyzer, ...] = ()
-        """Rules of the user, which run along with the analyzers."""
+        """Analyzers for thresholds of the user, which run along with the others."""
 
     @property
     def is_monitoring(self) -> bool:
-        """Whether the watch is on."""
+        """Whether the watch runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -77,9 +77,9 @@ class MemoryMonitor:
             return [device.index for device in self._log.devices.values()]
 
     def start_monitoring(self) -> None:
-        """Begin to watch in the background; does nothing where that is so already.
+        """Start to watch in the background; does nothing if it runs already.
 
-        What was seen before stays; a watch that was ended goes on from here.
+        Earlier samples stay; a stopped watch goes on from here.
         """
         if self.is_monitoring:
             return
@@ -91,7 +91,7 @@ class MemoryMonitor:
         self._thread.start()
 
     def stop_monitoring(self) -> None:
-        """End the watch; does nothing where none is on. What was seen stays."""
+        """Stop the watch; does nothing if it does not run. Samples stay."""
         thread = self._thread
         self._thread = None
         self._stop.set()
@@ -116,22 +116,24 @@ class MemoryMonitor:
         return Provenance(source="driver") if self._watch is None else self._watch.provenance
 
     def _find(self, device_id: int) -> DeviceLog | None:
-        """Return what was seen of a device; None where nothing was."""
+        """Return the log of a device; None if it was not seen."""
         return next((it for it in self._log.devices.values() if it.index == device_id), None)
 
     def _require(self, device_id: int) -> DeviceLog:
-        """Return what was seen of a device.
+        """Return the log of a device.
 
         Raises:
-            UsageError: Nothing was.
+            UsageError: The device was not seen.
         """
         device = self._find(device_id)
         if device is None:
-            raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            raise UsageError(
+                f"device {device_id} was not seen; the devices seen are {self.devices or 'none'}"
+            )
         return device
 
     def _open(self) -> Watch:
-        """Return a watch on a fresh stream, which goes on with the log of the one before."""
+        """Return a watch on a new stream, which goes on with the log of the one before."""
         stream = ProcessStream(self.sampling_interval) if self._given is None else self._given
         watch = Watch(stream, self._selection, max_snapshots=self._max_snapshots)
         watch.on_finding = self._take_finding
@@ -144,7 +146,7 @@ class MemoryMonitor:
         return watch
 
     def _follow(self, watch: Watch, stop: threading.Event) -> None:
-        """Take samples until told to stop; the thread's own body."""
+        """Read samples until `stop` is set; runs on the thread."""
         try:
             watch.stream.start()
             while not stop.is_set() and not watch.is_ended:
@@ -170,10 +172,10 @@ class MemoryMonitor:
         """Do what a class does when a watch ends, on its thread."""
 
     def _take_finding(self, finding: Finding) -> None:
-        """Take a finding that opened, became graver or closed, inside of the lock."""
+        """Process a finding that opened, became more severe or closed, inside of the lock."""
 
     def _tell(self, sentence: str) -> None:
-        """Say something on stderr, once."""
+        """Print a sentence on stderr, once."""
         if sentence in self._told:
             return
         self._told.add(sentence)
@@ -185,7 +187,7 @@ class MemoryMonitor:
 
 
 def publish(report: msgspec.Struct, output_file: str | Path | None) -> dict[str, object]:
-    """Return a report as a reader of its file would get it, and write that file where one was named."""
+    """Return a report as its JSON reads back, and write it to a file if one is named."""
     data = encode_report(report)
     if output_file is not None:
         write_whole(data, Path(output_file))
@@ -209,7 +211,7 @@ def plot_device(
     """Draw one device over time; return the files.
 
     Args:
-        output_file: File to write, in the format of its ending; None for PNG and PDF in the working folder.
+        output_file: File to write, in the format of its ending; None for PNG and PDF in the current folder.
     """
     if output_file is None:
         return _draw(snapshots, device, clock, Path(), FORMATS, what)
@@ -217,12 +219,12 @@ def plot_device(
     ending = path.suffix.lower()
     kind = next((it for it in FORMATS if ending == f".{it}"), None)
     if kind is None:
-        raise UsageError(f"{path}: no such format; expected a name that ends in .png or .pdf")
+        raise UsageError(f"{path}: expected a name that ends in .png or .pdf")
     with tempfile.TemporaryDirectory() as folder:
         (drawn,) = _draw(snapshots, device, clock, Path(folder), (kind,), what)
         data = drawn.read_bytes()
     if not path.parent.is_dir():
-        raise OutputFileError(f"{path}: there is no folder {path.parent}; make it first")
+        raise OutputFileError(f"{path}: the folder {path.parent} does not exist; make it first")
     write_whole(data, path)
     return [path]
 

@@ -1,4 +1,4 @@
-"""What one node has to do with others: it gathers their reports, or reports to the one that does."""
+"""Exchange of reports between nodes: the master gathers them, workers send theirs."""
 
 import math
 import socket
@@ -58,34 +58,34 @@ DEFAULT_PORT = 29500
 
 
 class DistributedRole(StrEnum):
-    """What a node does for the others."""
+    """Role of a node among others."""
 
     MASTER = "master"
-    """Gathers the reports of all."""
+    """Gathers the reports of all nodes."""
     WORKER = "worker"
     """Reports to the master."""
     STANDALONE = "standalone"
-    """Watches itself alone."""
+    """Watches only itself."""
 
 
 class Meeting(NamedTuple):
-    """Where nodes meet, and what this one does there."""
+    """Where nodes meet, and the role of this one."""
 
     role: DistributedRole
     host: str | None = None
-    """Host of the master for a worker; for the master the address to listen at, `*` for all. None for this
-    machine."""
+    """For a worker the host of the master; for the master the address to listen at, `*` for all. None for
+    this machine."""
     port: int = DEFAULT_PORT
     is_insecure: bool = False
-    """Without keys, beyond this machine too."""
+    """Without keys, also beyond this machine."""
 
 
 class NodeExchange:
-    """The nodes as this one knows them; use from one thread at a time.
+    """The nodes that this one knows; use from one thread at a time.
 
     Args:
-        node_id: By which others know this node; by default the host's name and the time of the start.
-        interval_s: Most seconds from one report to the next.
+        node_id: Name of this node for others; by default the host name and the time of the start.
+        interval_s: Most seconds between reports.
         timeout_s: Seconds without a report after which a node counts as silent.
     """
 
@@ -100,9 +100,7 @@ class NodeExchange:
     ) -> None:
         self.node_id = node_id or f"{socket.gethostname()}_{int(time.time())}"
         if not self.node_id.isprintable() or len(self.node_id) > MAX_NAME_LENGTH:
-            raise UsageError(
-                f"name {self.node_id!r}: expected up to {MAX_NAME_LENGTH} characters that can be printed"
-            )
+            raise UsageError(f"name {self.node_id!r}: expected up to {MAX_NAME_LENGTH} printable characters")
         self.meeting = meeting
         self.interval_s = interval_s
         self.timeout_s = timeout_s
@@ -114,12 +112,12 @@ class NodeExchange:
         self.reporter: Reporter | None = None
         """On a worker, while it is open."""
         self.wanted = 0
-        """Nodes that are waited for, this one included; 0 for whoever comes."""
+        """Number of nodes to wait for, this one included; 0 to wait for none."""
         self._session = uuid4().hex
         self._reported_s = -math.inf
 
     def open(self) -> None:
-        """Begin to listen, or to connect; asks name servers, and may take long."""
+        """Start to listen or to connect; looks up host names, which may take long."""
         role, host, port, is_insecure = self.meeting
         if role is DistributedRole.MASTER:
             listening = prepare_gathering(host, port, is_insecure=is_insecure)
@@ -128,7 +126,7 @@ class NodeExchange:
             self.reporter = open_reporter(host, port, is_insecure=is_insecure)
 
     def report(self, log: RunLog) -> None:
-        """Enter this node on the roll, and tell the master where there is one."""
+        """Enter this node on the roll, and send its report to the master, if there is one."""
         own = self.describe_own(log)
         if own is None:
             return
@@ -140,7 +138,7 @@ class NodeExchange:
             self.reporter.send(own)
 
     def tend(self, log: RunLog) -> None:
-        """Take what has come, and report where that is due; to be called several times a second."""
+        """Process received reports, and send one if it is due; call this several times a second."""
         is_new = False
         if self.collector is not None:
             self.collector.collect()
@@ -152,7 +150,7 @@ class NodeExchange:
             self.report(log)
 
     def close(self, log: RunLog) -> None:
-        """Say that this node leaves, and end."""
+        """Tell the master that this node leaves, and close the connection."""
         own = self.describe_own(log)
         if own is not None and self.reporter is not None:
             self.reporter.send(msgspec.structs.replace(own, is_leaving=True))
@@ -161,11 +159,11 @@ class NodeExchange:
                 link.close()
 
     def describe_own(self, log: RunLog) -> NodeReport | None:
-        """Return this node as it tells others of itself; None before its first sample."""
+        """Return this node's report to others; None before its first sample."""
         return describe_own_node(log, self.node_id, self.interval_s, self._session)
 
     def build(self, log: RunLog, provenance: Provenance) -> DistributedReport:
-        """Return the report of everything seen so far."""
+        """Return the report so far."""
         analysis = self._analyze()
         events = list(self.events.newest)
         ages_s = self.roll.ages_s
@@ -191,12 +189,12 @@ class NodeExchange:
         )
 
     def describe_cluster(self) -> MasterInfo | WorkerInfo:
-        """Return the cluster as the master sees it; of another node its own place in it."""
+        """Return the cluster as the master sees it; on other nodes, the state of their own connection."""
         is_master = self.meeting.role is DistributedRole.MASTER
         return self._describe_master() if is_master else self._describe_worker()
 
     def _doubt_balance(self) -> str | None:
-        """Return why nothing is said here about the balance of the nodes; None where it is."""
+        """Return why the report does not judge the balance of the nodes; None if it does."""
         if self.meeting.role is DistributedRole.STANDALONE:
             return None
         if self.meeting.role is DistributedRole.MASTER:
@@ -204,8 +202,10 @@ class NodeExchange:
             return doubt_balance(len(self.roll.present), known, self._count_refused())
         worker = self._describe_worker()
         if worker.is_connected:
-            return f"Only this node is seen here: {worker.master_node} judges the balance of all"
-        return f"The master is not connected ({worker.trouble or 'no answer'}): no balance can be judged"
+            return (
+                f"This report covers only this node; that of {worker.master_node} judges the balance of all"
+            )
+        return f"The balance is unknown: the master is not connected ({worker.trouble or 'no answer'})"
 
     def _count_refused(self) -> int:
         rejected = 0 if self.collector is None else self.collector.rejected + self.collector.turned_away
@@ -270,7 +270,7 @@ class NodeExchange:
 
 
 class ClusterJobs:
-    """Takes the roll again and again."""
+    """Jobs over the nodes of the roll."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -278,7 +278,7 @@ class ClusterJobs:
         self._taken: dict[str, tuple[float, bool]] = {}
 
     def note(self, roll: NodeRoll) -> None:
-        """Take what is new on the roll."""
+        """Process what is new on the roll."""
         silent = {*roll.find("silent", "left")}
         for node, known in roll.nodes.items():
             stamp = (known.heard_s, node in silent)
@@ -289,7 +289,7 @@ class ClusterJobs:
                 self._state.observe(snapshot, self._clock.monotonic_s())
 
     def describe(self) -> tuple[JobOverNodes, ...]:
-        """Return the jobs as they stand, by name."""
+        """Return the jobs now, by name."""
         self._state.conclude(self._clock.monotonic_s())
         return tuple(describe_job(job) for job in self._state.picture.jobs)
 
@@ -299,7 +299,7 @@ _MOST_KNOWN = 10_000
 
 
 class ClusterEvents:
-    """The newest events; bounded."""
+    """The newest out-of-memory events of all nodes; bounded."""
 
     def __init__(self) -> None:
         self.newest: deque[ClusterOomEvent] = deque(maxlen=KEPT_EVENTS)
@@ -338,20 +338,20 @@ class ClusterEvents:
 
 
 def _find_index(node: NodeReport, finding: Finding) -> int | None:
-    """Return the index of the device that a finding is about; None where it is not of one."""
+    """Return the index of the device of a finding; None if it has none."""
     devices = node.sample.devices
     return next((it.index for it in devices if it.uuid == finding.device_uuid), None)
 
 
 THREATS = ("oom", "oom_met")
-"""Kinds of findings that are reported: an error is foreseen, or was met."""
+"""Kinds of findings in reports: an error is forecast, or has happened."""
 
 
 def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str) -> NodeReport | None:
     """Return the report of this node; None before its first sample.
 
     Args:
-        interval_s: Seconds after which the next report is to be expected.
+        interval_s: Seconds until the next report.
     """
     last = log.last
     if last is None:

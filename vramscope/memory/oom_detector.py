@@ -1,4 +1,4 @@
-"""`OOMDetector`: the risk of running out of memory, from inside a program, with callbacks that may act."""
+"""`OOMDetector`: the risk of running out of memory, from inside a program, with callbacks that can act."""
 
 import math
 import time
@@ -24,7 +24,7 @@ from .watch import Conclusions
 
 
 class OOMRiskLevel(Enum):
-    """Risk of running out of memory; `unknown` where nobody can say."""
+    """Risk of running out of memory; `unknown` where it cannot be judged."""
 
     UNKNOWN = "unknown"
     LOW = "low"
@@ -39,15 +39,15 @@ class OOMPrediction(msgspec.Struct, frozen=True, kw_only=True):
     device_id: int
     risk_level: OOMRiskLevel
     predicted_oom_time: float | None
-    """Median seconds to the error, from now; None where none is foreseen."""
+    """Median seconds until the error, from now; None if none is forecast."""
     confidence: float | None
     current_usage: float | None
-    """Share of the device's memory that is taken, 0 to 1."""
+    """Share of the device's memory in use, 0 to 1."""
     growth_rate: float | None
     """MiB a second."""
     recommendation: str
     basis: Literal["forecast", "threshold"]
-    """A forecast from the allocator's figures, or the rule on usage alone."""
+    """A forecast from the allocator's data, or the thresholds on usage alone."""
     reason: str
     predicted_oom_time_low: float | None = None
     """Lower end of the 80 % interval."""
@@ -56,7 +56,7 @@ class OOMPrediction(msgspec.Struct, frozen=True, kw_only=True):
     """Probability of an error within `horizon` seconds."""
     horizon: float | None = None
     is_simulated: bool = False
-    """Whether it is of a scenario that never happened."""
+    """Whether it is of `simulate_oom_scenario`."""
 
 
 class OOMEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +106,11 @@ WarningCallback = Callable[[int, OOMPrediction], object]
 OOMCallback = Callable[[OOMEvent], object]
 
 SAME_ERROR_S = 60.0
-"""A count of errors that rises so near to an error is that error."""
+"""A rise of the error count this close to an error is the same error."""
 ERROR_COMES_WITHIN_S = 2.0
-"""The allocator counts an error before it is raised with its size and stack, which then still come."""
+"""The allocator counts an error before raising it; its size and stack come within this time."""
 REPEAT_S = 30.0
-"""A risk that stays high is reported again no sooner."""
+"""Least seconds until a risk that stays high is reported again."""
 _ORDER = tuple(OOMRiskLevel)
 _ALARMING = (OOMRiskLevel.HIGH, OOMRiskLevel.CRITICAL)
 
@@ -128,11 +128,11 @@ class OOMDetector(MemoryMonitor):
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        warning_threshold: Share of the device at which usage alone becomes a warning, 0 to 1; 0.85 where
-            none is given. A threshold that is given calls back when it is crossed, whatever a forecast says.
-        critical_threshold: Share at which it becomes critical; 0.95 where none is given.
-        prediction_window: Snapshots that growth is fitted to.
-        sampling_interval: Seconds from one sample to the next.
+        warning_threshold: Share of the device, 0 to 1, from which usage alone is a warning; None for 0.85. If
+            it is given, crossing it calls the callbacks, whatever the forecast is.
+        critical_threshold: Share from which usage is critical, in the same way; None for 0.95.
+        prediction_window: Number of snapshots used to fit the growth.
+        sampling_interval: Seconds between samples.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class OOMDetector(MemoryMonitor):
     ) -> None:
         super().__init__(devices, sampling_interval)
         if prediction_window < 2:
-            raise UsageError(f"prediction_window {prediction_window}: expected at least 2")
+            raise UsageError(f"prediction_window {prediction_window}: expected 2 or more")
         self._thresholds = _read_thresholds(warning_threshold, critical_threshold, prediction_window)
         if self._thresholds.is_given:
             self._rules = (UsageThresholdAnalyzer(*self._thresholds[:2]),)
@@ -154,26 +154,26 @@ class OOMDetector(MemoryMonitor):
         self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
         self._met: list[Finding] = []
         self._counted: list[tuple[float, Finding]] = []
-        """Errors known by their count alone, and until when the error itself may still come."""
+        """Errors known only by their count, and until when the error itself may still come."""
         self._raised_s: float | None = None
         """Wall clock of the newest error that was passed to callbacks."""
         self._crossed: dict[str | None, OOMRiskLevel] = {}
         """Devices that have crossed a threshold since callbacks were last called, by UUID."""
 
     def add_warning_callback(self, callback: WarningCallback) -> None:
-        """Call something with the device's index and the prediction when a risk becomes high or critical.
+        """Call a function with the device's index and the prediction when a risk becomes high or critical.
 
-        Once for each rise, and again every 30 s while it stays; also when usage crosses a threshold that was
-        given to this object, once per crossing. From the monitoring thread. It may free memory or change the
-        batch size. What it raises is said once on stderr and ends nothing.
+        It is called once for each rise, and every 30 s while the risk stays; also once for each crossing of a
+        threshold that was given to this object. It runs on the monitoring thread, and may free memory or
+        change the batch size. Its errors are printed once on stderr and end nothing.
         """
         self._warnings.append(callback)
 
     def add_oom_callback(self, callback: OOMCallback) -> None:
-        """Call something with an `OOMEvent` each time this process met an out-of-memory error.
+        """Call a function with an `OOMEvent` after each out-of-memory error of this process.
 
-        The event has the size of the request and the stack that asked, where the allocator tells them: CUDA's
-        and the simulated one do.
+        The event has the size and the stack of the request where the allocator reports them, as CUDA's and
+        the simulated one do.
         """
         self._ooms.append(callback)
 
@@ -187,7 +187,7 @@ class OOMDetector(MemoryMonitor):
             }
 
     def get_memory_trends(self, device_id: int, duration_minutes: float = 10) -> dict[str, object]:
-        """Return how the memory of a device went in the last minutes; empty where nothing was seen."""
+        """Return the memory of a device in the last minutes; empty if it was not seen."""
         with self._lock:
             device = self._find(device_id)
             if device is None:
@@ -197,13 +197,13 @@ class OOMDetector(MemoryMonitor):
         return built
 
     def generate_oom_report(self, output_file: str | Path | None = None) -> dict[str, object]:
-        """Return the report of everything seen so far, as `vramscope oom` prints it.
+        """Return the report so far, as `vramscope oom` prints it.
 
         Args:
             output_file: File to write it to as JSON.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             report = build_oom(self._log, self._provenance, self._thresholds)
@@ -212,14 +212,14 @@ class OOMDetector(MemoryMonitor):
     def simulate_oom_scenario(
         self, device_id: int, memory_increase_mb: float = 100, steps: int = 10
     ) -> OOMPrediction | None:
-        """Return the risk if a device's memory grew so: what was seen, and then a made-up continuation.
+        """Return the risk if a device's memory went on to grow: its real samples, then invented ones.
 
-        Nothing is allocated, and what was seen stays as it is; the result is marked `is_simulated`.
+        Nothing is allocated, and the log stays as it is; the result has `is_simulated`.
 
         Args:
             device_id: Index of the device.
-            memory_increase_mb: MiB by which each further sample would hold more.
-            steps: Further samples, one sampling interval apart.
+            memory_increase_mb: Growth from one invented sample to the next, in MiB.
+            steps: Number of invented samples, one sampling interval apart.
 
         Returns:
             The prediction after the last of them; None for a device that was not seen.
@@ -249,7 +249,7 @@ class OOMDetector(MemoryMonitor):
         for device_id, prediction in self.get_risk_assessment().items():
             level = crossing.get(device_id)
             if level is not None and _ORDER.index(level) > _ORDER.index(prediction.risk_level):
-                # A spike between two samples crosses too, and is over when the prediction is made.
+                # A spike between two samples crosses the threshold too, and is over by now.
                 prediction = msgspec.structs.replace(prediction, risk_level=level)  # noqa: PLW2901
             if self._is_news(device_id, prediction.risk_level) or level is not None:
                 self._call_all(self._warnings, device_id, prediction)
@@ -261,7 +261,7 @@ class OOMDetector(MemoryMonitor):
         self._call_about_errors(math.inf)
 
     def _call_about_errors(self, now_s: float) -> None:
-        """Call back for each error as it was raised, and for counts that rose and stay without one."""
+        """Call back for each error that was raised, and for rises of the count without one."""
         with self._lock:
             met = self._met
             self._met = []
@@ -282,7 +282,7 @@ class OOMDetector(MemoryMonitor):
         self._counted = waiting
 
     def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
-        """Return whether a risk is to be told: it rose, or stays high and was last told long ago."""
+        """Return whether to report a risk: it rose, or it stays high and was last reported long ago."""
         known, told_s = self._said.get(device_id, (OOMRiskLevel.UNKNOWN, 0.0))
         if level not in _ALARMING:
             self._said.pop(device_id, None)
@@ -348,31 +348,31 @@ def _read_thresholds(warning: float | None, critical: float | None, window: int)
         low = min(low, high)
     if not 0 <= low <= high <= 1:
         raise UsageError(
-            f"warning_threshold {low}, critical_threshold {high}: expected shares from 0 to 1, the first no "
-            "more than the second"
+            f"warning_threshold {low}, critical_threshold {high}: expected shares from 0 to 1, the first not "
+            "above the second"
         )
     is_given = warning is not None or critical is not None
     return Thresholds(100 * low, 100 * high, window, is_given)
 
 
 MOST_SNAPSHOTS = 1000
-"""Newest of what was seen that the scenario begins with."""
+"""Number of real snapshots that a scenario starts with."""
 NODE = "scenario"
 
 
 class PlayedScenario(NamedTuple):
-    """What is known after the scenario."""
+    """The state after a scenario."""
 
     log: RunLog
     device: DeviceLog
 
 
 def play_scenario(device: DeviceLog, interval_s: float, *, increase_mib: float, steps: int) -> PlayedScenario:
-    """Feed fresh analyzers with what was seen of a device and then with growth that did not happen.
+    """Feed new analyzers with the samples of a device, and then with invented growth.
 
     Args:
-        interval_s: Seconds from one made-up sample to the next.
-        increase_mib: MiB by which each of them holds more than the one before.
+        interval_s: Seconds between invented samples.
+        increase_mib: Growth from one of them to the next.
     """
     conclusions = Conclusions()
     log = RunLog()

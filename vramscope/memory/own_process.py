@@ -1,7 +1,7 @@
-"""Memory of this very process: PyTorch's allocator where it trains, and its resident memory.
+"""Memory of this process: PyTorch's allocator if it trains, and its resident memory.
 
-torch is reached where the program has imported it, and asked only about devices that the program has used:
-nothing here imports it or creates a context.
+torch is used only if the program imported it, and only for devices that the program has used: nothing here
+imports it or creates a context.
 """
 
 import os
@@ -46,7 +46,7 @@ from vramscope.engine.sampling.live import LiveProducer, open_node
 from vramscope.exporters.reports.frame import Provenance
 
 MOST_ERRORS = 32
-"""Out-of-memory errors that wait for a sample; the oldest go."""
+"""Most out-of-memory errors that wait for a sample; the oldest are dropped."""
 MOST_MESSAGE_CHARACTERS = 4000
 _PROBE_MODULE = "vramscope_probe"
 
@@ -58,7 +58,7 @@ _STATES = {
 
 
 class _Held(NamedTuple):
-    """One device that this process holds memory of."""
+    """A device on which this process has memory."""
 
     ordinal: int
     identity: dict[str, Any]
@@ -66,7 +66,7 @@ class _Held(NamedTuple):
 
 
 class OwnError(NamedTuple):
-    """An out-of-memory error that this process met, as it was raised."""
+    """An out-of-memory error of this process."""
 
     time_s: float
     """Wall clock."""
@@ -81,14 +81,14 @@ class OwnError(NamedTuple):
 
 
 class OwnErrors:
-    """Takes out-of-memory errors in the thread that meets them, before they are raised."""
+    """Collects out-of-memory errors in the thread that meets them, before they are raised."""
 
     def __init__(self) -> None:
         self._waiting: deque[OwnError] = deque(maxlen=MOST_ERRORS)
         self._taking: list[list[Any]] = []
 
     def follow(self, *, is_simulated: bool) -> None:
-        """Take errors from now on: CUDA's allocator calls us, or the simulated card its probe."""
+        """Collect errors from now on: CUDA's allocator calls us, or the simulated card its probe."""
         known = current
         if is_simulated:
             known = getattr(sys.modules.get(_PROBE_MODULE), "current", current)
@@ -99,7 +99,7 @@ class OwnErrors:
             self._taking.append(known.oom_takers)
 
     def stop(self) -> None:
-        """Take nothing any more."""
+        """Stop collecting."""
         while self._taking:
             takers = self._taking.pop()
             if self._take in takers:
@@ -147,7 +147,7 @@ class OwnProcess:
     def read(
         self, devices: Sequence[DeviceSample]
     ) -> tuple[tuple[DeviceSample, ...], tuple[RankSample, ...]]:
-        """Return the devices of a sample with those that only this process knows, and what it holds there."""
+        """Return the devices of a sample with those that only this process knows, and its memory on them."""
         reader = find_reader()
         held = [] if reader is None else self._list_held(reader)
         if reader is not None:
@@ -166,7 +166,7 @@ class OwnProcess:
         return tuple(_add_allocator(device, ranks) for device in found), tuple(ranks)
 
     def take_errors(self) -> list[OwnError]:
-        """Return the out-of-memory errors that this process met since the last call, with their devices."""
+        """Return the out-of-memory errors since the last call, with their devices."""
         found = []
         for error in self.errors.take():
             identity = self._identities.get(error.ordinal if error.ordinal is not None else -1, {})
@@ -174,7 +174,7 @@ class OwnProcess:
         return found
 
     def map_segments(self, node: str, devices: Sequence[DeviceSample]) -> list[SegmentMap]:
-        """Return the segments of the allocator of each device, where it tells them cheaply."""
+        """Return the segments of the allocator of each device, where reading them is cheap."""
         reader = find_reader()
         if reader is None or not can_snapshot(reader.module, is_history_on=False):
             return []
@@ -242,9 +242,9 @@ class OwnProcess:
         )
 
     def _find_peak(self, ordinal: int, allocated_bytes: int | None, peak_bytes: int | None) -> int | None:
-        """Return the most that was allocated since the last reading, as far as its own peak tells.
+        """Return the most allocated since the last reading, as far as the allocator's peak shows it.
 
-        That peak is of the whole run, and the program's own to reset: where it rose, it rose since.
+        That peak is of the whole run, and the program may reset it: a rise is since the last reading.
         """
         if peak_bytes is None:
             return allocated_bytes
@@ -254,7 +254,7 @@ class OwnProcess:
 
 
 def find_reader() -> Reader | None:
-    """Return who reads the allocator of this process; None before the program has used a device."""
+    """Return the reader of this process's allocator; None before the program has used a device."""
     torch = sys.modules.get("torch")
     return None if torch is None or not hasattr(torch, "cuda") else find_backend(torch, None)
 
@@ -264,7 +264,7 @@ def _uuid_of(held: _Held) -> str:
 
 
 def _match(held: _Held, devices: Sequence[DeviceSample]) -> DeviceSample | None:
-    """Return the device of the driver that torch means; None where nothing names it for certain."""
+    """Return the driver's device that torch uses; None where it cannot be identified for certain."""
     wanted = _plain(_uuid_of(held))
     named = next((device for device in devices if _plain(device.uuid) == wanted), None)
     whole = [device for device in devices if device.kind in ("gpu", "unified", "vgpu")]
@@ -311,11 +311,11 @@ def _read_segment(raw: dict[str, Any]) -> Segment:
 
 
 MOST_ENDS = 2000
-"""Ends of steps that wait for a sample; the oldest go."""
+"""Most ends of steps that wait for a sample; the oldest are dropped."""
 
 
 class OwnSteps:
-    """Takes the ends of steps in the thread that trains, and makes steps of them when a sample is due.
+    """Collects the ends of steps in the training thread, and turns them into steps when a sample is due.
 
     The end of a step costs one reading of the allocator's statistics; nothing waits for the device.
     """
@@ -328,12 +328,12 @@ class OwnSteps:
         self._ordinals: tuple[int, ...] = ()
 
     def start(self) -> None:
-        """Begin to read what the program passes to `vramscope.step`."""
+        """Start to read what the program passes to `vramscope.step`."""
         if self._take not in step_takers:
             step_takers.append(self._take)
 
     def stop(self) -> None:
-        """Take nothing any more."""
+        """Stop collecting."""
         if self._take in step_takers:
             step_takers.remove(self._take)
 
@@ -359,7 +359,7 @@ class OwnSteps:
         watch.note_sample(reading)
 
     def _take(self, tokens: int | None, batch: int | None) -> None:
-        """Note the end of a step; in the thread that trains, and never raises."""
+        """Note the end of a step; runs in the training thread and never raises."""
         reader = self._reader
         if reader is None:
             return
@@ -369,7 +369,7 @@ class OwnSteps:
             for ordinal in self._ordinals:
                 moment = time.monotonic(), time.time()
                 self._ends[ordinal].append(StepEnd(*moment, reader.read(ordinal), sizes, is_largest))
-        except Exception:  # noqa: BLE001 - whatever the allocator does, the training goes on; the step is not told
+        except Exception:  # noqa: BLE001 - whatever the allocator does, the training goes on, without this step
             return
 
 
@@ -377,7 +377,7 @@ MEMORY_INTERVAL_S = 0.1
 
 
 class ProcessStream:
-    """Samples the driver, where one is there, and the allocator of this process, where it has one."""
+    """Samples the driver and the allocator of this process, where they exist."""
 
     def __init__(self, interval_s: float) -> None:
         self._producer: LiveProducer = open_node(
@@ -389,7 +389,7 @@ class ProcessStream:
 
     @property
     def provenance(self) -> Provenance:
-        """Where the samples come from, and why there is no device, if so."""
+        """Where the samples come from, and why there is no device, if there is none."""
         newest = self._newest
         has_devices = newest is not None and bool(newest.devices)
         notes = () if has_devices else tuple(str(failure) for failure in self._producer.failures)
@@ -401,7 +401,7 @@ class ProcessStream:
 
     @property
     def is_ended(self) -> bool:
-        """Whether this is a fork of the process that was watched, which has no threads to sample with."""
+        """Whether this is a fork of the watched process, which has no threads to sample with."""
         return os.getpid() != self._own.pid
 
     @property
@@ -409,7 +409,7 @@ class ProcessStream:
         return None
 
     def start(self) -> None:
-        """Begin to read on threads of its own, and to take the steps that this process tells."""
+        """Start to read on threads, and to collect the steps of this process."""
         self._producer.start()
         self._own.steps.start()
 
@@ -431,14 +431,14 @@ class ProcessStream:
         return [] if newest is None else self._own.map_segments(newest.node, newest.devices)
 
     def take_errors(self) -> list[OwnError]:
-        """Return the out-of-memory errors that this process met since the last call."""
+        """Return the out-of-memory errors of this process since the last call."""
         return self._own.take_errors()
 
     def complete(self, finding: Finding) -> Finding:
         return finding
 
     def stop(self) -> None:
-        """End all reading; a call that hangs is left behind."""
+        """Stop all reading; leave a hanging call behind."""
         self._own.steps.stop()
         self._own.errors.stop()
         self._producer.stop()

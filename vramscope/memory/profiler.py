@@ -19,25 +19,25 @@ from .monitor import MemoryMonitor, plot_device, publish
 from .own_process import find_reader
 
 MOST_NAMES = 256
-"""Names of parts that are kept, of all devices together; further ones are left out."""
+"""Most phases to keep, over all devices; further ones are left out."""
 
 
 class PhaseUsage(NamedTuple):
-    """One named part of the program on one device."""
+    """One phase of the program on one device."""
 
     ordinal: int
-    """As torch numbers devices."""
+    """Number of the device in torch."""
     calls: int
     newest: PhaseMemory
-    """The newest call, whose peak may be a lower bound."""
+    """The newest call; its peak may be a lower bound."""
     peak_allocated_bytes: int
-    """Most of all calls."""
+    """Highest of all calls."""
     is_peak_exact: bool
-    """Whether the allocator's own peak told every call; else more may have been held than was read."""
+    """Whether the allocator's own peak covers every call; if not, the real peak may be higher."""
 
 
 class _Open:
-    """A part in progress."""
+    """A phase in progress."""
 
     def __init__(self, name: str, readings: dict[int, Reading]) -> None:
         self.name = name
@@ -49,13 +49,14 @@ class _Open:
 
 
 class OwnPhases:
-    """Reads the allocator where a part begins and ends, in the thread of the program.
+    """Reads the allocator where a phase begins and ends, in the thread of the program.
 
-    A reading is a look at counters: nothing waits for the device. What was held in between is known where the
-    allocator's own peak rose within the part, or where that peak may be reset as a part begins.
+    A reading is a look at counters: nothing waits for the device. The peak in between is exact if the
+    allocator's own peak rose within the phase, or if it is reset where a phase begins.
 
     Args:
-        find_reader: Returns who reads the allocator; None before the program has used a device.
+        find_reader: Returns the reader of the allocator; None before the program has used a device.
+        resets_peaks: Whether to reset the allocator's peak where a phase begins.
     """
 
     def __init__(self, find_reader: Callable[[], Reader | None], *, resets_peaks: bool) -> None:
@@ -67,22 +68,22 @@ class OwnPhases:
 
     @property
     def usages(self) -> tuple[PhaseUsage, ...]:
-        """Every part that has ended, in the order in which they first did."""
+        """Every phase that has ended, in the order of their first ends."""
         with self._lock:
             return tuple(self._known.values())
 
     def start(self) -> None:
-        """Begin to take what `vramscope.phase` tells."""
+        """Start to follow `vramscope.phase`."""
         if self._take not in phase_takers:
             phase_takers.append(self._take)
 
     def stop(self) -> None:
-        """Take nothing any more."""
+        """Stop following."""
         if self._take in phase_takers:
             phase_takers.remove(self._take)
 
     def _take(self, name: str, is_begin: bool) -> None:
-        """Note the begin or the end of a part; never raises."""
+        """Note the begin or the end of a phase; never raises."""
         try:
             with self._lock:
                 readings = self._read()
@@ -90,11 +91,11 @@ class OwnPhases:
                     self._begin(name, readings)
                 else:
                     self._end(name, readings)
-        except Exception:  # noqa: BLE001 - whatever the allocator does, the training goes on; the part is not told
+        except Exception:  # noqa: BLE001 - whatever the allocator does, the training goes on, without this phase
             return
 
     def _read(self) -> dict[int, Reading]:
-        """Return the newest readings, and let the parts in progress know them."""
+        """Return the newest readings, and note them in the phases in progress."""
         reader = self._find_reader()
         readings = {} if reader is None else {it: reader.read(it) for it in sorted(reader.find_held())}
         for part in self._open:
@@ -124,7 +125,7 @@ class OwnPhases:
         if after.allocated_bytes is None or (known is None and len(self._known) >= MOST_NAMES):
             return
         before = part.before.get(ordinal)
-        # A device that holds nothing of this process is not among the readings.
+        # A device without memory of this process is not among the readings.
         start = _levels(before) if before is not None else MemoryLevels(allocated_bytes=0, reserved_bytes=0)
         peak = max(part.most.get(ordinal, 0), start.allocated_bytes or 0)
         newest = PhaseMemory(
@@ -149,7 +150,7 @@ def _levels(reading: Reading) -> MemoryLevels:
 
 
 def _note(part: _Open, ordinal: int, reading: Reading, *, is_since_begin: bool) -> None:
-    """Let a part in progress know what is held, and the allocator's peak where that is of the part itself."""
+    """Note a reading in a phase in progress, with the allocator's peak if it rose within the phase."""
     before = part.before.get(ordinal)
     base = 0 if before is None or before.peak_bytes is None else before.peak_bytes
     peak = reading.peak_bytes
@@ -165,21 +166,21 @@ class DeviceStatus(TypedDict):
     """One device now, in bytes and percent; None is unmeasured."""
 
     memory_measure: Literal["used", "reserved", "allocated"] | None
-    """What `current_used` and `peak_memory` both are: device used where it is known, else the next best."""
+    """Measure of `current_used` and `peak_memory`: used memory of the device if known, else the next best."""
     current_used: int | None
     current_free: int | None
     total: int | None
     utilization: float | None
     fragmentation: float | None
     peak_memory: int | None
-    """Most of the same measure as `current_used`."""
+    """Highest value of the same measure as `current_used`."""
     current_allocated: int | None
     """Live bytes of the caching allocator."""
     peak_allocated: int | None
 
 
 class MemoryProfiler(MemoryMonitor):
-    """Watches memory in the background and reports what was used.
+    """Watches memory in the background and reports current, peak and average memory.
 
         with MemoryProfiler(sampling_interval=1.0) as profiler:
             train()
@@ -187,11 +188,11 @@ class MemoryProfiler(MemoryMonitor):
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        sampling_interval: Seconds from one snapshot to the next.
-        max_snapshots: Snapshots to keep of each device; statistics and peaks are of all.
+        sampling_interval: Seconds between snapshots.
+        max_snapshots: Most snapshots to keep for each device; statistics and peaks cover all.
         reset_peaks: Reset the allocator's peaks at each `vramscope.phase`, so that the peak of every phase is
-            exact. `torch.cuda.max_memory_allocated` then tells of the newest phase only. Without it a phase
-            whose peak is no new record has the most that was read at its ends, a lower bound.
+            exact; `torch.cuda.max_memory_allocated` then covers only the newest phase. Without it, the peak
+            of a phase that is not a new record is a lower bound, read at its ends.
     """
 
     def __init__(
@@ -206,28 +207,28 @@ class MemoryProfiler(MemoryMonitor):
         self._phases = OwnPhases(find_reader, resets_peaks=reset_peaks)
 
     def start_monitoring(self) -> None:
-        """Begin to watch in the background, and to take the phases that the program names."""
+        """Start to watch in the background, and to follow the phases of the program."""
         self._phases.start()
         super().start_monitoring()
 
     def stop_monitoring(self) -> None:
-        """End the watch; does nothing where none is on. What was seen stays."""
+        """Stop the watch; does nothing if it does not run. Samples stay."""
         self._phases.stop()
         super().stop_monitoring()
 
     def get_phases(self) -> list[ProfilePhase]:
         """Return memory before, after and at the peak of each `vramscope.phase` of this program.
 
-        One entry for each name and device, in the order in which they first ended: before and after are of
-        the newest call, the peak is the most of all calls.
+        One entry for each name and device, in the order of their first ends. Before and after are of the
+        newest call, the peak is the highest of all calls.
         """
         return [_describe_phase(it) for it in self._phases.usages]
 
     def describe_phases(self) -> str:
         """Return the phases as text: before, after, peak and difference of each, as `vramscope phases` does.
 
-        A numbered summary follows: the most of all calls, and what the newest changed. MB are MiB there. A
-        peak that is a lower bound says so.
+        A numbered summary follows: the highest peak of all calls, and the difference of the newest. MB means
+        MiB there. A peak that is a lower bound says so.
         """
         usages = self._phases.usages
         if not usages:
@@ -257,8 +258,8 @@ class MemoryProfiler(MemoryMonitor):
     def get_headroom(self) -> dict[int, tuple[HeadroomEstimate, ...]]:
         """Return estimates of the largest step that would fit, in tokens and in samples, by device index.
 
-        They rest on the sizes that the program tells `vramscope.step`. A device of which none are known
-        is left out, and an estimate that cannot be made says why in its `reason`.
+        They need the sizes that the program passes to `vramscope.step`. A device without such sizes is left
+        out, and an estimate that cannot be made says why in its `reason`.
         """
         with self._lock:
             devices = self._log.devices
@@ -267,13 +268,13 @@ class MemoryProfiler(MemoryMonitor):
             return {it.index: told[it.uuid] for it in devices.values() if it.uuid in told}
 
     def generate_report(self, output_file: str | Path | None = None) -> dict[str, object]:
-        """Return the report of everything seen so far, as `vramscope profile` prints it.
+        """Return the report so far, as `vramscope profile` prints it.
 
         Args:
             output_file: File to write it to as JSON.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             report = build_profile(self._log, self._provenance, self.get_phases())
@@ -288,7 +289,7 @@ class MemoryProfiler(MemoryMonitor):
 
         Raises:
             UsageError: The device was not seen.
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             device = self._require(device_id)
@@ -297,14 +298,14 @@ class MemoryProfiler(MemoryMonitor):
         return plot_device(snapshots, str(device_id), clock, output_file, what="memory_usage")
 
     def export_snapshots(self, output_file: str | Path, device_id: int | None = None) -> None:
-        """Write the snapshots that are kept, as JSON that `--input` reads back.
+        """Write the kept snapshots as JSON, which `--input` reads.
 
         Args:
             output_file: File to write.
             device_id: Index of the only device to export; None for all.
 
         Raises:
-            OutputFileError: It cannot be written.
+            OutputFileError: The file cannot be written.
         """
         with self._lock:
             export = build_export(

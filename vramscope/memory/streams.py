@@ -1,4 +1,4 @@
-"""What samples come from: a file, this node by our own readings, or this node through its agent."""
+"""Sources of samples: a file, this node sampled by this process, or this node through its agent."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SampleStream(Protocol):
-    """Yields samples; whoever takes them owns the waiting."""
+    """A source of samples; the caller of `take` decides how long to wait."""
 
     @property
     def provenance(self) -> Provenance:
@@ -31,40 +31,40 @@ class SampleStream(Protocol):
 
     @property
     def agent(self) -> "AgentStream | None":
-        """The agent that is asked, which can also ask jobs; None without one."""
+        """The agent that sends the samples, which can also ask jobs; None without one."""
         ...
 
     @property
     def is_ended(self) -> bool:
-        """Whether no sample follows, ever."""
+        """Whether no more samples follow."""
         ...
 
     @property
     def read_share(self) -> float | None:
-        """Share of a file that has been read, 0 to 1; None where there is no end."""
+        """Share of a file read so far, 0 to 1; None where there is no end."""
         ...
 
     def start(self) -> None: ...
 
     def past(self) -> Iterable[Sample]:
-        """Yield what was sampled before we came, oldest first, for analyzers alone."""
+        """Yield the samples from before the start, oldest first, for the analyzers only."""
         ...
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
-        """Return the samples that follow; none when the time is up first, or at the end."""
+        """Return the next samples; none when the time is up first, or at the end."""
         ...
 
     def complete(self, finding: Finding) -> Finding:
-        """Return a finding with what others have found out about it; the same object where nothing is."""
+        """Return a finding with further evidence from the source; the same object if there is none."""
         ...
 
     def stop(self) -> None:
-        """End; a driver call that hangs is left behind."""
+        """End; leave a hanging driver call behind."""
         ...
 
 
 BATCH = 256
-"""Samples that are handed over at once, so that progress and Ctrl-C come between."""
+"""Most samples returned at once, so that progress and Ctrl-C come in between."""
 
 
 class FileStream:
@@ -125,9 +125,10 @@ _READ_SHARE = 0.5
 
 
 class DriverStream:
-    """Samples this node by its own readings; starts no process.
+    """Samples this node in this process; starts no other process.
 
     Args:
+        interval_s: Seconds between samples.
         notes: Sentences for the report, such as why no agent was asked.
     """
 
@@ -137,7 +138,7 @@ class DriverStream:
             interval_s=interval_s, memory_interval_s=min(MEMORY_INTERVAL_S, _READ_SHARE * interval_s)
         )
         self._is_settled = False
-        """Whether a device was seen: why there is none is asked no more."""
+        """Whether a device was seen, so that its absence needs no explanation."""
 
     @property
     def provenance(self) -> Provenance:
@@ -162,7 +163,7 @@ class DriverStream:
         return ()
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
-        """Return the sample that follows, or none when the time is up first."""
+        """Return the next sample, or none when the time is up first."""
         samples = self._node.take(timeout_s)
         if samples:
             self._check(samples[-1])
@@ -172,11 +173,11 @@ class DriverStream:
         return finding
 
     def stop(self) -> None:
-        """End all reading; a call that hangs is left behind."""
+        """Stop all reading; leave a hanging call behind."""
         self._node.stop()
 
     def _check(self, sample: Sample) -> None:
-        """Raise why there is no device, once that is sure."""
+        """Raise the reason why there is no device, once it is certain."""
         self._is_settled = self._is_settled or bool(sample.devices)
         if self._is_settled:
             return
@@ -200,7 +201,7 @@ class AgentStream:
         self._seen: tuple[int, float] | None = None
         self._hub_id: str | None = None
         self.lost: str | None = None
-        """Why the agent gives no samples any more; None while it does."""
+        """Why the agent no longer sends samples; None while it does."""
 
     @property
     def provenance(self) -> Provenance:
@@ -222,7 +223,7 @@ class AgentStream:
         """Do nothing: the agent samples already."""
 
     def past(self) -> Iterable[Sample]:
-        """Yield what the agent remembers tick by tick; its newest sample is left to `take`."""
+        """Yield the samples that the agent remembers; leave its newest to `take`."""
         waiting: Sample | None = None
         for sample in self.client.history.samples():
             if waiting is not None:
@@ -231,7 +232,7 @@ class AgentStream:
             waiting = sample
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
-        """Return the samples that came since; none when the time is up first, or the agent is lost."""
+        """Return the new samples; none when the time is up first, or the agent is lost."""
         end_s = time.monotonic() + timeout_s
         while self.lost is None:
             left_s = max(0.0, end_s - time.monotonic())
@@ -248,7 +249,7 @@ class AgentStream:
         return []
 
     def complete(self, finding: Finding) -> Finding:
-        """Return the agent's own version of a finding where it tells more, such as the line of a leak."""
+        """Return the agent's version of a finding if it has more evidence, such as the line of a leak."""
         known = next((it for it in self.client.snapshot(timeout_s=0.0).findings if it.id == finding.id), None)
         is_fuller = known is not None and len(known.evidence) > len(finding.evidence)
         return known if known is not None and is_fuller else finding
@@ -259,7 +260,7 @@ class AgentStream:
     stop = close
 
     def _collect(self, newest: Sample) -> list[Sample]:
-        """Return the newest sample, after those that arrived together with it."""
+        """Return the newest sample, after those missed before it."""
         seen = self._seen
         self._seen = (newest.seq, newest.time_s)
         if seen is None or newest.seq <= seen[0] + 1:
@@ -269,12 +270,12 @@ class AgentStream:
 
 
 class LiveStream:
-    """Asks the agent of this node where one runs; samples in this process otherwise, and starts nothing.
+    """Follows the agent of this node if one runs; samples in this process otherwise, and starts nothing.
 
     Args:
-        interval_s: Seconds from one sample to the next, where this process samples; an agent keeps its own.
+        interval_s: Seconds between samples, where this process samples; an agent has its own interval.
         node: The agent or the sampler in this process; by default those of this user.
-        clock: Says how long an agent has had to find its devices.
+        clock: Measures how long an agent has had to find its devices.
     """
 
     def __init__(
@@ -291,12 +292,12 @@ class LiveStream:
 
     @property
     def agent(self) -> "AgentStream | None":
-        """The agent that is asked; None where this process samples."""
+        """The agent that is followed; None where this process samples."""
         return self._node.agent
 
     @property
     def provenance(self) -> Provenance:
-        """Where the samples come from by now, and what became of the agent."""
+        """Where the samples come from now, and what happened to the agent."""
         source = self._source.provenance
         return msgspec.structs.replace(
             source, notes=tuple(dict.fromkeys((*self._node.sentences, *source.notes)))
@@ -311,7 +312,7 @@ class LiveStream:
         return None
 
     def start(self) -> None:
-        # Not when it is made: who ends a watch by a signal gets its report from the first reading on.
+        # Not in the constructor: a signal from the first reading on must still give a report.
         self._node.open()
         self._opened_s = self._clock.monotonic_s()
 
@@ -319,7 +320,7 @@ class LiveStream:
         return self._source.past()
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
-        """Return the samples that follow; none when the time is up first."""
+        """Return the next samples; none when the time is up first."""
         samples = self._source.take(timeout_s)
         self._has_seen_devices = self._has_seen_devices or any(it.devices or it.ranks for it in samples)
         agent = self.agent
@@ -333,12 +334,12 @@ class LiveStream:
         ):
             # The first samples of an agent come before its driver has answered; one that knows no device
             # after that cannot say why: we look for ourselves.
-            self._node.leave_agent("the agent knows no device; looking in this process")
+            self._node.leave_agent("the agent has no device; looking for devices in this process")
             return []
         return samples
 
     def complete(self, finding: Finding) -> Finding:
-        """Return a finding with what the agent knows of it besides."""
+        """Return a finding with further evidence of the agent."""
         return self._source.complete(finding)
 
     def stop(self) -> None:
@@ -350,28 +351,28 @@ class LiveStream:
 
 
 class SpareStream(LiveStream):
-    """This node, live; where there is nothing to sample, that is noted and no error.
+    """This node, live; a node without devices is noted and is no error.
 
     Args:
-        interval_s: Seconds from one sample to the next, where this process samples.
+        interval_s: Seconds between samples, where this process samples.
     """
 
     def __init__(self, interval_s: float) -> None:
         super().__init__(interval_s)
         self.absence: SourceUnavailableError | None = None
-        """Why this node has nothing to sample; None while it has, or as long as that is not known."""
+        """Why this node has nothing to sample; None while it has, or while that is unknown."""
 
     @property
     def provenance(self) -> Provenance:
-        """Where the samples come from, and why there are none, if so."""
+        """Where the samples come from, and why there are none, if there are none."""
         told = super().provenance
         if self.absence is None:
             return told
-        note = f"this node gathers, and reports nothing of its own: {self.absence}"
+        note = f"this node gathers reports and has none of its own: {self.absence}"
         return msgspec.structs.replace(told, notes=(*told.notes, note))
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
-        """Return the samples that follow; none when the time is up first, or there is no device."""
+        """Return the next samples; none when the time is up first, or there is no device."""
         try:
             samples = super().take(timeout_s)
         except SourceUnavailableError as error:

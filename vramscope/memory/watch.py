@@ -1,4 +1,4 @@
-"""A stream watched for a while: what was asked for goes through the analyzers into the log of a report."""
+"""A stream watched for a while: chosen devices go through the analyzers into the log of a report."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -15,7 +15,7 @@ from .streams import SampleStream
 
 
 class Selection(NamedTuple):
-    """What was asked for; None is everything."""
+    """What is watched; None is everything."""
 
     devices: tuple[str, ...] | None = None
     """Indices, labels (`0:1`, `sim0`) or UUIDs."""
@@ -28,7 +28,7 @@ class Selection(NamedTuple):
         return self.devices is None and self.pid is None and self.job is None
 
     def apply(self, sample: Sample) -> Sample:
-        """Return a sample with what was asked for only."""
+        """Return a sample with only what is chosen."""
         if self.is_all:
             return sample
         ranks = tuple(rank for rank in sample.ranks if self._wants_rank(rank))
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
         return msgspec.structs.replace(sample, devices=devices, ranks=ranks)
 
     def find_missing(self, seen: Collection[DeviceSample]) -> tuple[str, ...]:
-        """Return the devices that were asked for by name and were not seen."""
+        """Return the devices that were named and not seen."""
         known = {word for device in seen for word in _names_of(device)}
         return tuple(word for word in self.devices or () if word not in known)
 
@@ -61,7 +61,7 @@ class Selection(NamedTuple):
         return holds or device.uuid in inhabited
 
     def _narrow(self, device: DeviceSample, ranks: tuple[RankSample, ...]) -> DeviceSample:
-        """Return a device with the allocator of the only process asked for, where several share it."""
+        """Return a device with the allocator of the chosen process, where several share the device."""
         if self.pid is None and self.job is None:
             return device
         own = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.allocator is not None]
@@ -76,7 +76,7 @@ AnalyzerT = TypeVar("AnalyzerT")
 
 
 class Conclusions:
-    """Every analyzer of this installation, fed with the same samples."""
+    """All installed analyzers, fed with the same samples."""
 
     def __init__(self) -> None:
         plugins = make_analyzers()
@@ -86,7 +86,7 @@ class Conclusions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why an analyzer could not be loaded, or was set aside."""
+        """Why an analyzer could not be loaded, or was stopped."""
         return self._plugin_notes if self._host.reason is None else (*self._plugin_notes, self._host.reason)
 
     def observe(self, sample: Sample) -> list[Finding]:
@@ -103,19 +103,22 @@ class Conclusions:
 
 
 class Companion(Protocol):
-    """Sees each sample along with the analyzers: records curves, or asks processes."""
+    """Gets each sample along with the analyzers: records curves, or asks processes."""
 
     def observe(self, sample: Sample) -> None:
-        """Take one sample, with what was asked for only."""
+        """Process one sample, which has only what is chosen."""
         ...
 
 
 class Watch:
-    """Takes samples of a stream and keeps what a report tells.
+    """Feeds the samples of a stream to the analyzers and to the log of a report.
 
     Args:
-        interval_s: Least seconds between two snapshots; analyzers see every sample.
-        until_s: Seconds of the samples' clock after the first at which to end; None for never.
+        stream: Source of samples.
+        selection: What is watched.
+        max_snapshots: Most snapshots to keep for each device.
+        interval_s: Least seconds between two snapshots; analyzers get every sample.
+        until_s: Seconds after the first sample, in the clock of the samples, at which to end; None for never.
     """
 
     def __init__(
@@ -133,9 +136,9 @@ class Watch:
         self.log = RunLog(max_snapshots=max_snapshots, interval_s=interval_s)
         self.companions: list[Companion] = []
         self.on_finding: Callable[[Finding], None] | None = None
-        """Called with each finding that opens, becomes graver or closes while it is watched."""
+        """Called with each finding that opens, becomes more severe or closes."""
         self.rules: tuple[Analyzer, ...] = ()
-        """What the user asked for; sees nothing of the past, so that it speaks at the first sample."""
+        """Analyzers for thresholds of the user; they get no past samples, so that they react to the first."""
         self.before_sample: Callable[[Sample], None] | None = None
         """Called with each sample before it is counted."""
         self._until_s = until_s
@@ -147,7 +150,7 @@ class Watch:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more will be taken."""
+        """Whether no more samples will be read."""
         return self._is_over or self.stream.is_ended
 
     @property
@@ -159,16 +162,16 @@ class Watch:
 
     @property
     def devices_seen(self) -> tuple[DeviceSample, ...]:
-        """Every device of the stream, watched or not."""
+        """Every device of the stream, chosen or not."""
         return tuple(self._seen.values())
 
     @property
     def missing_devices(self) -> tuple[str, ...]:
-        """Devices that were asked for by name and have not been seen."""
+        """Devices that were named and have not been seen."""
         return self.selection.find_missing(self._seen.values())
 
     def start(self) -> None:
-        """Begin, with the past that the stream remembers."""
+        """Start, with the past that the stream remembers."""
         self.stream.start()
         for sample in self.stream.past():
             self.log.take(self.conclusions.observe(self.selection.apply(sample)))
@@ -179,11 +182,11 @@ class Watch:
                 self.on_finding(trail.finding)
 
     def step(self, timeout_s: float) -> bool:
-        """Take what is there within a time; return whether any sample was."""
+        """Process the samples that come within a time; return whether there were any."""
         return self.fold(self.stream.take(timeout_s))
 
     def fold(self, samples: Sequence[Sample]) -> bool:
-        """Fold what the stream gave; return whether that was any sample."""
+        """Process samples; return whether there were any."""
         for sample in samples:
             if self._is_past_end(sample):
                 self._is_over = True
@@ -195,14 +198,14 @@ class Watch:
         return bool(samples)
 
     def begin_period(self) -> RunLog:
-        """Return the log so far and begin another, which knows the findings that are open."""
+        """Return the log so far and start a new one, which has the open findings."""
         self._assess()
         done = self.log
         self.log = self.log.begin_next()
         return done
 
     def complete_findings(self) -> None:
-        """Let the stream add what it knows of the findings besides."""
+        """Let the stream add further evidence to the findings."""
         known = [self.stream.complete(trail.finding) for trail in self.log.findings.values()]
         self.log.take(known)
 
@@ -222,7 +225,7 @@ class Watch:
             companion.observe(chosen)
 
     def _assess(self) -> None:
-        """Take the forecasts as they are now: of many samples at once, only the last ones count."""
+        """Log the current forecasts; of many samples at once, only the last forecasts count."""
         self.log.take((), self.conclusions.assess())
 
     def _tell(self, findings: Iterable[Finding]) -> None:
@@ -239,7 +242,7 @@ class Watch:
         return self._until_s is not None and sample.time_s - self._first_s > self._until_s
 
     def _forget_closed(self) -> None:
-        """Leave out what had passed before the watching began."""
+        """Leave out findings that closed before the watch began."""
         self.log = self.log.begin_next()
 
 

@@ -1,4 +1,4 @@
-"""`run_phases`: a training in a process of its own, on a device that is there or simulated, rank by rank."""
+"""`run_phases`: trains in another process, on a real or simulated device, and measures memory by phase."""
 
 import ctypes
 import hashlib
@@ -40,7 +40,7 @@ MOST_STEPS = 100_000
 
 
 def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
-    """Refuse a training that cannot be."""
+    """Refuse an invalid training."""
     _check_model(training)
     for flag, count in (
         ("--batch-size", training.batch_size),
@@ -48,9 +48,9 @@ def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
         ("--num-steps", training.num_steps),
     ):
         if count < 1:
-            raise UsageError(f"{flag} {count}: expected a whole number from 1 on")
+            raise UsageError(f"{flag} {count}: expected a whole number, 1 or more")
     if training.warmup_steps < 0:
-        raise UsageError(f"--warmup {training.warmup_steps}: expected a whole number from 0 on")
+        raise UsageError(f"--warmup {training.warmup_steps}: expected a whole number, 0 or more")
     if training.num_steps + training.warmup_steps > MOST_STEPS:
         raise UsageError(f"--num-steps, --warmup: expected at most {MOST_STEPS:,} steps together")
     _check_numbers(training)
@@ -58,10 +58,10 @@ def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
 
 
 def count_ranks(environ: Mapping[str, str]) -> int:
-    """Return how many ranks train together; one where torchrun did not start this process.
+    """Return how many ranks train together; 1 if torchrun did not start this process.
 
     Args:
-        environ: As torchrun makes it; other launchers set WORLD_SIZE alone.
+        environ: Environment variables; launchers other than torchrun set WORLD_SIZE without RANK.
     """
     told = environ.get("WORLD_SIZE", "1") if "RANK" in environ else "1"
     if not told.isdecimal():
@@ -72,14 +72,16 @@ def count_ranks(environ: Mapping[str, str]) -> int:
 def _check_model(training: PhaseTraining) -> None:
     given = [it for it in (training.model_size, training.factory, training.hugging_face) if it is not None]
     if len(given) != 1:
-        raise UsageError("expected one model: --model-size NAME, --model hf:DIR or --factory module:function")
+        raise UsageError("expected one model: --model-size NAME, --model hf:DIR or --factory MODULE:FUNCTION")
     if training.model_size is not None and training.model_size not in LLAMA_PRESETS:
         raise UsageError(f"--model-size {training.model_size}: expected one of {', '.join(LLAMA_PRESETS)}")
     if training.factory is not None and not all(training.factory.partition(":")):
-        raise UsageError(f"--factory {training.factory}: expected module:function, as train:make_model")
+        raise UsageError(
+            f"--factory {training.factory}: expected MODULE:FUNCTION, for example train:make_model"
+        )
     if training.hugging_face is not None and not (Path(training.hugging_face) / "config.json").is_file():
         raise UsageError(
-            f"--model hf:{training.hugging_face}: expected a folder with a config.json of transformers"
+            f"--model hf:{training.hugging_face}: expected a folder with config.json of transformers"
         )
 
 
@@ -90,57 +92,57 @@ def _check_numbers(training: PhaseTraining) -> None:
         ("--max-grad-norm", training.max_grad_norm, training.max_grad_norm > 0),
     ):
         if not (math.isfinite(value) and is_right):
-            least = "above 0" if flag == "--max-grad-norm" else "from 0 on"
-            raise UsageError(f"{flag} {value:g}: expected a number {least}")
+            least = "a number above 0" if flag == "--max-grad-norm" else "0 or more"
+            raise UsageError(f"{flag} {value:g}: expected {least}")
 
 
 def _check_combinations(training: PhaseTraining, environ: Mapping[str, str]) -> None:
     if training.is_checkpointed and training.factory is not None:
-        raise UsageError(
-            "--checkpoint goes with a preset or --model hf:DIR: a model of your own does so itself"
-        )
+        raise UsageError("--checkpoint does not go with --factory: enable checkpointing in your own model")
     if training.strategy is not None and "RANK" not in environ:
         raise UsageError(
-            f"--strategy {training.strategy} shares a model among ranks: "
-            f"torchrun --nproc-per-node 2 -m vramscope phases --strategy {training.strategy}"
+            f"--strategy {training.strategy} needs several ranks: start it with "
+            f"`torchrun --nproc-per-node 2 -m vramscope phases --strategy {training.strategy}`"
         )
     if training.strategy == "fsdp2" and training.privacy in ("hooks", "functorch"):
         raise UsageError(
-            f"--strategy fsdp2 --dp-mode {training.privacy}: Opacus has gradients by sample for whole "
-            "parameters only; expected --dp-mode ghost or none"
+            f"--strategy fsdp2 does not go with --dp-mode {training.privacy}: Opacus needs whole parameters "
+            "for gradients by sample; expected --dp-mode ghost or none"
         )
 
 
 DEFAULT_CARD_BYTES = 80 * GIB
-"""Size of a simulated card by default: the largest preset with gradients by sample needs 40 GiB."""
+"""Default memory of a simulated GPU: the largest preset with gradients by sample needs 40 GiB."""
 SHARE_OF_HOST = 0.5
-"""Share of the host's free memory that real tensors may take if the same sizes can be had without storage."""
+"""Share of the host's free memory from which a run without storage is preferred."""
 
-_CONTEXT = f"{format_bytes(DEFAULT_CONTEXT_BYTES)} of the card stand for the CUDA context"
+_CONTEXT = f"{format_bytes(DEFAULT_CONTEXT_BYTES)} of its memory are for the CUDA context"
 
 
 class DeviceChoice(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["cuda", "cpu", "simulated"]
     total_bytes: int | None = None
-    """Of a simulated card."""
+    """Memory of a simulated GPU."""
     is_fake: bool = False
     can_be_fake: bool = False
-    """Whether the run can be repeated without storage, should the host have too little memory."""
+    """Whether the run can be repeated without storage, if the host has too little memory."""
     note: str | None = None
 
 
 def choose_device(
     text: str, training: PhaseTraining, *, environ: Mapping[str, str], host_free_bytes: int | None
 ) -> DeviceChoice:
-    """Return what to run on.
+    """Return the device to run on.
 
     Args:
         text: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
-        host_free_bytes: Memory that this host has free; None where nobody knows.
+        training: What to train.
+        environ: Environment variables.
+        host_free_bytes: Free memory of this host; None if unknown.
     """
     name, _, size = text.partition(":")
     if text == "cpu":
-        return DeviceChoice(kind="cpu", note="resident memory of the process; not what a GPU would hold")
+        return DeviceChoice(kind="cpu", note="resident memory of the process, not what a GPU would need")
     if text == "cuda":
         return (
             DeviceChoice(kind="cuda")
@@ -148,15 +150,17 @@ def choose_device(
             else simulate_instead(training, environ, host_free_bytes)
         )
     if name != "simulate" or text == "simulate:":
-        raise UsageError(f"--device {text}: expected cuda, cpu, simulate or simulate:SIZE, as simulate:24GiB")
+        raise UsageError(
+            f"--device {text}: expected cuda, cpu, simulate or simulate:SIZE, for example simulate:24GiB"
+        )
     try:
         total_bytes = parse_bytes(size) if size else DEFAULT_CARD_BYTES
     except UsageError as error:
         raise UsageError(f"--device {text}: {error}") from error
     if total_bytes <= DEFAULT_CONTEXT_BYTES:
         raise UsageError(
-            f"--device {text}: expected more than the {format_bytes(DEFAULT_CONTEXT_BYTES)} that the CUDA "
-            "context of a process takes"
+            f"--device {text}: expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the "
+            "CUDA context of a process"
         )
     return _simulate(total_bytes, training, environ, host_free_bytes, None)
 
@@ -164,13 +168,13 @@ def choose_device(
 def simulate_instead(
     training: PhaseTraining, environ: Mapping[str, str], host_free_bytes: int | None
 ) -> DeviceChoice:
-    """Return the simulated card that stands for a missing CUDA device."""
-    note = f"no CUDA device here: a simulated card of {format_bytes(DEFAULT_CARD_BYTES)}"
+    """Return the simulated GPU that replaces a missing CUDA device."""
+    note = f"no CUDA device here; using a simulated GPU of {format_bytes(DEFAULT_CARD_BYTES)}"
     return _simulate(DEFAULT_CARD_BYTES, training, environ, host_free_bytes, note)
 
 
 def may_have_cuda() -> bool:
-    """Tell whether a driver of NVIDIA or AMD is there; PyTorch has the last word."""
+    """Return whether a driver of NVIDIA or AMD is installed; PyTorch decides later."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -185,7 +189,7 @@ def _simulate(
     host_free_bytes: int | None,
     note: str | None,
 ) -> DeviceChoice:
-    """Return a simulated card, with storage where that fits this host."""
+    """Return a simulated GPU, with storage if this host has enough memory."""
     ranks = int(environ.get("LOCAL_WORLD_SIZE", "1"))
     can_be_fake = training.strategy is None
     needed_bytes = estimate_host_bytes(training)
@@ -193,7 +197,7 @@ def _simulate(
     choice = DeviceChoice(kind="simulated", total_bytes=total_bytes, can_be_fake=can_be_fake, note=note)
     if needed_bytes is None or host_free_bytes is None:
         return choice
-    # More than the card has is never held: the run ends before.
+    # A run never has more than the memory of the GPU: it ends before.
     needed_bytes = ranks * min(needed_bytes, total_bytes - DEFAULT_CONTEXT_BYTES)
     free_bytes = max(0, host_free_bytes - DEFAULT_HOST_RESERVE_BYTES)
     if can_be_fake and needed_bytes > SHARE_OF_HOST * free_bytes:
@@ -205,28 +209,28 @@ def _simulate(
 
 def _describe_too_large(training: PhaseTraining, needed_bytes: int, free_bytes: int) -> str:
     return (
-        f"--strategy {training.strategy}: ranks hand each other the values of tensors, so that simulated "
-        f"cards need real ones: about {format_bytes(needed_bytes)} of host memory, and "
-        f"{format_bytes(free_bytes)} are free; take a smaller --model-size, --batch-size or --seq, "
-        "fewer ranks, or one process without --strategy, which needs no storage"
+        f"--strategy {training.strategy}: ranks exchange the values of tensors, so simulated GPUs need real "
+        f"tensors, about {format_bytes(needed_bytes)} of host memory, and {format_bytes(free_bytes)} are "
+        "free; use a smaller --model-size, --batch-size or --seq, fewer ranks, or one process without "
+        "--strategy, which needs no storage"
     )
 
 
 _PROGRAM_BYTES = GIB
-"""PyTorch, Opacus, and what libraries of the host take while they compute."""
+"""PyTorch, Opacus, and memory of host libraries while they compute."""
 _BYTES_PER_NUMBER = 4
 _STATES = {"sgd": 0, "adam": 2, "adamw": 2}
 _ACTIVATIONS_OF_HIDDEN = 30
 _ACTIVATIONS_OF_INNER = 6
 _ACTIVATIONS_OF_LOGITS = 5
-"""Numbers that a layer keeps or makes for each token, in its widths; and the head, in words."""
+"""Numbers for each token, as multiples of a layer's widths, and of the vocabulary for the head."""
 
 
 def estimate_host_bytes(training: PhaseTraining) -> int | None:
-    """Return an upper estimate of the host's memory; None for an unknown model.
+    """Return an upper estimate of the host memory needed; None for an unknown model.
 
-    Weights, gradients, the sum and the noise that Opacus adds, the optimizer's state, gradients by sample
-    and activations, all of four bytes.
+    It has weights, gradients, the sum and the noise of Opacus, the optimizer's state, gradients by sample and
+    activations, four bytes each.
     """
     if training.model_size is None:
         return None
@@ -246,16 +250,16 @@ def estimate_host_bytes(training: PhaseTraining) -> int | None:
 
 
 _NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""What the ranks of one start of torchrun have in common."""
+"""Variables that identify one start of torchrun to all its ranks."""
 _POLL_S = 0.25
 _GRACE_S = 10.0
-"""How long a rank may go on when another has ended early: it may wait for that one for ever."""
+"""How long a rank may go on after another ended early, since it may wait for that one for ever."""
 _PATIENCE_S = 60.0
 """How long local rank 0 waits for the others once it has ended itself."""
 
 
 class RankRuns:
-    """Where the ranks of this node leave their runs: a folder below the runtime folder."""
+    """A folder below the runtime folder, where the ranks of this node exchange their runs."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.local_rank = int(environ["LOCAL_RANK"])
@@ -264,21 +268,21 @@ class RankRuns:
         self._folder = locate_runtime_folder(environ) / "phases" / key
 
     def begin(self) -> None:
-        """Make room; called before any rank can have ended, for none does without all others."""
+        """Make the folder empty; called before any rank can end, since none ends without the others."""
         open_runtime_folder(self._folder.parents[1])
         if self.local_rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def hand_in(self, run: PhaseRun) -> None:
-        """Leave the run of this rank."""
+        """Store the run of this rank."""
         path = self._folder / f"{self.local_rank}.json"
-        # Where local rank 0 waited no longer, it has removed the folder.
+        # The folder is gone if local rank 0 no longer waits.
         with suppress(OSError), replacing(path) as stream:
             stream.write(msgspec.json.encode(run))
 
     def gather(self) -> tuple[PhaseRun, ...]:
-        """Return what was handed in, by rank, once all have or patience ends; then nothing is left of it."""
+        """Return the stored runs by rank, once all are there or the wait is over; remove the folder."""
         until_s = time.monotonic() + _PATIENCE_S
         while len(self._list()) < self._count and time.monotonic() < until_s:
             time.sleep(_POLL_S)
@@ -288,7 +292,7 @@ class RankRuns:
 
     @contextmanager
     def watched(self, process: "Popen[bytes]") -> Iterator[None]:
-        """End a process that trains some time after another rank has ended early."""
+        """In this context, end the training process some time after another rank ended early."""
         is_over = threading.Event()
         thread = threading.Thread(target=self._watch, args=(process, is_over), daemon=True)
         thread.start()
@@ -299,7 +303,7 @@ class RankRuns:
             thread.join()
 
     def find_left(self) -> PhaseRun | None:
-        """Return the run of a rank that has ended early; None where none has."""
+        """Return the run of a rank that ended early; None if there is none."""
         for path in self._list():
             with suppress(OSError, msgspec.DecodeError):
                 run = msgspec.json.decode(path.read_bytes(), type=PhaseRun)
@@ -319,7 +323,7 @@ class RankRuns:
 
 
 def find_rank_runs() -> RankRuns | None:
-    """Return where ranks meet, in a process that torchrun started with others on this node; else None."""
+    """Return the runs of this node's ranks if torchrun started several here; else None."""
     environ = os.environ
     if "LOCAL_RANK" not in environ or int(environ.get("LOCAL_WORLD_SIZE", "1")) < 2:
         return None
@@ -340,12 +344,12 @@ def train_apart(
     on_phase: Told | None,
     ranks: RankRuns | None = None,
 ) -> tuple[PhaseRun, RunUpdate]:
-    """Train in a process of its own; return the run as far as it came, and the last that was heard.
+    """Train in another process; return the run as far as it came, and the last update.
 
-    A Ctrl-C, or SIGTERM where it is raised as SystemExit, ends the process and marks the run as interrupted.
+    Ctrl-C, or SIGTERM if it is raised as SystemExit, ends the process and marks the run as interrupted.
 
     Args:
-        ranks: Where the other ranks of this node are; None for one process.
+        ranks: Runs of the other ranks of this node; None for one process.
     """
     request = PhaseRequest(training=training, kind=choice.kind, is_fake=choice.is_fake, note=choice.note)
     device = PhaseDevice(kind=choice.kind, name=choice.kind, is_fake=choice.is_fake, note=choice.note)
@@ -372,7 +376,7 @@ def train_apart(
 
 
 def make_child_environment(choice: DeviceChoice, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the process that trains: with the probe, and the card that was chosen."""
+    """Return the environment of the training process: with the probe and the chosen device."""
     folder = locate_runtime_folder(environ)
     job = f"phases-{environ['MASTER_PORT']}" if "MASTER_PORT" in environ else f"phases-{make_job_name()}"
     simulate = None
@@ -389,7 +393,7 @@ def make_child_environment(choice: DeviceChoice, environ: Mapping[str, str]) -> 
 
 
 def _start(request: PhaseRequest, environment: dict[str, str], given: int) -> subprocess.Popen[bytes]:
-    """Start the process, out of reach of the terminal's Ctrl-C: that is for us, and we end it."""
+    """Start the process without Ctrl-C from the terminal: we get it, and end the process."""
     text = msgspec.json.encode(request).decode()
     command = module_command(_SCRIPT, "--report", str(given), text)
     try:
@@ -423,31 +427,31 @@ def _describe_death(code: int, ranks: RankRuns | None) -> str:
     if left is not None:
         return f"rank {left.rank} had ended before"
     if code >= 0:
-        return f"the process that trained ended with exit code {code} before it was done"
+        return f"the training process ended with exit code {code} before it was done"
     name = signal.Signals(-code).name
-    hint = ": the kernel does that where the host runs out of memory" if name == "SIGKILL" else ""
-    return f"the process that trained was ended by {name}{hint}"
+    hint = ": the kernel sends it when the host runs out of memory" if name == "SIGKILL" else ""
+    return f"the training process was ended by {name}{hint}"
 
 
 _REPEATED = "this host has too little memory for real tensors, so the run was repeated without storage"
 
 
 def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = None) -> tuple[PhaseRun, ...]:
-    """Train, and return the run of each rank of this node; of one process, one.
+    """Train, and return the run of each rank of this node; one run for a single process.
 
-    Under torchrun every rank calls it, the first of each node gets the runs, and the others get none.
+    Under torchrun every rank calls this; the first rank of each node gets the runs, the others get none.
 
     A run that ran out of memory, failed or was interrupted is returned as far as it came. Ctrl-C ends the
     training and marks its run as interrupted, instead of raising.
 
     Args:
-        training: What is trained.
-        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`. Without CUDA, `cuda` is a simulated card.
-        on_phase: Given the run so far after each phase.
+        training: What to train.
+        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`. Without CUDA, `cuda` is a simulated GPU.
+        on_phase: Called with the run so far after each phase.
 
     Raises:
-        UsageError: It cannot be started: an unknown preset, a count below one, a missing package, a model
-            that Opacus refuses. What the user's own code raises is printed as it is on stderr before this.
+        UsageError: It cannot start: an unknown preset, a count below 1, a missing package, a model that
+            Opacus refuses. Errors of the user's own code are printed on stderr before this one.
     """
     environ = dict(os.environ)
     if training.strategy is None and count_ranks(environ) > 1:
@@ -480,7 +484,7 @@ def _choose_again(
     environ: Mapping[str, str],
     free_bytes: int | None,
 ) -> DeviceChoice | None:
-    """Return what to try instead of a device that was not there, or a host that was too small."""
+    """Return the device to try instead of a missing one, or after the host ran out of memory."""
     if last.obstacle == "no_cuda":
         return simulate_instead(training, environ, free_bytes)
     if last.obstacle == "host_full" and choice.can_be_fake and not choice.is_fake:

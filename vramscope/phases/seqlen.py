@@ -1,4 +1,4 @@
-"""Runs by phase of one training at several lengths, each in a process of its own, one after the other."""
+"""Runs by phase of one training at several lengths, one after the other, each in another process."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,17 +25,17 @@ from vramscope.exporters.seqlen.text import describe_device, describe_end
 from .running import check_training, choose_device, run_phases, train_apart
 
 RunOne = Callable[[PhaseTraining, str], PhaseRun]
-"""Trains on a device and returns the run; the tests have their own."""
+"""Trains on a device and returns the run."""
 
 
 def run_one(training: PhaseTraining, device: str) -> PhaseRun:
-    """Train in a process of its own and return the run, as far as it came."""
+    """Train in another process and return the run, as far as it came."""
     (run,) = run_phases(training, device)
     return run
 
 
 def run_without_storage(training: PhaseTraining, device: str) -> PhaseRun:
-    """Train as `run_one` does, without storage where that gives the same figures: as fast at any size."""
+    """Train as `run_one` does, but without storage, which is fast, where that measures the same."""
     environ = dict(os.environ)
     check_training(training, environ)
     free_bytes = HostReader().read().available_bytes
@@ -58,15 +58,18 @@ def run_lengths(
     run: RunOne = run_one,
     on_point: Callable[[LengthStudy], None] | None = None,
 ) -> LengthStudy:
-    """Train at each length with each algorithm, and return what was measured.
+    """Train at each length with each algorithm, and return the measurements.
 
-    Out of memory, or a training that this host cannot stand for, is a point like others. An interruption ends
-    the study, which keeps the points until then.
+    Running out of memory, or a training that this host cannot simulate, is a point like others. An
+    interruption ends the study, which keeps the points so far.
 
     Args:
+        training: What to train; its length and algorithm are replaced.
         device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
-        lengths: Tokens; they run from the shortest on.
+        lengths: Sequence lengths in tokens; the shortest runs first.
         privacy_modes: Algorithms; each length runs with all of them before the next.
+        run: Trains one point.
+        on_point: Called with the study so far after each point.
     """
     study = LengthStudy(
         training=training, device=device, lengths=tuple(sorted(lengths)), privacy_modes=tuple(privacy_modes)
@@ -100,35 +103,35 @@ def _run_points(study: LengthStudy, run: RunOne) -> Iterator[LengthPoint]:
 
 
 def _refuse_nothing(study: LengthStudy) -> None:
-    """Raise what was wrong where it was the same with every point: it is wrong with what was asked for."""
+    """Raise the error that all points have in common: it is one of the request."""
     refusals = {point.refusal for point in study.points}
     if study.points and not study.runs and len(refusals) == 1:
         raise UsageError(refusals.pop() or "nothing could be started")
 
 
 MOST_SIZES: dict[FitSize, int] = {"batch size": 1 << 16, "sequence length": 1 << 20}
-"""Where a search ends without having met an edge."""
+"""Largest sizes to try."""
 MOST_TRIALS = 40
 _GROWTH = 16
-"""Most times as large as what ran: beyond, predictions are worth little and runs are long."""
+"""Most times as large as the largest that ran: beyond, predictions are poor and runs are long."""
 _FIRST_GROWTH = 4
 _MOST_TERMS = 3
 _MOST_SLOW = 3
 _NEAR = 0.02
-"""Share of the room by which a law may be off that is worth more than halving."""
+"""A law whose error is below this share of the memory finds the edge faster than halving."""
 _KINDS: tuple[PeakKind, ...] = ("reserved", "allocated")
 
 
 class FitTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to fit where."""
+    """A search for the largest size that fits."""
 
     training: PhaseTraining
-    """The size that is varied in it does not matter."""
+    """Its value of the varied size does not matter."""
     device: str
     """Where it runs: a simulated card of that capacity, or `cuda`."""
     varied: FitSize
     step: int
-    """Sizes that are considered are its multiples."""
+    """Sizes to try are multiples of this."""
     capacity_bytes: int
     context_bytes: int
 
@@ -146,9 +149,9 @@ def search_fit(
     run: RunOne = run_one,
     on_trial: Callable[[FitSearch], None] | None = None,
 ) -> FitSearch:
-    """Run sizes until the largest that fits is known, and return all that was tried.
+    """Run sizes until the largest that fits is known, and return all trials.
 
-    An interruption, or a size that cannot be run here, ends the search with what is known until then.
+    An interruption, or a size that cannot run here, ends the search with the trials so far.
 
     Args:
         known: Runs on the same device by size; they count as tried.
@@ -164,7 +167,7 @@ def search_fit(
         except UsageError as error:
             if not bracket.search.trials:
                 raise
-            bracket.end(f"{size:,} could not be run here: {error}")
+            bracket.end(f"{size:,} cannot run here: {error}")
             break
         except (KeyboardInterrupt, SystemExit):
             bracket.end("interrupted")
@@ -176,7 +179,7 @@ def search_fit(
 
 
 class _Bracket:
-    """What ran and what did not, and what to run next."""
+    """Sizes that fit and sizes that do not, and the size to try next."""
 
     def __init__(self, task: FitTask, known: Mapping[int, PhaseRun]) -> None:
         self._task = task
@@ -184,7 +187,7 @@ class _Bracket:
         self._slow = 0
         """Trials in a row that left more than half of the bracket."""
         self._stride = task.step
-        """How far from what is known the next size is, should the law have nothing else to say."""
+        """Distance of the next size from the known ones, where the law does not decide."""
         self._room_bytes = task.capacity_bytes - task.context_bytes
         limit = MOST_SIZES[task.varied] // task.step * task.step
         self.search = FitSearch(
@@ -215,7 +218,7 @@ class _Bracket:
         return None if refused is None else refused.size
 
     def take(self, size: int, run: PhaseRun) -> None:
-        """Note how a size ended; what neither ran nor ran out of memory ends the search."""
+        """Note how a size ended; a failure other than running out of memory ends the search."""
         width = None if self._high is None else self._high - self._low
         self._runs[size] = run
         self.search = msgspec.structs.replace(
@@ -232,11 +235,11 @@ class _Bracket:
         self._slow = 0 if is_halved else self._slow + 1
 
     def end(self, reason: str) -> None:
-        """End the search without an answer that is certain."""
+        """End the search without a certain answer."""
         self.search = msgspec.structs.replace(self.search, refusal=reason)
 
     def choose_size(self) -> int:
-        """Return a multiple of the step between what ran and what did not."""
+        """Return a multiple of the step between the sizes that fit and those that do not."""
         step = self._task.step
         low = self._low
         high = self._high
@@ -249,8 +252,8 @@ class _Bracket:
         if least < size < most or (size == most and high is None):
             self._stride = step
             return size
-        # The law has its edge where a size has just been. If it is nearly right, sizes right beside that are
-        # next, then further and further away; else it has nothing to say.
+        # The law predicts the edge at a size that was tried. If it is nearly right, try sizes next to it,
+        # then further and further away; else halve.
         beside = max(low, step) if size <= least else most + step
         is_near = abs((laws[0].predict(beside) or 0) / self._room_bytes - 1) <= _NEAR
         if not is_near and high is not None:
@@ -265,15 +268,15 @@ class _Bracket:
         return min(self.search.limit or 0, max(growth * self._low, self._task.step))
 
     def _halve(self, low: int, high: int | None) -> int:
-        """Return the middle, never one of both where there is any between them."""
+        """Return the middle, and never one of the ends if there is a size between them."""
         step = self._task.step
         return step if high is None else low + max(1, (high - low) // step // 2) * step
 
     def _predict_edge(self, laws: Sequence[PeakLaws], least: int, most: int) -> int:
-        """Return the largest size that should fit, one below the least where none does.
+        """Return the largest size that should fit; one below the least if none does.
 
-        What is reserved is given back before memory runs out, so that its law is on the safe side; where that
-        says that nothing more fits although something did, the law of what is allocated is the upper bound.
+        The law of reserved bytes is on the safe side, since cached memory is given back before memory runs
+        out. If it says that nothing more fits although something did, use the law of allocated bytes.
         """
         safe, bound = (self._find_edge(each, least, most) for each in laws)
         return bound if safe < least and self._stride > self._task.step else safe
@@ -302,7 +305,7 @@ class _Bracket:
 
 
 MOST_ADVICE_TRIALS = 4
-"""How many changes to try, of those that are estimated to save most."""
+"""Number of changes to try, those with the largest estimated savings first."""
 _FIELDS = {
     "--dp-mode": "privacy",
     "--optimizer": "optimizer",
@@ -321,10 +324,10 @@ def try_advice(
     *,
     run: Callable[[PhaseTraining, str], tuple[PhaseRun, ...]] = run_phases,
 ) -> tuple[AdviceTrial, ...]:
-    """Train with each change that is estimated to lower the peak, and return what it came to.
+    """Train with each change that should lower the peak, and return the measured peaks.
 
-    One that cannot be started is reported with its reason; an interruption ends the trials, and keeps those
-    until then.
+    A change that cannot start is returned with its reason; an interruption ends the trials and keeps those
+    so far.
 
     Args:
         device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
@@ -343,7 +346,7 @@ def try_advice(
 
 
 def choose_changes(advice: PhaseAdvice) -> list[PhaseChange]:
-    """Return the changes that are worth a trial, and that a single process can try."""
+    """Return the changes to try: those that should save memory and that one process can make."""
     helping = [each for each in advice.changes if each.saved_bytes and each.flags]
     return [each for each in helping if each.flags[0] in _FIELDS][:MOST_ADVICE_TRIALS]
 

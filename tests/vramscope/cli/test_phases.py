@@ -19,7 +19,7 @@ from vramscope.engine.model.phase_memory import (
 from vramscope.phases import running
 
 LEVEL = MemoryLevels(allocated_bytes=1 << 20, reserved_bytes=2 << 20)
-NOTE = "no CUDA device here: a simulated card of 80.0 GiB"
+NOTE = "no CUDA device here; using a simulated GPU of 80.0 GiB"
 
 
 class Asked:

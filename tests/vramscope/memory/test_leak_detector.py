@@ -81,7 +81,7 @@ def test_a_healthy_program_has_no_leaks_and_no_fixes(
     detector.start_monitoring()
     wait_for_points(detector, 12)
     assert detector.get_leak_summary()["total_leaks_detected"] == 0
-    assert detector.suggest_fixes(0) == ["Nothing grows without end in what was seen"]
+    assert detector.suggest_fixes(0) == ["No memory was seen to grow without end"]
 
 
 def test_objects_that_have_become_more_are_named(

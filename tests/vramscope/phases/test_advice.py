@@ -264,7 +264,7 @@ def test_what_is_advised_can_be_tried() -> None:
 
 def test_ranks_are_not_tried() -> None:
     refuse_ranks(PLAIN)
-    with pytest.raises(UsageError, match="leave out --strategy"):
+    with pytest.raises(UsageError, match="does not go with --strategy"):
         refuse_ranks(msgspec.structs.replace(PLAIN, strategy="ddp"))
 
 

@@ -140,7 +140,7 @@ def test_an_interruption_or_a_host_too_small_ends_it_with_what_is_known() -> Non
     found = search_fit(task, run=refuse)
     assert found.largest is not None
     assert (found.largest.size, found.is_settled) == (1, False)
-    assert found.refusal == "4 could not be run here: ghost needs real tensors"
+    assert found.refusal == "4 cannot run here: ghost needs real tensors"
 
     def interrupt(training: PhaseTraining, device: str) -> PhaseRun:
         raise KeyboardInterrupt

@@ -325,7 +325,7 @@ def test_a_report_is_printed_in_the_words_of_the_original(
     assert print_read(Namespace(read=[path], format="original", output=None)) == 0
     assert capsys.readouterr().out == describe_as_original(make_run())
     path.write_text(LOG)
-    with pytest.raises(UsageError, match="is of another profiler already"):
+    with pytest.raises(UsageError, match="is from another profiler"):
         print_read(Namespace(read=[path], format="original", output=None))
 
 

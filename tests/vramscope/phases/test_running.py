@@ -35,7 +35,7 @@ def run_pretended(pretend: pytest.MonkeyPatch, how: str, device: str = "simulate
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("killed", "SIGKILL: the kernel does that"), ("silent", "exit code 0 before it was done")],
+    [("killed", "SIGKILL: the kernel sends it"), ("silent", "exit code 0 before it was done")],
 )
 def test_what_was_measured_is_kept_when_the_process_dies(
     pretend: pytest.MonkeyPatch, how: str, words: str
@@ -83,15 +83,15 @@ def test_a_model_that_is_refused_is_a_usage_error(pretend: pytest.MonkeyPatch) -
     ("changes", "words"),
     [
         ({"model_size": "huge"}, "--model-size huge: expected one of tiny, small, medium, 1b, 3b"),
-        ({"seq_length": 0}, "--seq 0: expected a whole number from 1 on"),
+        ({"seq_length": 0}, "--seq 0: expected a whole number, 1 or more"),
         ({"batch_size": -1}, "--batch-size -1"),
         ({"num_steps": 0}, "--num-steps 0"),
         ({"warmup_steps": -1}, "--warmup -1"),
         ({"max_grad_norm": 0.0}, "--max-grad-norm 0: expected a number above 0"),
         ({"noise_multiplier": float("nan")}, "--noise-multiplier nan"),
         ({"factory": "train:make"}, "expected one model"),
-        ({"model_size": None, "factory": "train"}, "expected module:function"),
-        ({"model_size": None, "hugging_face": "nowhere"}, "expected a folder with a config.json"),
+        ({"model_size": None, "factory": "train"}, "expected MODULE:FUNCTION"),
+        ({"model_size": None, "hugging_face": "nowhere"}, "expected a folder with config.json"),
         ({"strategy": "ddp"}, "torchrun --nproc-per-node 2 -m vramscope phases --strategy ddp"),
     ],
 )
@@ -115,7 +115,7 @@ def test_tensors_are_real_where_they_fit_the_host_and_fake_where_not() -> None:
 
 def test_ranks_need_real_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     large = msgspec.structs.replace(TINY, model_size="3b", strategy="ddp")
-    with pytest.raises(UsageError, match="need real ones: about"):
+    with pytest.raises(UsageError, match="need real tensors, about"):
         choose_device("simulate", large, environ={"LOCAL_WORLD_SIZE": "2"}, host_free_bytes=24 * GIB)
 
 

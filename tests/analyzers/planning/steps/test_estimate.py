@@ -111,8 +111,8 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
     [
         ("trainings:broken", {"layers": 3}, "no argument layers, which was given; it takes none"),
         ("trainings:square", {}, "returned a module: say what it is called with"),
-        ("trainings", {}, "expected module:function"),
-        ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected at least 1"),
+        ("trainings", {}, "expected MODULE:FUNCTION"),
+        ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected 1 or more"),
         ("nowhere:make", {}, "--factory nowhere:make: No module named 'nowhere'"),
     ],
 )
