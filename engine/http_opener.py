@@ -88,7 +88,7 @@ class _Connection(http.client.HTTPConnection):
                 failed = error
             else:
                 return connection
-        raise failed or OSError("no address is known for this name")
+        raise failed or OSError("this name has no address")
 
 
 def _open_answer(

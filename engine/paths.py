@@ -118,8 +118,8 @@ def _make_private(folder: Path, uid: int) -> None:
         pass
     except OSError as error:
         raise RuntimeFolderError(
-            f"runtime folder {folder} cannot be made: {error.strerror or error}; "
-            "choose another with VRAMSCOPE_RUNTIME_DIR"
+            f"cannot create the runtime folder {folder}: {error.strerror or error}; choose another "
+            "with VRAMSCOPE_RUNTIME_DIR"
         ) from error
     check_private(folder, uid=uid)
 

@@ -59,9 +59,7 @@ def choose_analyzers(text: str) -> frozenset[str]:
         if name not in known:
             near = suggest(name, known, "")
             hint = f"{near} " if near else ""
-            raise UsageError(
-                f"--analyzers: no analyzer is called {name!r}: {hint}there are {', '.join(known)}"
-            )
+            raise UsageError(f"--analyzers: unknown analyzer {name!r}: {hint}known are {', '.join(known)}")
     return frozenset(chosen)
 
 

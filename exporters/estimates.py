@@ -60,18 +60,18 @@ class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     fullest_stage: int
     """The stage with the greatest peak."""
     allocated_bytes: int
-    """Of the fullest stage, between steps."""
+    """Bytes of the fullest stage between steps."""
     peak_bytes: int
     calibration: Calibration | None = None
-    """What the two figures above are shifted by; stages and parts are as the theory says."""
+    """What calibration adds to the two values above; stages and parts are as in the theory."""
     gpu: str | None = None
-    """The card that was named; `run.setup.gpu` is the one whose workspaces the theory takes for it."""
+    """The card that was named; `run.setup.gpu` is the one whose workspace sizes the theory uses for it."""
     capacity_bytes: int | None = None
-    """Capacity it is held against: what was given, else what the card has."""
+    """Capacity it is compared with: the one given, else that of the card."""
     does_fit: bool | None = None
     """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
     changes: tuple[FittingChange, ...] | None = None
-    """Where it does not fit: the smallest changes with which it would, each by itself; else null."""
+    """Where it does not fit: the smallest changes that make it fit, each by itself; else null."""
     stages: tuple[StageReport, ...]
 
 

@@ -87,7 +87,7 @@ class NodeLoad(msgspec.Struct, frozen=True, gc=False):
 
 
 class StageLoad(msgspec.Struct, frozen=True, gc=False):
-    """What one pipeline stage of a job needed at most since it is watched."""
+    """The most that one pipeline stage of a job has needed while watched."""
 
     stage: int
     ranks: int
@@ -96,9 +96,9 @@ class StageLoad(msgspec.Struct, frozen=True, gc=False):
     peak_bytes: int
     """Most live bytes on one rank."""
     level: RiskLevel
-    """Gravest level of its ranks."""
+    """Highest risk level of its ranks."""
     planned_bytes: int | None = None
-    """What the plan says of a rank of this stage."""
+    """What the plan expects of a rank of this stage."""
 
     @property
     def difference_bytes(self) -> int | None:

@@ -26,7 +26,7 @@ FIGURE_WORDS: Mapping[Figure, str] = {
 
 
 class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of one rank or device in both runs."""
+    """One value of one rank or device in both runs."""
 
     figure: Figure
     parts_at: float | None
@@ -34,28 +34,28 @@ class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
     is_from_start: bool = False
     """Whether they differ from the first steps that both have."""
     a_bytes: int
-    """Median of run A over the steps after they part; over all that both have where they do not."""
+    """Median of run A over the steps after they diverge; over all common steps where they do not."""
     b_bytes: int
     difference_bytes: int
     """Median of B less A over the same steps."""
     difference_percent: float | None
-    """Of `a_bytes`; None where that is 0."""
+    """Difference in percent of `a_bytes`; None where that is 0."""
     final_a_bytes: int
-    """Median of run A over the last steps that both have."""
+    """Median of run A over the last common steps."""
     final_b_bytes: int
     final_difference_bytes: int
     noise_bytes: int
-    """Differences up to this are taken for noise."""
+    """Differences up to this count as noise."""
 
 
 class SubjectDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One rank or device in both runs."""
 
     name: str
-    """What people call it: `rank 3`, `GPU 0`."""
+    """Its name for people: `rank 3`, `GPU 0`."""
     rank: int | None
     device_a: str
-    """Label of its device in run A, after its node where there are several."""
+    """Label of its device in run A, preceded by its node where there are several."""
     device_b: str
     aligned_by: Alignment
     compared: int
@@ -64,10 +64,10 @@ class SubjectDifference(msgspec.Struct, frozen=True, kw_only=True):
     """First step or second of them."""
     to_position: float | None
     parting: Figure | None
-    """Figure that parts first."""
+    """Value that diverges first."""
     figures: tuple[FigureDifference, ...]
     a_step_s: float | None
-    """Median duration of a step; where steps tell none, the mean time from one to the next."""
+    """Median duration of a step; where steps have none, the mean time from one to the next."""
     b_step_s: float | None
 
     def of(self, figure: Figure | None) -> FigureDifference | None:
@@ -111,30 +111,30 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     """Times that the number of a step fell: the job was started again. Counted for the rank with most."""
     notes: tuple[str, ...] = ()
-    """Sentences about what limits its figures."""
+    """Sentences about what limits its values."""
     is_simulated: bool = False
-    """Whether devices of it are modelled, or of a recorded simulation: their figures are not measured."""
+    """Whether its devices are modelled or from a recorded simulation, so that values are not measured."""
 
 
 class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and when two runs part."""
+    """Where and when two runs diverge."""
 
     schema: str = DIFFERENCE_SCHEMA
     verdict: str
-    """It all in one sentence."""
+    """The result in one sentence."""
     aligned_by: Alignment
     aligned_because: str | None
-    """Why by time, where it is by time."""
+    """Why runs are compared by time and not by step; empty where they are compared by step."""
     bin_width: float
-    """Steps, or seconds, that were taken together because there are many; 1 step where each stands alone."""
+    """Steps or seconds in one compared bin; 1 step where each is compared by itself."""
     a: RunFacts
     b: RunFacts
     parts: bool
     """Whether they differ for good."""
     first: str | None
-    """Rank or device that parts first."""
+    """Rank or device that diverges first."""
     most: str | None
-    """Rank or device that parts most."""
+    """Rank or device that diverges most."""
     subjects: tuple[SubjectDifference, ...]
     only_in_a: tuple[str, ...]
     """Ranks and devices without a counterpart."""

@@ -19,22 +19,22 @@ NodeState = Literal["live", "connecting", "lost"]
 
 
 class FleetDevice(msgspec.Struct, frozen=True, gc=False):
-    """What a fleet knows of a device; `key` names it among all nodes."""
+    """A device as a fleet knows it; `key` is unique among all nodes."""
 
     node: str
-    """As its feed names the node."""
+    """Name of its node, as its feed has it."""
     uuid: str
     label: str
-    """As in `DeviceSample.label`."""
+    """Label, as in `DeviceSample.label`."""
     name: str
-    """What a sentence calls it: `GPU 3`."""
+    """Its name in a sentence: `GPU 3`."""
     model: str | None = None
     """Product name."""
     state: DeviceState = "ok"
     is_old: bool = False
-    """Whether its figures are not of now: the node is lost, or the device lost or stale."""
+    """Whether its values are old: the node is lost, or the device is lost or stale."""
     is_node_lost: bool = False
-    """Whether nothing on it is of now, because its node is lost."""
+    """Whether all its values are old because its node is lost."""
     is_simulated: bool = False
     used_bytes: int | None = None
     total_bytes: int | None = None
@@ -42,7 +42,7 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     """Why the level is what it is."""
     oom_in_s: float | None = None
-    """Time to the error that is foreseen, from the newest sample on; None where none is."""
+    """Forecast time to the error, from the newest sample on; None where none is forecast."""
     probability: float | None = None
     """Probability of an out-of-memory error within the forecast's horizon, 0 to 1."""
     kinds: tuple[str, ...] = ()
@@ -65,20 +65,20 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
 
 
 class FleetNode(msgspec.Struct, frozen=True):
-    """What a fleet knows of a node beside its devices."""
+    """A node as a fleet knows it, without its devices."""
 
     name: str
     state: NodeState
     reason: str | None = None
     """Why it is not live, in one sentence."""
     silent_s: float | None = None
-    """Seconds for which it has said nothing, when it last said so."""
+    """Seconds without a message from it, as of the last check."""
     heard_s: float | None = None
-    """When it last told figures, by our wall clock; None where it never did."""
+    """When it last sent values, by our wall clock; None where it never did."""
     clock_offset_s: float | None = None
-    """Its wall clock less ours; None where it cannot be told from delay."""
+    """Its wall clock less ours; None where it cannot be separated from delay."""
     mismatch: str | None = None
-    """Why none of its devices is followed, in one sentence."""
+    """Why its devices are not followed, in one sentence."""
 
 
 # Groups of devices: by node, job or place in the parallel layout; the most worrying first, or otherwise.

@@ -113,14 +113,14 @@ FEEDBACK_SCHEMA = "vramscope.plan-feedback/1"
 
 
 class FeedbackStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage: what the plan said, and what was measured on the rank that had most. None is unmeasured."""
+    """One stage: planned bytes, and those measured on its rank with the highest peak. None is unmeasured."""
 
     stage: int
     """Pipeline coordinate, from 0."""
     blocks: int
-    """Transformer blocks that the plan gives it."""
+    """Transformer blocks that the plan assigns to it."""
     planned_bytes: int
-    """Peak that the plan says for one rank: computed, not measured."""
+    """Planned peak of one rank: computed, not measured."""
     ranks: int
     """Ranks of the stage that were seen."""
     allocated_bytes: int | None = None
@@ -128,17 +128,17 @@ class FeedbackStage(msgspec.Struct, frozen=True, kw_only=True):
     reserved_bytes: int | None = None
     """Most bytes in segments of the allocator."""
     used_bytes: int | None = None
-    """Most that was in use on a device of the stage, by whatever process."""
+    """Most device memory in use on a device of the stage, by all processes."""
     difference_bytes: int | None = None
-    """Measured less planned, by the figure that `PlanFeedback.basis` names."""
+    """Measured less planned, by the measure that `PlanFeedback.basis` names."""
     factor: float
-    """Measured over planned; where the stage was not measured, the median of the others."""
+    """Measured divided by planned; where the stage was not measured, the median of the others."""
     is_factor_assumed: bool = False
     """Whether it is that median."""
 
 
 class FeedbackSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """The model in stages, with what each is expected to need: planned bytes times the stage's factor."""
+    """The model in stages, with the memory each should need: planned bytes times the stage's factor."""
 
     blocks: tuple[int, ...]
     """Transformer blocks of each stage."""
@@ -153,7 +153,7 @@ class FeedbackSplit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan held against a job that was measured."""
+    """A plan compared with a measured job."""
 
     schema: str = FEEDBACK_SCHEMA
     model: str
@@ -162,18 +162,18 @@ class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None
     stages: tuple[FeedbackStage, ...]
     basis: Literal["allocated", "reserved"]
-    """Measured figure that factors are made of; `reserved` where a measured stage does not tell allocated."""
+    """Measure that factors are computed from; `reserved` where a measured stage has no allocated bytes."""
     tensor: int
-    """Tensor ranks that share a layer, as the ranks tell; planned figures are divided by it."""
+    """Tensor ranks that share a layer, as the ranks report; planned sizes are divided by it."""
     present: FeedbackSplit
-    """The split that was planned, or that the job is said to have."""
+    """The split that was planned, or that was given for the job."""
     replanned: FeedbackSplit
-    """The exact optimum under the factors."""
+    """The exact optimum with these factors."""
     saving_bytes: int
     """How much less the fullest stage is expected to need; 0 where the split stays."""
     capacity_bytes: int | None = None
     notes: tuple[str, ...] = ()
-    """What limits the figures."""
+    """What limits the values."""
 
     @property
     def would_change(self) -> bool:

@@ -34,11 +34,11 @@ class LengthLaw(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_token: float = 0.0
     bytes_per_token_squared: float = 0.0
     points: int
-    """From how many it was found."""
+    """Number of points that it was fitted to."""
     residual_bytes: float
-    """Root of the mean square of what was measured less the law."""
+    """Root mean square of measured less the law."""
     left_out_bytes: float
-    """The same of each point against the law that the others give: what predictions may be off by."""
+    """The same for each point and the law fitted to the others: the expected error of predictions."""
 
     def predict(self, seq_length: float) -> float:
         return self.constant_bytes + seq_length * (
@@ -137,7 +137,7 @@ PeakKind = Literal["allocated", "reserved"]
 
 
 class PhaseLaw(msgspec.Struct, frozen=True, kw_only=True):
-    """By what law the peak of one phase grows."""
+    """The law by which the peak of one phase grows."""
 
     phase: str
     step: int | None

@@ -60,8 +60,8 @@ def _read_rows(path: Path, reader: _Reader, columns: tuple[str, ...]) -> Iterato
             _check_count(path, count * len(columns), MOST_CELLS, "cells")
             if len(cells) > len(columns):
                 raise InputFileError(
-                    f"{show_path(path)}: line {reader.line_num}: {len(cells)} cells under {len(columns)} "
-                    "columns; quote a cell that holds a comma"
+                    f"{show_path(path)}: line {reader.line_num}: {len(cells)} cells for {len(columns)} "
+                    "columns; quote cells that contain a comma"
                 )
             filled = [*cells, *[""] * (len(columns) - len(cells))]
             yield {name: cell.strip() for name, cell in zip(columns, filled, strict=True)}
@@ -79,6 +79,6 @@ def _check_header(path: Path, columns: tuple[str, ...]) -> None:
     doubled = next((name for name, count in Counter(columns).items() if name and count > 1), None)
     if doubled is not None:
         name = show_text(doubled)
-        raise InputFileError(f"{show_path(path)}: line 1: two columns are called {name!r}; rename one")
+        raise InputFileError(f"{show_path(path)}: line 1: two columns are named {name!r}; rename one")
     if len(columns) < 2:
-        raise InputFileError(f"{show_path(path)}: line 1: expected a header with names parted by commas")
+        raise InputFileError(f"{show_path(path)}: line 1: expected a header with names separated by commas")

@@ -56,7 +56,7 @@ def _read_entry(shown: str, key: str, value: object) -> tuple[int, int, float]:
     match = _LAYER.match(key)
     batch, seq_length = (int(part) for part in match.groups()) if match else (0, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9 or batch < 1:
-        raise InputFileError(f"{shown}: {key}: {value!r} is no time; expected milliseconds above 0")
+        raise InputFileError(f"{shown}: {key}: {value!r} is not a time; expected milliseconds above 0")
     return batch, seq_length, float(value)
 
 
@@ -140,7 +140,7 @@ def _match_keys(path: Path | None, keys: re.Pattern[str]) -> Iterator[tuple[re.M
         match = keys.match(name)
         if match is None:
             raise InputFileError(
-                f"{show_path(path or Path())}: key {name[:60]!r} is not known; expected for example "
+                f"{show_path(path or Path())}: key {name[:60]!r} is unknown; expected for example "
                 f"{_EXAMPLES[keys]}"
             )
         yield match, value

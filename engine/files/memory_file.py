@@ -144,7 +144,7 @@ def _read_content(path: Path) -> bytearray:
         if len(content) > CONTENT_LIMIT_BYTES:
             file.close()
             limit = format_bytes(CONTENT_LIMIT_BYTES)
-            raise InputFileError(f"{show_path(path)}: holds more than {limit} of text; {_EXPECTATION}")
+            raise InputFileError(f"{show_path(path)}: more than {limit} of text; {_EXPECTATION}")
     if file.is_cut:
         raise InputFileError(f"{show_path(path)}: {CUT_NOTE}; {_EXPECTATION}")
     if content.count(b"[") + content.count(b"{") > MOST_MEMBERS:
@@ -164,8 +164,8 @@ def _check_schema(path: Path, content: bytearray) -> None:
         raise InputFileError(f"{show_path(path)}: the schema is {ascii(schema)[:60]}; {_EXPECTATION}")
     if int(found.group(1)) > VERSION:
         raise InputFileError(
-            f"{show_path(path)}: written by a newer vramscope ({schema}); this one reads versions up to "
-            f"{VERSION}, so update vramscope"
+            f"{show_path(path)}: written by a newer vramscope ({schema}); this one reads versions up "
+            f"to {VERSION}: update vramscope"
         )
 
 
@@ -329,9 +329,9 @@ def recognize_memory_file(path: Path) -> MemoryFileKind:
     if has_oom_text(path):
         return "out-of-memory text"
     raise InputFileError(
-        f"{show_path(path)}: neither a memory snapshot nor a flight record nor a text with an "
-        "out-of-memory error; expected a pickle as torch.cuda.memory._dump_snapshot writes it, what "
-        'vramscope wrote at such an error, or the words "CUDA out of memory. Tried to allocate"'
+        f"{show_path(path)}: not a memory snapshot, flight record or text with an out-of-memory error; "
+        "expected a pickle from torch.cuda.memory._dump_snapshot, a flight record of vramscope, or the "
+        'words "CUDA out of memory. Tried to allocate"'
     )
 
 
@@ -350,7 +350,7 @@ def _unpack_head(path: Path, packed: bytes) -> bytes:
         return unpacker.decompress(packed, _HEAD_BYTES)
     except zlib.error as error:
         raise InputFileError(
-            f"{show_path(path)}: cannot be decompressed: {lower_first(str(error))}; the file is damaged"
+            f"{show_path(path)}: cannot decompress the file: {lower_first(str(error))}; it is damaged"
         ) from error
 
 
@@ -372,9 +372,11 @@ def read_oom_file(path: Path) -> FlightRecord:
     found = _find_texts(path)
     said = parse_oom_text(found.text)
     if said is None:
-        raise InputFileError(f'{show_path(path)}: no text like "CUDA out of memory. Tried to allocate" in it')
+        raise InputFileError(
+            f'{show_path(path)}: no text such as "CUDA out of memory. Tried to allocate" in it'
+        )
     rank = find_rank(found.prefix)
-    more = (f"texts of its kind that follow in the file: {found.texts - 1:,}",) if found.texts > 1 else ()
+    more = (f"more out-of-memory texts in the file: {found.texts - 1:,}",) if found.texts > 1 else ()
     return FlightRecord(
         reason=OF_TEXT,
         process=FlightProcess(
@@ -384,7 +386,7 @@ def read_oom_file(path: Path) -> FlightRecord:
         device=FlightDevice(index=said.device, total_bytes=said.total_bytes),
         failure=FlightFailure(said.asked_bytes, said.free_bytes, said.used_bytes, message=found.text),
         stats=_make_stats(said),
-        notes=(f"figures are as the text at line {found.line:,} rounds them", *_make_notes(said), *more),
+        notes=(f"numbers are rounded as in the text at line {found.line:,}", *_make_notes(said), *more),
         file=show_name(path),
     )
 
@@ -440,9 +442,9 @@ def _make_stats(said: OomText) -> dict[str, float]:
 
 def _make_notes(said: OomText) -> Iterator[str]:
     for pid, other_bytes in said.others:
-        yield f"process {pid} had {format_bytes(other_bytes)} of the device"
+        yield f"process {pid} used {format_bytes(other_bytes)} of the device"
     if said.own_bytes is not None:
-        yield f"the process that failed had {format_bytes(said.own_bytes)} of the device in all"
+        yield f"the process that failed used {format_bytes(said.own_bytes)} of the device in total"
     if said.allowed_bytes is not None:
         yield f"the process was limited to {format_bytes(said.allowed_bytes)}"
     if said.in_pools_bytes is not None:

@@ -30,7 +30,7 @@ from .base.series_reader import (
 
 SIZE_LIMIT_BYTES = 64 * MIB
 _EXPECTATION = 'expected a report, {"timestamp": "2025-06-23T10:30:00", "devices": {"0": {...}}}'
-_RANDOM = "holds figures of fragmentation alone, which Tiny-Torch draws at random, and no bytes in use"
+_RANDOM = "has only fragmentation values, which Tiny-Torch draws at random, and no bytes in use"
 _Bytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES)]
 _Mebibytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES / MIB)]
 _Gibibytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES / GIB)]
@@ -99,14 +99,12 @@ class MemoryReport(SeriesReader):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        meaning = "one sample a report, of its end; a peak is that of the whole time that was watched"
-        source = "allocated is device used in this format; figures of fragmentation are left out"
+        meaning = "one sample a report, at its end; a peak is the highest of the whole time watched"
+        source = "allocated is device used in this format; fragmentation is left out"
         return (meaning, *(() if self.has_allocator else (source,)), *self._left_out.notes())
 
     def explain_absence(self) -> str:
-        return (
-            f"{show_path(self._path)}: no reading of a device in it; {self._left_out.first or _EXPECTATION}"
-        )
+        return f"{show_path(self._path)}: no reading of a device; {self._left_out.first or _EXPECTATION}"
 
     def records(self) -> Iterator[SeriesRecord]:
         yield from self._records
@@ -158,7 +156,7 @@ def _read_time(timestamp: str | float) -> float:
     is_number = isinstance(timestamp, int | float)
     time_s = float(timestamp) if is_number else datetime.fromisoformat(str(timestamp)[:64]).timestamp()
     if not -MOST_SECONDS < time_s < MOST_SECONDS:
-        raise ValueError(f"timestamp is {time_s:g}, expected seconds of this era")
+        raise ValueError(f"timestamp is {time_s:g}, expected seconds since 1970")
     return time_s
 
 
@@ -231,9 +229,7 @@ class SnapshotExport(SeriesReader):
         meaning = (
             ()
             if self._has_own_allocated
-            else (
-                "allocated is device used in this format; its fragmentation was not measured and is left out",
-            )
+            else ("allocated is device used in this format; fragmentation was not measured and is left out",)
         )
         return (
             *meaning,
@@ -243,7 +239,7 @@ class SnapshotExport(SeriesReader):
 
     def explain_absence(self) -> str:
         first = self._left_out.first or _EXPORT_EXPECTATION
-        return f"{show_path(self._path)}: no reading in it can be used; {first}"
+        return f"{show_path(self._path)}: no usable reading; {first}"
 
     def records(self) -> Iterator[SeriesRecord]:
         series = [self._read(label, readings) for label, readings in self._series.items()]

@@ -39,7 +39,7 @@ _HEAD_BYTES = 1 << 20
 _START = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\s*[,}]')
 # The longest text for the pattern above, which may be split between two chunks.
 _START_BYTES = 64
-_ENDS_EARLY = "the trace ends in the middle; what was to follow is missing"
+_ENDS_EARLY = "the trace is cut short; the rest is missing"
 _DEVICE = re.compile(
     rb'"id"\s*:\s*(\d{1,6})\s*,\s*"name"\s*:\s*"([^"\\\x00-\x1f\x7f]{0,128})"\s*,\s*"totalGlobalMem"\s*:\s*(\d{1,15})\b'
 )
@@ -61,7 +61,7 @@ class TraceHead:
     @property
     def notes(self) -> tuple[str, ...]:
         return (
-            *(() if self._has_start else ("times are as its events tell them; no base is named",)),
+            *(() if self._has_start else ("times are as in its events; the trace names no base time",)),
             *((_ENDS_EARLY,) if self._ends_early else ()),
         )
 
@@ -112,7 +112,7 @@ _MOST_BRACES = 4
 _MOST_STRAYS = 1000
 # `Device Type` of the host (`c10::DeviceType::CPU`).
 _PROCESSOR = 0
-_NONE_FOUND = "no [memory] event in it; expected a trace of torch.profiler with profile_memory=True"
+_NONE_FOUND = "no [memory] event; expected a trace of torch.profiler with profile_memory=True"
 _DECODER = json.JSONDecoder()
 
 
@@ -139,7 +139,7 @@ class ProfilerTrace(SeriesReader):
     def notes(self) -> tuple[str, ...]:
         count = self._of_processor
         return (
-            *((f"events of memory of the host were left out: {count:,}",) if count else ()),
+            *((f"events of host memory were left out: {count:,}",) if count else ()),
             *self._ooms.notes,
             *self._head.notes,
             *describe_folding(ticks for _, ticks in self._levels.values()),
@@ -150,7 +150,7 @@ class ProfilerTrace(SeriesReader):
     def explain_absence(self) -> str:
         why = self._left_out.first or _NONE_FOUND
         if self._of_processor and not self._left_out.count:
-            why = f"all {self._of_processor:,} events of memory are of the host; expected some of a GPU"
+            why = f"all {self._of_processor:,} memory events are of the host; expected some of a GPU"
         return f"{show_path(self._path)}: {why}"
 
     def records(self) -> Iterator[SeriesRecord]:
@@ -171,16 +171,16 @@ class ProfilerTrace(SeriesReader):
         self._strays += 1
         if self._strays > _MOST_STRAYS and self._strays * 4 > self._left_out.seen:
             raise InputFileError(
-                f"{show_path(self._path)}: more than {_MOST_STRAYS:,} names [memory] stand in no event; "
-                "the file is damaged"
+                f"{show_path(self._path)}: more than {_MOST_STRAYS:,} names [memory] are outside of "
+                "events; the file is damaged"
             )
 
     def _add_event(self, event: dict[str, object] | None) -> None:
         if event is None:
-            raise RecordError("event", "no event is around this name")
+            raise RecordError("event", "this name is outside of any event")
         fields = event.get("args")
         if not isinstance(fields, dict):
-            raise RecordError("args", "args is missing, expected an object of figures")
+            raise RecordError("args", "args is missing, expected an object with sizes")
         if fields.get("Device Type") == _PROCESSOR:
             self._of_processor += 1
             return
@@ -200,7 +200,7 @@ class ProfilerTrace(SeriesReader):
 
     def _note_oom(self, number: int, fields: dict[str, object], allocated: int | None) -> None:
         size = fields.get("Bytes")
-        asked = "a size that is not told was"
+        asked = "an unknown size was"
         if _is_whole(size) and abs(size) < MOST_BYTES:
             asked = f"{format_bytes(abs(size))} were"
         self._ooms.add(
@@ -346,7 +346,7 @@ def _split(file: PackedFile, path: Path) -> Iterator[tuple[int, bytes]]:
 def _refuse(path: Path, at: int, piece: bytes, expectation: str) -> InputFileError:
     shown = ascii(piece.strip(_BLANK)[:24].decode("utf-8", "replace"))
     return InputFileError(
-        f"{show_path(path)}: byte {at:,}: {shown} is no list of whole numbers; {expectation}"
+        f"{show_path(path)}: byte {at:,}: {shown} is not a list of whole numbers; {expectation}"
     )
 
 
@@ -367,7 +367,7 @@ _ROW_LENGTH = len(CATEGORIES) + 1
 _RAW_LENGTH = 4
 _PREEXISTING = 1
 _ACTIONS = range(1, 5)
-_NOT_TOLD = "the file does not tell which device it is of: it stands as device 0"
+_NOT_TOLD = "the file does not name its device; it is read as device 0"
 
 
 class MemoryTimeline(SeriesReader):
@@ -392,7 +392,7 @@ class MemoryTimeline(SeriesReader):
         named = [(size, name) for size, name in zip(parts, CATEGORIES, strict=True) if size > 0]
         told = ", ".join(f"{format_bytes(size)} {name}" for size, name in sorted(named, reverse=True))
         return (
-            "allocated is the sum of the categories of torch.profiler, which leaves out what it did not see",
+            "allocated is the sum of torch.profiler's categories; what it did not see is missing",
             *((f"at its peak of {format_bytes(peak)}: {told}",) if told else ()),
             _NOT_TOLD,
             *describe_folding([self._ticks]),
@@ -401,7 +401,7 @@ class MemoryTimeline(SeriesReader):
         )
 
     def explain_absence(self) -> str:
-        return f"{show_path(self._path)}: no level in it; {self._left_out.first or _TIMELINE_EXPECTATION}"
+        return f"{show_path(self._path)}: no levels; {self._left_out.first or _TIMELINE_EXPECTATION}"
 
     def records(self) -> Iterator[SeriesRecord]:
         lists = read_inner_lists(self._file, self._path, _TIMELINE_EXPECTATION)
@@ -421,9 +421,7 @@ class MemoryTimeline(SeriesReader):
             self._left_out.seen = count
             try:
                 if count > len(times_us):
-                    raise RecordError(
-                        "count", f"sizes at more than the {len(times_us):,} times that are told"
-                    )
+                    raise RecordError("count", f"sizes for more than the {len(times_us):,} times given")
                 sizes = row.numbers
                 if len(sizes) != _ROW_LENGTH or min(sizes) < 0:
                     raise RecordError("row", f"{_quote(sizes)}, expected {_ROW_LENGTH} sizes in bytes")
@@ -432,7 +430,7 @@ class MemoryTimeline(SeriesReader):
                 self._left_out.add(error.kind, f"$[1][{count - 1}]", str(error))
         if count < len(times_us):
             missing = f"{len(times_us) - count:,} times have no sizes"
-            self._left_out.add("count", f"$[1][{count}]", f"{missing}; the file ends in the middle")
+            self._left_out.add("count", f"$[1][{count}]", f"{missing}; the file is cut short")
 
     def _read_changes(self, rows: Iterator[InnerList]) -> None:
         levels = [0] * len(CATEGORIES)
@@ -449,7 +447,7 @@ class MemoryTimeline(SeriesReader):
     def _add(self, time_s: float, parts: Sequence[int]) -> None:
         total = sum(parts)
         if abs(time_s) >= MOST_SECONDS:
-            raise RecordError("time", f"{time_s:g} s, expected a time of this era")
+            raise RecordError("time", f"{time_s:g} s, expected a time since 1970")
         if not 0 <= total < MOST_BYTES:
             raise RecordError("bytes", f"{total:,} bytes in all, expected memory of a device")
         if total > self._peak[0]:

@@ -86,8 +86,9 @@ def _name_kind(path: Path, values: dict[str, object]) -> RunConfig:
     if {"num_layers", "hidden_size"} <= names:
         return RunConfig("megatron", values)
     raise InputFileError(
-        f"{show_path(path)}: describes no model; expected num_layers or num_hidden_layers with hidden_size, "
-        "as config.json of Hugging Face, Megatron-LM's arguments, or a configuration of Galvatron has them"
+        f"{show_path(path)}: describes no model; expected num_layers or num_hidden_layers, and "
+        "hidden_size, as in a Hugging Face config.json, Megatron-LM's arguments, or a configuration of "
+        "Galvatron"
     )
 
 

@@ -203,16 +203,16 @@ def describe_folding(gathered: Iterable[LevelTicks]) -> Iterator[str]:
             "no tick is shorter" if is_shortest else "`vramscope import --interval 1ms` keeps more of them"
         )
         yield (
-            f"{events:,} events are folded into {ticks:,} ticks of {1000 * longest_s:g} ms, each with its "
-            f"newest and most; {finer}"
+            f"{events:,} events are merged into {ticks:,} ticks of {1000 * longest_s:g} ms, each with "
+            f"last and maximum; {finer}"
         )
 
 
 _NO_HISTORY = (
-    "no history of allocations in it (torch.cuda.memory._record_memory_history): one sample, of a moment "
-    "that the file does not tell and that stands at 0 s"
+    "no history of allocations in it (torch.cuda.memory._record_memory_history): one sample, of an "
+    "unknown time, shown at 0 s"
 )
-_NO_TIMES = "events without times: they stand in their order, 1 ms from each to the next"
+_NO_TIMES = "events without times: shown in their order, 1 ms apart"
 
 
 class SnapshotSeries(SeriesReader):
@@ -252,7 +252,7 @@ class SnapshotSeries(SeriesReader):
         )
 
     def explain_absence(self) -> str:
-        why = self._left_out.first or "neither segments nor events in it; nothing was allocated"
+        why = self._left_out.first or "no segments and no events; nothing was allocated"
         return f"{show_path(self._path)}: {why}"
 
     def records(self) -> Iterator[SeriesRecord]:
@@ -330,7 +330,7 @@ class SnapshotSeries(SeriesReader):
         before = {
             True: "older ones were dropped",
             False: "from when their recording began",
-            None: "the file does not tell whether older ones were dropped",
+            None: "whether older ones were dropped is unknown",
         }[trace.is_overflowed]
         since = ""
         if self._has_times:

@@ -214,7 +214,7 @@ class History:
         except (ValueError, KeyError) as error:
             raise WireError(f"the hub's history cannot be read: {error}") from error
         if not (fine.has_times and coarse.has_times):
-            raise WireError("the hub's history cannot be read: it has times that cannot be")
+            raise WireError("the hub's history cannot be read: impossible times")
         with self._lock:
             self._node = block.node
             self._clock = block.clock

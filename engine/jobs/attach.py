@@ -62,7 +62,7 @@ def inject(pid: int, payload: Path, proc: Path = PROC) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise AttachRefusedError(f"the Python of process {pid} could not be asked: {error}") from error
+        raise AttachRefusedError(f"cannot ask the Python of process {pid}: {error}") from error
     if done.returncode != 0:
         told = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise AttachRefusedError(f"sys.remote_exec could not reach process {pid}: {told[-1]}")
@@ -144,12 +144,12 @@ def _examine(status: ProcessStatus) -> Interpreter:
         sees_probe = (root / str(PROBE).lstrip("/") / "__init__.py").exists()
     except OSError as error:
         raise AttachRefusedError(
-            f"process {status.pid} ({status.name}) cannot be looked into: {error.strerror or error}"
+            f"process {status.pid} ({status.name}) cannot be inspected: {error.strerror or error}"
         ) from error
     if not sees_probe:
         raise AttachRefusedError(
-            f"process {status.pid} ({status.name}) runs where {PROBE} is not seen, in a container or chroot: "
-            "run vramscope inside it"
+            f"process {status.pid} ({status.name}) runs in a container or chroot where {PROBE} is not "
+            "visible: run vramscope inside it"
         )
     return interpreter
 
@@ -184,12 +184,12 @@ def _explain_silence(report: str, timeout_s: float) -> str:
     if report.startswith(FAILED):
         return f"could not start the probe: {report.removeprefix(FAILED).strip()[:300]}"
     if report == WITHOUT_TORCH:
-        return "has the probe and has not imported torch; it reports once it has"
+        return "has the probe but has not imported torch yet; it will report once it does"
     if report == STARTED:
-        return f"has started the probe, and the agent has not heard of it within {timeout_s:g} s"
+        return f"has started the probe, but the agent received nothing within {timeout_s:g} s"
     return (
-        f"has been handed the probe and has run no Python in its main thread for {timeout_s:g} s; "
-        "it reports once that returns from where it waits"
+        f"has been sent the probe, but its main thread has run no Python for {timeout_s:g} s; it will "
+        "report once that thread continues"
     )
 
 
@@ -209,18 +209,18 @@ def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
     if status.uid != os.geteuid():
         user = _name_user(status.uid)
         raise AttachRefusedError(
-            f"{who} belongs to {user}, and what it reports would not reach your agent: "
-            f"run `vramscope attach {status.pid}` as {user}"
+            f"{who} belongs to {user}, so its reports would not reach your agent: run `vramscope "
+            f"attach {status.pid}` as {user}"
         )
     if status.state == "T":
-        raise UsageError(f"{who} is stopped: let it go on first, with `fg` or `kill -CONT {status.pid}`")
+        raise UsageError(f"{who} is stopped: continue it first, with `fg` or `kill -CONT {status.pid}`")
     try:
         # The kernel asks here what it would ask of a debugger (PTRACE_MODE_ATTACH), and nothing is touched.
         os.close(os.open(proc / str(status.pid) / "mem", os.O_RDONLY | os.O_CLOEXEC))
     except PermissionError:
         raise AttachRefusedError(f"{who} must not be traced: {_explain(status.pid, proc)}") from None
     except OSError as error:
-        raise UsageError(f"{who} cannot be looked into: {error.strerror or error}") from None
+        raise UsageError(f"{who} cannot be inspected: {error.strerror or error}") from None
 
 
 def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
@@ -236,8 +236,8 @@ def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
     except OSError:
         name = "unknown"
     raise AttachRefusedError(
-        f"process {status.pid} ({status.name}) is being traced by process {status.tracer_pid} ({name}), and "
-        "the kernel lets only one trace it: end that one first"
+        f"process {status.pid} ({status.name}) is being traced by process {status.tracer_pid} "
+        f"({name}), and only one process can trace it: end that one first"
     )
 
 
@@ -246,28 +246,26 @@ def _explain(pid: int, proc: Path) -> str:
     scope = _read_number(proc / "sys/kernel/yama/ptrace_scope")
     if (proc / str(pid)).stat().st_uid != os.geteuid():
         return (
-            "it runs with rights of its own, or asked for this (PR_SET_DUMPABLE); "
-            f"CAP_SYS_PTRACE would permit it, {INSTEAD}"
+            "it runs with other privileges, or forbids it (PR_SET_DUMPABLE); CAP_SYS_PTRACE would "
+            f"permit it, {INSTEAD}"
         )
     if scope == 1:
         return (
-            "this system lets only the parents of a process do so (kernel.yama.ptrace_scope is 1); "
+            "this system permits it only to parents of the process (kernel.yama.ptrace_scope is 1); "
             f"`sudo sysctl kernel.yama.ptrace_scope=0` would permit it, {INSTEAD}"
         )
     if scope == 2:
         return (
-            "this system lets only administrators do so (kernel.yama.ptrace_scope is 2); "
+            "this system permits it only to administrators (kernel.yama.ptrace_scope is 2); "
             f"CAP_SYS_PTRACE would permit it, {INSTEAD}"
         )
     if scope == 3:
-        return (
-            f"this system forbids it until it is booted anew (kernel.yama.ptrace_scope is 3); {INSTEAD[3:]}"
-        )
+        return f"this system forbids it until it is rebooted (kernel.yama.ptrace_scope is 3); {INSTEAD[3:]}"
     if _can_trace(proc):
         return f"a security module or the container forbids it; {INSTEAD[3:]}"
     return (
-        "a security module, the container or its own rights forbid it; CAP_SYS_PTRACE would permit it "
-        f"(for a container: --cap-add=SYS_PTRACE), {INSTEAD}"
+        "a security module, the container or the process's privileges forbid it; CAP_SYS_PTRACE would "
+        f"permit it (for a container: --cap-add=SYS_PTRACE), {INSTEAD}"
     )
 
 

@@ -158,7 +158,7 @@ def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
     became = start_detached(lambda: spawn_recorder(folder, pid, *words), lambda: has_begun(log))
     if became is Start.ENDED:
         raise OutputFileError(read_complaint(log) or f"the recording ended at once; see {log}")
-    late = f"the recording has not begun within {STARTED_WITHIN_S:g} s; it may yet: see {log}"
+    late = f"the recording has not started within {STARTED_WITHIN_S:g} s; it still may: see {log}"
     return late if became is Start.LATE else None
 
 
@@ -244,7 +244,7 @@ class ViewerRecording:
         if self._note.moved is not None and self._note.moved != (before and before.moved):
             self._fail(self._note.moved)
         if before is None and self._process is not None:
-            end = "ends with this view" if self._is_private else "goes on when you quit"
+            end = "ends with this view" if self._is_private else "continues after you quit"
             self._add_news(f"Recording into {show_path(path)}: it {end}; R ends it.")
         return RecordingState(path, max(0.0, self._now_s() - self._note.since_s), _measure(path))
 
@@ -267,7 +267,7 @@ class ViewerRecording:
         if note is None:
             return None
         name = show_path(Path(note.path))
-        return f"the recording into {name} goes on: R in vramscope ends it, or kill {note.pid}"
+        return f"still recording into {name}: end it with R in vramscope, or kill {note.pid}"
 
     def _begin(self, node: str) -> None:
         self._output.mkdir(parents=True, exist_ok=True)
@@ -298,7 +298,7 @@ class ViewerRecording:
         self._news.append(RecordingNews(text))
 
     def _fail(self, reason: str) -> None:
-        plain = reason.partition("; name another file with -o")[0]
+        plain = reason.partition("; choose another file with -o")[0]
         hint = "; record.folder chooses another folder" if plain != reason else ""
         self._news.append(RecordingNews(f"{plain[:1].upper()}{plain[1:]}{hint}.", is_failure=True))
 

@@ -139,16 +139,16 @@ def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
     size = f"--capacity {format_bytes(size_bytes)}"
     if size_bytes < LEAST_SIZE_BYTES:
         raise UsageError(
-            f"{size}: expected at least {format_bytes(LEAST_SIZE_BYTES)}, of which the model and its context "
-            "take most"
+            f"{size}: expected at least {format_bytes(LEAST_SIZE_BYTES)}; the model and its context "
+            "need most of it"
         )
     device = SimulatedDevice(total_bytes=size_bytes)
     needed_bytes = size_bytes - device.context_bytes
     free_bytes = max(0, (host_available_bytes or 0) - device.host_reserve_bytes)
     if host_available_bytes is not None and needed_bytes > free_bytes:
         raise UsageError(
-            f"{size}: tensors may take {format_bytes(needed_bytes)} of host memory, and "
-            f"{format_bytes(free_bytes)} are free for them: simulate a smaller card"
+            f"{size}: tensors may need {format_bytes(needed_bytes)} of host memory, but "
+            f"{format_bytes(free_bytes)} are free: simulate a smaller card"
         )
 
 
@@ -185,8 +185,8 @@ def _take_folder() -> tuple[BinaryIO, Path]:
             shutil.rmtree(folder / "flight", ignore_errors=True)
         except OSError as error:
             raise UsageError(
-                f"{folder}: the output of the demo cannot be written: {error.strerror or error}; set "
-                "XDG_STATE_HOME to a folder that can be"
+                f"{folder}: cannot write the output of the demo: {error.strerror or error}; set "
+                "XDG_STATE_HOME to a writable folder"
             ) from error
         return log, folder
-    raise UsageError(f"{MOST_DEMOS} demos run already, in {state_folder()}: end one of them")
+    raise UsageError(f"{MOST_DEMOS} demos are already running, in {state_folder()}: end one of them")

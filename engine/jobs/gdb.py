@@ -50,12 +50,12 @@ def find_interpreter(status: ProcessStatus, proc: Path = PROC) -> Interpreter:
             continue
         version = _name_version(symbols)
         if version < OLDEST:
-            raise UsageError(f"{who} runs a Python older than 3.9, the oldest that the probe knows")
+            raise UsageError(f"{who} runs a Python older than 3.9, the oldest that the probe supports")
         functions = {name: symbols.addresses[name] for name in (ADD_CALL, RUN_STRING)}
         return Interpreter(status.pid, version, functions | _find_memory_call(status.pid, mapped, proc))
     gone = [file.path for file in mapped if file.path.endswith(_DELETED) and "python" in file.path]
     if gone:
-        raise UsageError(f"{who} runs a Python whose files were replaced since ({gone[0]}): start it anew")
+        raise UsageError(f"{who} runs a Python whose files have been replaced ({gone[0]}): restart it")
     raise UsageError(f"{who} does not run Python")
 
 
@@ -282,7 +282,7 @@ def inject(interpreter: Interpreter, payload: Path) -> float:
     """
     gdb = find_gdb()
     if MAP_MEMORY not in interpreter.functions:
-        raise AttachRefusedError(f"process {interpreter.pid}: its C library is not one that is known here")
+        raise AttachRefusedError(f"process {interpreter.pid}: unknown C library")
     commands = payload.with_suffix(".gdb")
     commands.write_text(_write_commands(interpreter, payload), encoding="utf-8")
     try:

@@ -43,7 +43,7 @@ def attach() -> None:
 
         _load_shim().start_probe(str(PROBE), str(locate_runtime_folder()))
     except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
-        _complain(f"the probe could not be started: {error}")
+        _complain(f"cannot start the probe: {error}")
 
 
 def step(tokens: int | None = None, batch: int | None = None) -> None:
@@ -85,7 +85,7 @@ def on_advice(callback: Callback) -> Callback:
     try:
         _load_shim().load_package(_PROBE_MODULE, str(PROBE)).on_advice(callback)
     except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
-        _complain(f"the callback for advice could not be registered: {error}")
+        _complain(f"cannot register the advice callback: {error}")
     return callback
 
 

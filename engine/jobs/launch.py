@@ -245,9 +245,9 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
         raise UsageError(f"--device-count {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
     if device.context_bytes >= device.total_bytes:
         raise UsageError(
-            f"--simulate {format_bytes(device.total_bytes)}: expected more than the context of "
-            f"{format_bytes(device.context_bytes)} that each process takes; give a larger card or a smaller "
-            "--context"
+            f"--simulate {format_bytes(device.total_bytes)}: expected more than the "
+            f"{format_bytes(device.context_bytes)} context of each process; give a larger card or a "
+            "smaller --context"
         )
     if device.is_fake or host_available_bytes is None:
         return
@@ -255,10 +255,10 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
     free_bytes = max(0, host_available_bytes - device.host_reserve_bytes)
     if needed_bytes > free_bytes:
         raise UsageError(
-            f"--simulate: real tensors on {_count_cards(device)} may take {format_bytes(needed_bytes)} of "
-            f"host memory, and {format_bytes(free_bytes)} are free for them (--host-reserve keeps "
-            f"{format_bytes(device.host_reserve_bytes)} more): add --fake, which stores nothing, "
-            "or simulate less"
+            f"--simulate: real tensors on {_count_cards(device)} may need {format_bytes(needed_bytes)} "
+            f"of host memory, but {format_bytes(free_bytes)} are free (--host-reserve keeps "
+            f"{format_bytes(device.host_reserve_bytes)} more): add --fake, which stores nothing, or "
+            "simulate less"
         )
 
 
@@ -266,8 +266,8 @@ def describe_for_people(device: SimulatedDevice) -> str:
     how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
     each = "" if device.devices == 1 else "each "
     return (
-        f"simulating {_count_cards(device)} {how} ({format_gib(device.context_bytes)} GiB of {each or 'it '}"
-        f"stands for the CUDA context); figures are modelled"
+        f"simulating {_count_cards(device)} {how} ({format_gib(device.context_bytes)} GiB of "
+        f"{each or 'it '}stands for the CUDA context); values are modelled"
     )
 
 

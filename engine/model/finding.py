@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     id: str
     kind: str
-    """What it is about: `pressure`, later `oom`, `leak`, `fragmentation`, …"""
+    """What it is about: `pressure`, `oom`, `leak`, `fragmentation`, …"""
     node: str
     device_uuid: str | None
     device: str | None
@@ -87,7 +87,7 @@ def make_finding_id(kind: str, node: str, device_uuid: str | None, opened_s: flo
 
 
 class HeadroomEstimate(msgspec.Struct, frozen=True):
-    """What the steps of one process say; None where it was refused."""
+    """What the steps of one process show; None where there is no answer."""
 
     unit: str
     """What sizes count, in the plural: `tokens` or `samples`."""
@@ -100,32 +100,32 @@ class HeadroomEstimate(msgspec.Struct, frozen=True):
     confidence: float
     """Probability that a step of `largest_size` fits, and that one of `too_large_size` does not."""
     sampled_sizes: int = 0
-    """Of how many sizes the peak was only sampled, and is itself an estimate."""
+    """Number of sizes whose peak was only sampled, and so is itself an estimate."""
     reason: str | None = None
     """Why there is no answer, in a clause."""
     per_unit_bytes: float | None = None
     base_bytes: int | None = None
     """Peak of a step of size 0 by the line: what does not depend on the size."""
     expected_size: int | None = None
-    """Size whose peak meets the limit by the line, halfway between what is sure and the best case."""
+    """Size whose peak is at the limit by the line, halfway between the sure case and the best case."""
     largest_size: int | None = None
-    """Largest size that fits with the confidence; 0 where not even the smallest does."""
+    """Largest size that fits with that confidence; 0 where not even the smallest does."""
     too_large_size: int | None = None
-    """Smallest size that does not fit with the confidence; None where that is too far from what was seen."""
+    """Smallest size that does not fit with that confidence; None where it is too far from the sizes seen."""
     is_extrapolated: bool = False
     """Whether `largest_size` is beyond the largest size seen."""
     is_bounded: bool = False
-    """Whether more might fit, but is too far beyond what was seen to tell."""
+    """Whether larger sizes might fit, but are too far beyond those seen to estimate."""
 
     @property
     def sentence(self) -> str:
         """The answer for people."""
         if self.reason is not None or self.largest_size is None:
-            return f"No headroom in {self.unit} can be told: {self.reason}"
+            return f"Headroom in {self.unit} is unknown: {self.reason}"
         return (
             f"Estimate: {self.per_unit} over {format_bytes(self.base_bytes)}; {self.fitting} would fit "
             f"{format_bytes(self.limit_bytes)} with {self.confidence:.0%} confidence{self._beyond}; "
-            f"seen were up to {self.largest_seen:,.0f}"
+            f"largest seen: {self.largest_seen:,.0f}"
         )
 
     @property
@@ -164,16 +164,16 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     device: str | None
     """Label of the device (`DeviceSample.label`)."""
     time_s: float
-    """Time of the sample that it rests on, in the samples' own clock."""
+    """Time of the sample that it is based on, in the samples' own clock."""
     level: RiskLevel
     reason: str
     """Why the level is what it is, in a few words."""
     pid: int | None = None
-    """None where it speaks of the device as a whole."""
+    """None where it is about the device as a whole."""
     started_s: float | None = None
     rank: int | None = None
     memory_source: Literal["allocator", "device"] = "allocator"
-    """Whose figures it rests on: live tensors, or device used where nothing better is known."""
+    """What it is based on: live tensors, or device used where nothing better is known."""
     confidence: float | None = None
     """Calibrated probability that the level is right, 0 to 1."""
     horizon_s: float | None = None
@@ -183,12 +183,12 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     probability_within_steps: float | None = None
     """Probability of an error within the next `steps_ahead` training steps, 0 to 1."""
     oom_in_s: float | None = None
-    """Median time to the error from `time_s` on; None where none is foreseen."""
+    """Median time to the error from `time_s` on; None where none is forecast."""
     oom_in_low_s: float | None = None
     """Lower end of the 80 % interval."""
     oom_in_high_s: float | None = None
     capacity_bytes: int | None = None
-    """Most that its live tensors can really take."""
+    """Most that its live tensors can take."""
     floor_bytes: int | None = None
     """Live bytes at step ends."""
     peak_bytes: int | None = None
@@ -199,7 +199,7 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     watched_s: float | None = None
     watched_steps: int | None = None
     headroom: tuple[HeadroomEstimate, ...] = ()
-    """The largest step that would fit, by tokens and by samples, where the program tells its sizes."""
+    """The largest step that would fit, in tokens and in samples, where the program reports its sizes."""
 
 
 class Analyzer(Protocol):
@@ -300,29 +300,29 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     state: Literal["starting", "running", "restarting", "failed"]
     restarts: int = 0
     samples_dropped: int = 0
-    """Samples that this worker never saw: dropped on the way, or older than the ring reaches."""
+    """Samples that this worker missed: dropped on the way, or older than the ring."""
     analyzers: tuple[str, ...] = ()
     reason: str | None = None
     """Why it is not running, in one sentence."""
 
 
 class HookStatus(msgspec.Struct, frozen=True):
-    """One hook of a hub: how the alerts fared that it was to be told."""
+    """One alert hook of a hub, and what became of its alerts."""
 
     name: Literal["command", "webhook"]
     target: str
-    """The program, or the host of the address: nothing secret."""
+    """The program, or the host of the address, without secrets."""
     delivered: int = 0
     failed: int = 0
     dropped: int = 0
-    """Alerts that were not tried: too many waited."""
+    """Alerts dropped because too many were waiting."""
     waiting: int = 0
     reason: str | None = None
     """Why the newest alert did not arrive, in one sentence; None where it did."""
 
 
 class HubStatus(msgspec.Struct, frozen=True):
-    """A hub's own state, published every tick."""
+    """State of a hub, published every tick."""
 
     hub_id: str
     """Random per start; a new one means the hub was restarted."""
@@ -340,9 +340,9 @@ class HubStatus(msgspec.Struct, frozen=True):
     ticks_late: int = 0
     """Ticks published more than half an interval late."""
     hooks: tuple[HookStatus, ...] = ()
-    """Who is told of findings, as `[alerts]` of its settings says."""
+    """Alert hooks, from `[alerts]` in its settings."""
     notes: tuple[str, ...] = ()
-    """What the hub itself could not do, in sentences."""
+    """What the hub could not do, in sentences."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -360,4 +360,6 @@ class NodeStatus(msgspec.Struct, frozen=True):
     assessments: tuple[Assessment, ...] = ()
     """How near each process is to running out of memory, by device and process."""
     devices_left_out: int = 0
-    """Devices of the node that are not followed, because nobody asked for them; nothing is said of them."""
+    """Devices of the node that are not followed because they were not asked for; nothing is concluded about
+    them.
+    """

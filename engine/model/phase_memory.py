@@ -50,7 +50,7 @@ class PhaseTraining(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryLevels(msgspec.Struct, frozen=True, kw_only=True):
-    """What the allocator held at one moment; on the CPU the process's resident memory stands for it."""
+    """What the allocator had at one moment; on the CPU, the process's resident memory."""
 
     allocated_bytes: int | None
     reserved_bytes: int | None
@@ -85,7 +85,7 @@ class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingState(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the memory is known by name, counted storage by storage after the last backward pass."""
+    """Memory by kind of tensor, counted by storage after the last backward pass."""
 
     parameters: int
     """How many there are."""
@@ -94,7 +94,7 @@ class TrainingState(msgspec.Struct, frozen=True, kw_only=True):
     per_sample_gradient_bytes: int
     """`grad_sample` of Opacus; 0 in ghost clipping and in plain training."""
     optimizer_bytes: int
-    """State of the optimizer, after its last step."""
+    """Optimizer state after the last step."""
 
 
 class PhaseDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,32 +205,32 @@ class FitTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of a batch, or tokens of a sequence."""
     has_fitted: bool
     peak_reserved_bytes: int | None = None
-    """None where it ran out of memory, or nobody measured it."""
+    """None where it ran out of memory, or was not measured."""
     reason: str | None = None
     """Why it did not fit."""
 
 
 class FitSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest size that runs within a card, and the runs that say so."""
+    """The largest size that runs on a card, and the runs that show it."""
 
     privacy: PrivacyMode
     varied: FitSize
     fixed: int
-    """The other one of both."""
+    """The fixed one of both."""
     step: int
-    """Sizes that were considered are its multiples."""
+    """Sizes tried are multiples of this."""
     capacity_bytes: int
     context_bytes: int
-    """Of the card, left to the CUDA context: an assumption."""
+    """Bytes of the card reserved for the CUDA context: an assumption."""
     device: str
-    """On which it ran, by name."""
+    """Name of the device it ran on."""
     is_simulated: bool
     trials: tuple[FitTrial, ...] = ()
-    """In order."""
+    """Sizes tried, in order."""
     limit: int | None = None
-    """Largest size that was to be considered."""
+    """Largest size to consider."""
     refusal: str | None = None
-    """Why the search ended before it had an answer."""
+    """Why the search ended without an answer."""
 
     @property
     def largest(self) -> FitTrial | None:
@@ -262,10 +262,10 @@ UNKNOWN = MemoryLevels(allocated_bytes=None, reserved_bytes=None)
 
 
 class RecordedPhase(PhaseMemory, frozen=True, kw_only=True):
-    """One phase as it was written down."""
+    """One phase as recorded in the file."""
 
     told: MemoryLevels = UNKNOWN
-    """The difference as the file says it: finer than that of two rounded figures, or all that there is."""
+    """The difference as in the file: more exact than that of two rounded sizes, or the only one."""
 
     @property
     def allocated_difference_bytes(self) -> int | None:
@@ -287,11 +287,11 @@ class RecordedPhase(PhaseMemory, frozen=True, kw_only=True):
 
 
 class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file tells of one run."""
+    """One run, as a file describes it."""
 
     format: PhaseRecordFormat
     device: str | None = None
-    """As PyTorch names its kind: `cuda`, `cpu`."""
+    """Kind of device in PyTorch's words: `cuda`, `cpu`."""
     is_simulated: bool = False
     model_size: str | None = None
     batch_size: int | None = None
@@ -304,19 +304,19 @@ class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     model: dict[str, int] = {}
     """Sizes of the model: `vocab_size`, `hidden_size`, `num_layers`, `num_heads`."""
     phases: tuple[RecordedPhase, ...] = ()
-    """In order and by the file's own names; those that hold others come before them."""
+    """In order and with the file's own names; a phase comes before those inside it."""
     losses: tuple[float | None, ...] = ()
     peak: MemoryLevels = UNKNOWN
-    """The most of the whole run."""
+    """Peak of the whole run."""
     final: MemoryLevels = UNKNOWN
-    """What was held at the end."""
+    """What was in use at the end."""
     breakdown: dict[str, int] = {}
-    """Bytes by phase as the profiler sums them up, by its own rule."""
+    """Bytes by phase as the profiler sums them, by its own rule."""
     duration_s: float | None = None
     end: RunEnd = "finished"
     failed_phase: str | None = None
     requested_bytes: int | None = None
-    """What was asked for when memory ran out."""
+    """Bytes requested when memory ran out."""
 
 
 class PhaseFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,4 +328,4 @@ class PhaseFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of ours: the runs of all ranks of each."""
     records: tuple[PhaseRecord, ...] = ()
     notes: tuple[str, ...] = ()
-    """Sentences about what the figures are and what was left out."""
+    """Sentences about what the values are and what was left out."""

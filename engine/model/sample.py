@@ -28,7 +28,7 @@ Backend = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
 
 
 class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
-    """Where in the parallel layout a rank stands."""
+    """A rank's place in the parallel layout."""
 
     rank: int
     world_size: int | None = None
@@ -39,11 +39,13 @@ class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
     cp: int | None = None
     ep: int | None = None
     source: str | None = None
-    """Who said so: `environment`, `torch.distributed`, `Megatron`, `DeepSpeed`, `device mesh`, `trace`."""
+    """Source of the coordinates: `environment`, `torch.distributed`, `Megatron`, `DeepSpeed`, `device mesh`,
+    `trace`.
+    """
 
 
 class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
-    """What the training process's caching allocator says, in PyTorch's own words."""
+    """State of the training process's caching allocator, in PyTorch's own terms."""
 
     allocated_bytes: int | None = None
     """Bytes of live tensors (`torch.cuda.memory_allocated`)."""
@@ -56,7 +58,7 @@ class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
     active_bytes: int | None = None
     """Allocated, and freed blocks that another stream may still use."""
     inactive_split_bytes: int | None = None
-    """Free bytes that cannot be given back to the device, because a neighbour in their segment lives."""
+    """Free bytes that cannot be released to the device, because their segment also has live blocks."""
     retries: int | None = None
     """Times since start that the device refused a segment and the cache was flushed (`num_alloc_retries`)."""
     ooms: int | None = None
@@ -76,19 +78,20 @@ class StepReading(msgspec.Struct, frozen=True, gc=False):
     """Wall clock in seconds since the epoch."""
     duration_s: float | None = None
     floor_bytes: int | None = None
-    """The lesser of the allocated bytes read at both ends of the step; moments between may have had less."""
+    """The lower of the allocated bytes at the start and end of the step; there may have been less in between.
+    """
     peak_bytes: int | None = None
     """Most allocated bytes seen within the step."""
     is_peak_exact: bool = False
-    """Whether the allocator itself said the peak; else it is the most that was sampled, a lower bound."""
+    """Whether the peak is from the allocator itself; else it is the most that was sampled, a lower bound."""
     tokens: int | None = None
-    """Tokens of its largest micro-batch, as the program told `vramscope.step`; None where it did not."""
+    """Tokens of its largest micro-batch, as passed to `vramscope.step`; None where it was not."""
     batch: int | None = None
-    """Samples of that micro-batch, as the program told."""
+    """Samples of that micro-batch, as passed to `vramscope.step`."""
 
 
 class PhaseReading(msgspec.Struct, frozen=True, gc=False):
-    """One `vramscope.phase` of the program: its newest call that was measured, and the most of all calls."""
+    """One `vramscope.phase` of the program: its newest measured call, and the most of all calls."""
 
     name: str
     calls: int
@@ -103,7 +106,7 @@ class PhaseReading(msgspec.Struct, frozen=True, gc=False):
     peak_bytes: int | None = None
     """Most allocated bytes within the newest call."""
     is_peak_exact: bool = False
-    """Whether the allocator itself said the peak; else it is the most that was read, a lower bound."""
+    """Whether the peak is from the allocator itself; else it is the most that was read, a lower bound."""
     most_bytes: int | None = None
     """Most allocated bytes within any call."""
     is_most_exact: bool = False
@@ -111,7 +114,7 @@ class PhaseReading(msgspec.Struct, frozen=True, gc=False):
 
 
 class ModelStateReading(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of what the optimizers hold, each storage counted once; activations are the rest of the peak."""
+    """Bytes of the optimizers' tensors, each storage counted once; activations are the rest of the peak."""
 
     parameters_bytes: int | None = None
     gradients_bytes: int | None = None
@@ -129,10 +132,10 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     started_s: float | None = None
     """Start time of the process in seconds since the epoch."""
     job: str | None = None
-    """Which `vramscope run` it belongs to; None for a process that was attached to."""
+    """The `vramscope run` it belongs to; None for a process that was attached to."""
     command: str | None = None
     device_uuid: str | None = None
-    """Device its tensors live on; None where it could not be matched."""
+    """Device its tensors are on; None where it could not be matched."""
     backend: Backend | None = None
     """None until the process has used a device."""
     is_simulated: bool = False
@@ -158,12 +161,13 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     steps_within: int = 0
     """Steps that ended within the tick."""
     floor_min_bytes: int | None = None
-    """Least floor of the steps that ended within the tick; None where none did, or none told it."""
+    """Lowest floor of the steps that ended within the tick; None where no step ended or reported one."""
     peak_max_bytes: int | None = None
     """Highest peak of those steps."""
     sized_steps: tuple[StepReading, ...] = ()
-    """Of the steps that ended within the tick and told a size: of each size the one whose peak says most, 16
-    sizes at most. Every ten seconds earlier ones with exact peaks are told again."""
+    """Steps with a size that ended within the tick: the most informative one of each size, 16 sizes at most.
+    Every ten seconds earlier ones with exact peaks are repeated.
+    """
     model_state: ModelStateReading | None = None
     allocator_settings: str | None = None
     """`PYTORCH_ALLOC_CONF` of the process, where set."""
@@ -176,8 +180,9 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     oom_size_bytes: int | None = None
     """Bytes of the request that failed then."""
     phases: tuple[PhaseReading, ...] = ()
-    """Named parts of the program's steps, in the order in which they first ended; 16 at most. History keeps
-    none."""
+    """Named parts of the program's steps, in the order in which they first ended; 16 at most. Not kept by
+    history.
+    """
     readings_dropped: int = 0
     """Readings that never arrived, since the start of the process."""
     notes: tuple[str, ...] = ()
@@ -201,7 +206,7 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     total_bytes: int | None = None
     """Capacity of the device."""
     used_bytes: int | None = None
-    """Device used: everything on the device, all processes and the driver's own share."""
+    """Device used: all processes and the driver's own share."""
     free_bytes: int | None = None
     """Device free."""
     used_min_bytes: int | None = None
@@ -209,7 +214,7 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     used_max_bytes: int | None = None
     """Most device used seen within the tick."""
     source: Literal["device", "host"] = "device"
-    """`host` where the device shares the host's memory and the host's figures stand in for it."""
+    """`host` where the device shares the host's memory, and these are the host's values."""
 
 
 class ProcessReading(msgspec.Struct, frozen=True, gc=False):
@@ -222,14 +227,14 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     command: str | None = None
     """Command line; None where it cannot be known."""
     used_bytes: int | None = None
-    """Device memory of this process; None where the driver does not tell (WDDM, some MIG and vGPU)."""
+    """Device memory of this process; None where the driver does not report it (WDDM, some MIG and vGPU)."""
     location: Literal["here", "container", "outside", "gone"] = "here"
     """`here`: in our pid namespace, on the host; `container`: seen from the host inside a container;
     `outside`: the pid is not of our namespace (we run in a container); `gone`: exited, memory still held."""
     container: str | None = None
-    """Short id or name of its container, where it is in one and that can be known."""
+    """Short id or name of its container, where it is known."""
     started_s: float | None = None
-    """Start time in seconds since the epoch; with the pid it identifies the process for good."""
+    """Start time in seconds since the epoch; with the pid it identifies the process uniquely."""
 
 
 class DeviceSample(msgspec.Struct, frozen=True, gc=False):
@@ -240,7 +245,7 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     kind: DeviceKind = "gpu"
     parent_uuid: str | None = None
-    """UUID of the GPU of which this is a MIG instance; its memory is part of the parent's."""
+    """UUID of the parent GPU of this MIG instance; its memory is part of the parent's."""
     mig_index: int | None = None
     state: DeviceState = "ok"
     reason: str | None = None
@@ -249,18 +254,21 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Seconds since memory was last read successfully; None before the first reading."""
     memory: MemoryReading = MemoryReading()
     allocator: AllocatorReading | None = None
-    """Of the process that trains on it; the sum where several do (see `Sample.ranks` for each)."""
+    """Allocator of the process that trains on it; the sum where several do (see `Sample.ranks` for each)."""
     utilization_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     processes: tuple[ProcessReading, ...] | None = None
-    """Processes that hold memory on it; None where the source does not tell, empty where there are none."""
+    """Processes that hold memory on it; None where the source does not report them, empty where there are
+    none.
+    """
     rank: RankCoordinates | None = None
     step: int | None = None
-    """Training step (iteration) in progress, where the source knows it."""
+    """Training step (iteration) in progress, where the source has it."""
     details_age_s: float | None = None
-    """Seconds since utilisation, temperature, power and processes were read, where a slow driver keeps them
-    from being of now; None where they are of now, or unmeasured."""
+    """Seconds since utilisation, temperature, power and processes were read, where a slow driver delays them;
+    None where they are current, or unmeasured.
+    """
 
     @property
     def is_simulated(self) -> bool:
@@ -404,4 +412,4 @@ class ModuleMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The device is a modelled card: its allocator's figures are not of a real one."""
     moments: tuple[MemoryMoment, ...]
     notes: tuple[str, ...] = ()
-    """Sentences about what the figures are and what was left out."""
+    """Sentences about what the values are and what was left out."""

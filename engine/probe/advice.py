@@ -59,7 +59,7 @@ class Advice:
     def want(self, demand: wire.Demand, wait_s: float) -> None:
         """Queue an advice. `wait_s`: how long it may wait for the end of a step."""
         if os.environ.get(_OPT_OUT, "").strip().lower() in _OFF:
-            reason = f"takes no advice: it was started with {_OPT_OUT}={os.environ[_OPT_OUT]}"
+            reason = f"accepts no advice: it was started with {_OPT_OUT}={os.environ[_OPT_OUT]}"
             self._answers.append(wire.encode_refused(demand.request, reason))
             return
         until_s = self._clock.monotonic_s() + wait_s
@@ -96,7 +96,7 @@ class Advice:
             if answer is None and wanted.action == _DONE_BY_PROBE:
                 return _empty_cache(self._device.module)
         except Exception as error:  # noqa: BLE001 - the training goes on whatever its callback does
-            return _Outcome(False, f"failed at it: {type(error).__name__}: {error}")
+            return _Outcome(False, f"failed: {type(error).__name__}: {error}")
         if callback is None:
             return _Outcome(False, f"has no callback for {wanted.action}")
         return _understand(answer, wanted.action)
@@ -128,7 +128,7 @@ def _empty_cache(module: Foreign) -> _Outcome:
     """Release what the caching allocator holds and nobody uses."""
     empty = getattr(module, "empty_cache", None)
     if empty is None:
-        return _Outcome(False, "trains on no device whose cache could be emptied")
+        return _Outcome(False, "trains on no device with a cache to empty")
     empty()
     return _EMPTIED
 
@@ -136,15 +136,15 @@ def _empty_cache(module: Foreign) -> _Outcome:
 def _understand(answer: object, action: str) -> _Outcome:
     """Judge a callback's answer; a tensor is not asked for its truth, which would wait for its device."""
     if answer is True:
-        return _Outcome(True, "did it by its callback")
+        return _Outcome(True, "did it with its callback")
     if isinstance(answer, str):
-        return _Outcome(True, f"did it by its callback: {answer}")
+        return _Outcome(True, f"did it with its callback: {answer}")
     if answer is False:
-        return _Outcome(False, "declined by its callback")
+        return _Outcome(False, "declined: its callback returned False")
     if answer is None:
-        return _Outcome(False, f"has a callback, which did nothing about {action}")
+        return _Outcome(False, f"has a callback that did nothing about {action}")
     kind = type(answer).__name__
-    return _Outcome(False, f"has a callback, which returned {kind} and not True, False, None or a sentence")
+    return _Outcome(False, f"has a callback that returned {kind}; expected True, False, None or a sentence")
 
 
 def _is_capturing(module: Foreign) -> bool:
@@ -159,5 +159,5 @@ def _is_capturing(module: Foreign) -> bool:
 
 def _describe_freed(freed_bytes: int | None, *, is_expected: bool) -> str:
     if freed_bytes:
-        return f"; {freed_bytes / 2**20:,.1f} MiB given back"
-    return "; nothing could be given back" if is_expected and freed_bytes == 0 else ""
+        return f"; {freed_bytes / 2**20:,.1f} MiB freed"
+    return "; nothing could be freed" if is_expected and freed_bytes == 0 else ""

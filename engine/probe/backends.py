@@ -256,9 +256,9 @@ class AllocatorBackend(Backend):
     def note(self) -> str | None:
         """Which values the allocator leaves out."""
         if self._refusals:
-            return "the allocator of this process tells nothing of what it holds"
+            return "the allocator of this process reports no sizes"
         if self._is_asynchronous:
-            return "the allocator is cudaMallocAsync, which tells allocated and reserved bytes only"
+            return "the allocator is cudaMallocAsync, which reports only allocated and reserved bytes"
         return None
 
     def _note_refusal(self) -> None:
@@ -330,7 +330,7 @@ class AcceleratorBackend(Backend):
 
     def note(self) -> str | None:
         """Name an accelerator that has no name in the protocol."""
-        return None if self.name else f"the tensors live on the accelerator {self.device_type}"
+        return None if self.name else f"the tensors are on the accelerator {self.device_type}"
 
 
 class MetalBackend(Backend):

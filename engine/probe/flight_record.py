@@ -278,7 +278,7 @@ def write_record(packed: bytes, folders: list[str], name: str) -> tuple[str | No
             return _write_whole(packed, folder, name), None
         except OSError as error:
             problems.append(f"{folder}: {error.strerror or error}")
-    return None, "the flight record could not be written (" + "; ".join(problems) + ")"
+    return None, "cannot write the flight record (" + "; ".join(problems) + ")"
 
 
 class RecordQuota:
@@ -290,7 +290,7 @@ class RecordQuota:
 
     def refusal(self, now_s: float) -> str | None:
         if self.written >= MOST_RECORDS:
-            return f"this process has written {MOST_RECORDS} flight records, which is the most"
+            return f"this process has written {MOST_RECORDS} flight records, the maximum"
         if self._newest_s is not None and now_s - self._newest_s < PAUSE_S:
             return f"the last flight record is less than {PAUSE_S:.0f} s old"
         return None

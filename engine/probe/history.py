@@ -326,8 +326,8 @@ _judged: list[tuple[Module, bool]] = []
 _LOOK_EVERY_S = 0.01
 _MOST_LOOKS = 500
 _REFUSAL = (
-    "out-of-memory errors leave no record: this build of PyTorch has none of the recorder's newer arguments, "
-    "and such an allocator calls its observer with its own lock held"
+    "out-of-memory errors leave no record: this PyTorch is too old; its allocator calls observers while "
+    "it holds its own lock"
 )
 
 
@@ -363,7 +363,7 @@ def _try_to_attach(attach: Foreign) -> str | None:
     try:
         attach(tell_out_of_memory)
     except RuntimeError as error:
-        return f"out-of-memory errors leave no record: the allocator takes no observer ({error})"[:300]
+        return f"out-of-memory errors leave no record: the allocator accepts no observer ({error})"[:300]
     return None
 
 
@@ -380,7 +380,7 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
     session = current.session
     if session is None and not current.oom_takers:
         return
-    message = f"CUDA out of memory: {size_bytes} bytes were asked for, {free_bytes} are free"
+    message = f"CUDA out of memory: {size_bytes} bytes requested, {free_bytes} free"
     try:
         current.tell_takers(size_bytes, message, free_bytes, device, total_bytes)
         if session is not None:

@@ -209,7 +209,7 @@ class TrainingDevice:
         if not others:
             return None
         verb = "is" if len(others) == 1 else "are"
-        return f"also holds {', '.join(others)}, which {verb} not followed"
+        return f"also uses {', '.join(others)}, which {verb} not monitored"
 
 
 def _read_nothing() -> Reading:

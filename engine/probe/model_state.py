@@ -93,15 +93,15 @@ class ModelStateWatch:
         """Return the bytes, or None for all if one cannot be known; the note says why."""
         if self._is_crowded:
             self.note = (
-                f"the bytes of the model are not told: more than {MOST_OPTIMIZERS:,} optimizers have stepped"
+                f"the model's size is not reported: more than {MOST_OPTIMIZERS:,} optimizers have stepped"
             )
             return dict(_UNMEASURED)
         state = measure_state(optimizers, self._clock.monotonic_s, now_s + _LONGEST_WALK_S)
         self.note = None
         if state is None:
             self.note = (
-                "the bytes of the model are not told: to count them took the training longer than "
-                f"{1e3 * _LONGEST_WALK_S:.0f} ms"
+                "the model's size is not reported: counting it took the training longer than "
+                f"{1000.0 * _LONGEST_WALK_S:.0f} ms"
             )
         return dict(_UNMEASURED) if state is None else state
 

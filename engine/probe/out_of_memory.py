@@ -112,9 +112,9 @@ class OutOfMemoryRecorder:
         try:
             if can_snapshot(self._device.module, is_history_on=is_recording(self._device.torch)):
                 return take_snapshot(self._device.module, index)
-            notes.append("this build of PyTorch hands out no segments without its ring of traces")
+            notes.append("this PyTorch returns no segments without its ring of traces")
         except Exception as error:  # noqa: BLE001 - a record without segments is better than none
-            notes.append(f"the segments could not be read: {type(error).__name__}: {error}"[:300])
+            notes.append(f"cannot read the segments: {type(error).__name__}: {error}"[:300])
         return []
 
 

@@ -97,7 +97,7 @@ class PhaseCalls:
                 if not self._has_left_out:
                     self._has_left_out = True
                     self._explain(
-                        f"it names more than {MOST_NAMES} phases: the memory of further ones is not measured"
+                        f"more than {MOST_NAMES} phases: the memory of further ones is not measured"
                     )
                 return
             known = self._names[name] = phases.Counted(name)

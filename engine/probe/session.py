@@ -301,7 +301,7 @@ class Session:
         except RuntimeError as error:
             self._lacks_thread = True
             if not lacked:
-                current.note_failure("starting the thread that samples", error, "; it is tried again")
+                current.note_failure("starting the thread that samples", error, "; trying again")
 
     def meet_optimizer(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped; called by the thread that trains."""

@@ -54,7 +54,7 @@ class StepSizes:
             return number if 0 < number <= MOST else None
         if not self._has_told:
             self._has_told = True
-            error = TypeError(f"expected a whole number of the host, not {type(value).__name__}")
+            error = TypeError(f"expected a whole number, not {type(value).__name__}")
             current.note_failure(f"vramscope.step({name}=…)", error)
         return None
 

@@ -89,11 +89,11 @@ class Assembler:
         counts = (
             (nodes, f"nodes beyond {MOST_NODES:,}"),
             (devices, f"devices beyond {MOST_DEVICES:,}"),
-            (self.figures_left_out, "values that are no number, or at times that cannot be"),
-            (self.moments_left_out, "moments: every value had one of its own"),
+            (self.figures_left_out, "values that are not numbers or have impossible times"),
+            (self.moments_left_out, "moments: each value had a different time"),
         )
         told = [f"{count:,} {what}" for count, what in counts if count]
-        return (f"left out of what Prometheus answered: {'; '.join(told)}",) if told else ()
+        return (f"left out of Prometheus's answer: {'; '.join(told)}",) if told else ()
 
     def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
         """Return the agent's risks at the newest sample of a node; nothing for older ones."""
@@ -233,14 +233,14 @@ def _list_notes(readings: NodeReadings, since_s: float) -> tuple[str, ...]:
     notes = []
     subjects = readings.devices.values()
     if not any(subject.read("used", since_s) is not None for subject in subjects):
-        notes.append(f"no device memory of this node is in the answer; looked for {LOOKED_FOR}")
+        notes.append(f"the answer has no device memory of this node; looked for {LOOKED_FOR}")
     for key, subject in sorted(readings.devices.items()):
         xid = subject.read("xid", since_s)
         if xid:
             name = subject.label("gpu", "device") or key
             notes.append(
-                f"GPU {name}: the last error that DCGM was told is XID {round(xid)}; it never resets that, "
-                "and does not say when it was"
+                f"GPU {name}: the last error in DCGM is XID {round(xid)}; DCGM never resets it and "
+                "does not record its time"
             )
     return tuple(notes)
 
@@ -263,7 +263,7 @@ def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> Rank
         is_simulated=subject.info.get("simulated") == "true",
         coordinates=_read_coordinates(subject),
         state="ok" if up else "stale",
-        reason=None if up else "its agent has not heard of it for a while",
+        reason=None if up else "its agent has not received data from it for a while",
         age_s=max(0.0, time_s - (subject.newest_s(("allocated",)) or time_s)),
         allocator=read_allocator(subject, since_s),
         capacity_bytes=subject.read_bytes("capacity", since_s),
@@ -347,11 +347,11 @@ def _judge(
     newest_s: float | None, up: float | None, since_s: float, age_s: float | None
 ) -> tuple[DeviceState, str | None]:
     if up == 0:
-        return "lost", "its agent says that it does not answer"
+        return "lost", "it does not answer its agent"
     if newest_s is None:
-        return "unsupported", "its memory is not told"
+        return "unsupported", "its memory is unknown"
     if newest_s < since_s:
-        return "stale", f"its exporter has not told of it for {age_s or 0:.0f} s, and tells of others"
+        return "stale", f"its exporter has not reported it for {age_s or 0:.0f} s, but reports other devices"
     return "ok", None
 
 

@@ -26,7 +26,7 @@ MOST_SHARE = 0.25
 # How long a thread that reads a large answer may keep the screen from the interpreter.
 SWITCH_INTERVAL_S = 0.001
 NOT_SCRAPED = "Prometheus has not scraped it since"
-NOT_HERE = "Prometheus has figures alone: ask the agent of that node"
+NOT_HERE = "Prometheus has only metrics: ask the agent of that node"
 
 
 class _Node:

@@ -78,7 +78,7 @@ class PrometheusFollower:
     def notes(self) -> tuple[str, ...]:
         """What was left out of the newest answer, in sentences."""
         count = self._server.series_left_out
-        unread = f"left out of what Prometheus answered: {count:,} series beyond what is read of one answer"
+        unread = f"left out of Prometheus's answer: {count:,} series beyond the limit for one answer"
         return (*((unread,) if count else ()), *(() if self._assembler is None else self._assembler.notes))
 
     def is_followed(self, node: str) -> bool:
@@ -125,8 +125,8 @@ class PrometheusFollower:
             count = self._assembler.figures
             self._assembler = None
             raise ServerUnreachableError(
-                f"{self._server.url} answered with {len(series):,} series and {count:,} values, and none of "
-                "them is a number of a device at a time that can be"
+                f"{self._server.url} answered with {len(series):,} series and {count:,} values, but no "
+                "value is a valid number with a device and a possible time"
             )
         return samples
 
@@ -150,8 +150,8 @@ def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list
             return found
     if not found:
         raise SourceUnavailableError(
-            f"{server.url} answers, and has scraped no GPU within {FIRST_WINDOWS_S[-1] // 60} minutes; "
-            f"looked for {LOOKED_FOR}, as vramscope agents, dcgm-exporter and nvidia_gpu_exporter serve them"
+            f"{server.url} answers, but has scraped no GPU within {FIRST_WINDOWS_S[-1] // 60} minutes; "
+            f"looked for {LOOKED_FOR}, from vramscope agents, dcgm-exporter and nvidia_gpu_exporter"
         )
     return found
 
@@ -198,8 +198,8 @@ class PastRange:
         self.notes: tuple[str, ...] = ()
         if scrape_s is not None and self.interval_s > 1.5 * scrape_s:
             self.notes = (
-                f"one moment in {self.interval_s:g} s is shown, and {scrape_s:g} s lie between two scrapes: "
-                "peaks between are not seen; choose a shorter span, or --interval",
+                f"one moment every {self.interval_s:g} s is shown, with {scrape_s:g} s between "
+                "scrapes: peaks in between are not seen; choose a shorter span, or --interval",
             )
 
     def samples(self, on_read: Callable[[float], None] = lambda _: None) -> Iterator[Sample]:
@@ -219,7 +219,7 @@ class PastRange:
             moments = max(FIRST_MOMENTS, min(MOST_MOMENTS, MOST_PAST_POINTS // max(1, len(series))))
         if is_empty:
             raise SourceUnavailableError(
-                f"{self._server.url} answers, and has no GPU in this span; looked for {LOOKED_FOR}"
+                f"{self._server.url} answers, but has no GPU in this span; looked for {LOOKED_FOR}"
             )
 
     def _measure(self) -> float | None:

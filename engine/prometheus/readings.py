@@ -361,8 +361,8 @@ def meaning_of(labels: Mapping[str, str]) -> Meaning | None:
     return METRICS.get(labels.get("__name__", ""))
 
 
-METHOD = "counted by its agent (vramscope_findings); when it opened is known to the scrape alone"
-ADVICE = "open `vramscope` on that node: it tells the evidence and what to do"
+METHOD = "counted by its agent (vramscope_findings); its opening time is only known to within a scrape"
+ADVICE = "open `vramscope` on that node: it shows the evidence and what to do"
 
 
 def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: float) -> Finding | None:
@@ -399,7 +399,7 @@ def join_findings(found: Iterable[Finding], counted: Sequence[Finding]) -> tuple
     return order_findings([*found, *(it for it in counted if (it.kind, it.device_uuid) not in known)])
 
 
-SAID = "its agent says so"
+SAID = "reported by its agent"
 LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
 
 

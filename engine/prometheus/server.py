@@ -84,12 +84,12 @@ def parse_server_url(text: str, credentials: str | None = None) -> ServerAddress
         is_sound = False
     if not is_sound:
         shown = "" if "@" in text else f" {text}"
-        raise UsageError(f"--from-prometheus{shown}: is no address of a server; {expected}")
+        raise UsageError(f"--from-prometheus{shown}: not a server address; {expected}")
     host = parts.netloc.rpartition("@")[2]
     if parts.username is not None:
         if credentials is not None:
             raise UsageError(
-                "--from-prometheus: the address holds a user; leave out --auth-file, or the user"
+                "--from-prometheus: the address contains a user; leave out --auth-file, or the user"
             )
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -176,9 +176,7 @@ class PrometheusServer:
             return self._read_series(msgspec.json.decode(answer.data.result, type=list[msgspec.Raw]))
         except _MALFORMED:
             received = f"it sent {len(data):,} bytes of {kind[:MAX_SHOWN]}"
-            raise self._refuse(
-                f"does not answer as the API of Prometheus does ({received}); is it one?"
-            ) from None
+            raise self._refuse(f"is not a Prometheus API ({received}); check the address") from None
 
     def _read_series(self, found: list[msgspec.Raw]) -> list[Series]:
         """Return the series of an answer, one by one: a large answer must not block every other thread."""
@@ -217,7 +215,7 @@ def _explain_status(error: HTTPError) -> str:
     told = ""
     with suppress(OSError, http.client.HTTPException, *_MALFORMED):
         told = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
-    hint = told or ("is it a Prometheus, and is its path right?" if error.code == 404 else "")
+    hint = told or ("check that it is a Prometheus and its path is right" if error.code == 404 else "")
     return f"answered {error.code} {error.reason}" + (f": {hint}" if hint else "")
 
 
@@ -228,10 +226,11 @@ def _explain(reason: object, timeout_s: float, ends_within_s: float) -> str:
         return f"did not answer within {timeout_s:g} s"
     if isinstance(reason, ssl.SSLCertVerificationError):
         return (
-            f"has a certificate that is not trusted: {reason.verify_message}; SSL_CERT_FILE names one that is"
+            f"has an untrusted certificate: {reason.verify_message}; set SSL_CERT_FILE to a file of "
+            "trusted certificates"
         )
     if isinstance(reason, socket.gaierror):
-        return f"has a name that is not known: {reason.strerror}"
+        return f"has an unknown host name: {reason.strerror}"
     if isinstance(reason, OSError) and reason.strerror:
         return f"cannot be reached: {reason.strerror}"
-    return f"does not answer as a web server does ({type(reason).__name__})"
+    return f"is not a web server ({type(reason).__name__})"

@@ -214,8 +214,8 @@ def _refuse_newer(data: bytes | memoryview) -> None:
 
 def _too_new(version: int) -> WireError:
     return WireError(
-        f"speaks probe protocol {version}, this agent understands up to {PROBE_PROTOCOL}: "
-        "start the agent from the newer vramscope"
+        f"uses probe protocol {version}, this agent supports up to {PROBE_PROTOCOL}: start the agent "
+        "from the newer vramscope"
     )
 
 
@@ -224,10 +224,10 @@ SEGMENTS_INTERVAL_S = 5.0
 # For a process that is in a long call.
 ANSWER_WITHIN_S = 10.0
 
-_HELD_UP = "it is stopped, or in a long call that holds Python's lock"
+_HELD_UP = "it is stopped, or in a long call that holds Python's lock (GIL)"
 _CAUSES = {
     "detach": _HELD_UP,
-    "segments": f"{_HELD_UP}, or its allocator cannot be asked while the program records its allocations",
+    "segments": f"{_HELD_UP}, or the program records its allocations, which blocks the allocator",
     "modules": _HELD_UP,
     "advise": _HELD_UP,
 }
@@ -347,7 +347,7 @@ class Demands:
                 waiting.askers.append(wish.asker)
             else:
                 self.refuse(
-                    wish.asker, f"{MAX_ASKERS} others wait for process {pid} already: ask again later"
+                    wish.asker, f"{MAX_ASKERS} others are already waiting for process {pid}: ask again later"
                 )
             return
         request = next(self._requests)
@@ -355,7 +355,7 @@ class Demands:
             PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
         )
         if not connection.send(demand):
-            self.refuse(wish.asker, f"process {pid} takes no demands at present: ask again in a moment")
+            self.refuse(wish.asker, f"process {pid} cannot answer now: ask again in a moment")
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
         else:

@@ -266,7 +266,7 @@ class PartAssembly:
         try:
             return base64.b64decode("".join(self._pieces[n] for n in range(part.parts)), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise WireError(f"sent {self._what} that is no base64: {error}") from error
+            raise WireError(f"sent {self._what} that is not base64: {error}") from error
 
 
 def unpack_segments(packed: PackedSegments) -> SegmentMap:

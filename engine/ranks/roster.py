@@ -137,8 +137,8 @@ class Roster:
         elif len(chosen) > 1:
             self._demands.refuse(
                 wish.asker,
-                f"{len(chosen)} processes of other containers report as process {pid}, and nothing tells "
-                "them apart: ask an agent inside the container of the one that is meant",
+                f"{len(chosen)} processes in other containers report as process {pid} and cannot be "
+                "told apart: ask an agent inside the right container",
             )
         else:
             connection, track = chosen[0]
@@ -186,7 +186,7 @@ class Roster:
             self._greet(connection, message, moment.monotonic_s)
         track = self._living.get(connection)
         if message is None or track is None:
-            self._refuse(connection, received.refused or "said something before its hello", moment)
+            self._refuse(connection, received.refused or "sent a message before its hello", moment)
             return
         if isinstance(message, SegmentsPart | ModulesPart):
             self._add_part(connection, message, track, moment)
@@ -222,7 +222,7 @@ class Roster:
         for other, track in tuple(self._living.items()):
             if track.is_of_process(new):
                 other.close()
-                self._end(other, now_s, "the process has connected anew")
+                self._end(other, now_s, "the process has reconnected")
         same = [track for track in self._ended if track.key == new.key]
         track = same[-1] if same else new
         if same:
@@ -255,7 +255,7 @@ class Roster:
     def _make_notes(self, now_s: float) -> Iterable[str]:
         if self._refusal is not None and now_s - self._refusal[0] < REFUSAL_TOLD_S:
             messages = "1 message" if self.refused == 1 else f"{self.refused:,} messages"
-            yield f"{messages} of training processes refused; the newest: {self._refusal[1]}"
+            yield f"{messages} from training processes rejected; the newest: {self._refusal[1]}"
         self._advised = [it for it in self._advised if now_s - it[0] < ADVICE_TOLD_S][-MAX_ADVICE_TOLD:]
         yield from (told for _, told in self._advised)
         count = self._listener.turned_away
@@ -263,15 +263,15 @@ class Roster:
             self._turned_away = count
             self._turned_away_s = now_s
         if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
-            yield f"connections of training processes turned away, of another user or too many: {count:,}"
+            yield f"connections from training processes rejected (another user, or too many): {count:,}"
 
 
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:
     if wish.kind in track.hello.demands:
         return None
     return (
-        f"the probe of process {track.pid} is of an older version and knows nothing of {wish.kind}: it comes "
-        "with the next start of the job, or detach it and attach again"
+        f"the probe of process {track.pid} is too old for {wish.kind}: restart the job, or detach it "
+        "and attach again"
     )
 
 
@@ -280,7 +280,7 @@ def _explain_no_segments(track: RankTrack) -> str | None:
     if backend is None:
         return f"process {track.pid} has not used a device yet"
     if backend in ("cpu", "mps"):
-        return f"process {track.pid} trains on {backend.upper()}, whose allocator tells of no segments"
+        return f"process {track.pid} trains on {backend.upper()}, whose allocator reports no segments"
     return None
 
 

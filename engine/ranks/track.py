@@ -139,7 +139,7 @@ MAX_PHASE_CHARS = 40
 # Process id and when it started, in seconds since the epoch; None if unknown.
 ProcessKey = tuple[int, float | None]
 
-_OF_CONTAINER = "its pid is that of its container: this agent cannot see the process itself"
+_OF_CONTAINER = "its pid is from inside its container: this agent cannot see the process itself"
 
 
 class Moment(NamedTuple):
@@ -343,8 +343,8 @@ class RankTrack:
 
     def _explain_silence(self) -> str:
         if not self.is_visible or Path(f"/proc/{self.pid}").exists():
-            return "its probe has closed the connection"
-        return "the process has ended without a goodbye"
+            return "its probe closed the connection"
+        return "the process ended without notice"
 
     def _notes(self) -> tuple[str, ...]:
         oom = self._out_of_memory

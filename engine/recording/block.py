@@ -395,7 +395,7 @@ def unpack_values(
     if data[0] not in (_ABSENT, _SPARSE):
         return _unpack_dense(data, kind, count, choices)
     if not is_optional:
-        raise ColumnError("a value is missing that must be there")
+        raise ColumnError("a required value is missing")
     if data[0] == _ABSENT:
         return repeat(None, count)
     mask = data[1 : count + 1]
@@ -445,7 +445,7 @@ def _unpack_dense(
         known = _decode_list(choices, body[4 : 4 + length], count)
         indexes = _unpack_ints(body[4 + length :], count)
         if min(indexes) < 0:
-            raise ColumnError("a choice that is not there")
+            raise ColumnError("an invalid choice")
         return [known[index] for index in indexes]
     raise ColumnError(f"a column of kind {how} for {kind}")
 

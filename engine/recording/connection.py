@@ -95,28 +95,28 @@ class FileLock:
 
     def _lock_file(self) -> None:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            raise OutputFileError(f"{show_path(self.path)}: not a regular file; name another with -o")
+            raise OutputFileError(f"{show_path(self.path)}: not a regular file; choose another with -o")
         try:
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PLACE, 1, 0))
         except BlockingIOError:
             raise RecordingTakenError(self.path) from None
         except OSError as error:
             raise OutputFileError(
-                f"{show_path(self.path)}: its file system cannot lock ({error.strerror}); record on another"
+                f"{show_path(self.path)}: its file system has no locks ({error.strerror}); record on another"
             ) from error
 
 
 class RecordingTakenError(OutputFileError):
     def __init__(self, path: Path, pid: int | None = None) -> None:
         who = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"{show_path(path)}: {who} is recording into it; name another file with -o")
+        super().__init__(f"{show_path(path)}: {who} is recording into it; choose another file with -o")
 
 
 def _explain(path: Path, error: OSError) -> str:
     if path.is_symlink():
-        return f"{show_path(path)}: a symbolic link; name the file itself with -o"
+        return f"{show_path(path)}: a symbolic link; give the file itself with -o"
     reason = lower_first(error.strerror or str(error))
-    return f"{show_path(path)}: cannot be written: {reason}; name another file with -o"
+    return f"{show_path(path)}: cannot be written: {reason}; choose another file with -o"
 
 
 # How long a reader or the writer waits for the other if there is no write-ahead log.
@@ -216,12 +216,12 @@ def explain_read_error(path: Path, error: Exception) -> InputFileError:
     name = show_path(path)
     code = getattr(error, "sqlite_errorname", "")
     if code == "SQLITE_NOTADB":
-        return InputFileError(f"{name}: no recording, or damaged from its first bytes on")
+        return InputFileError(f"{name}: not a recording, or damaged from its first bytes on")
     if code.startswith("SQLITE_BUSY"):
-        return InputFileError(f"{name}: its writer holds it; try again in a moment")
+        return InputFileError(f"{name}: its writer has locked it; try again in a moment")
     if code.startswith("SQLITE_CANTOPEN"):
-        return InputFileError(f"{name}: cannot be opened; expected a recording that this user may read")
-    return InputFileError(f"{name}: damaged, it cannot be read: {_describe_error(error)}")
+        return InputFileError(f"{name}: cannot be opened; expected a recording that you may read")
+    return InputFileError(f"{name}: damaged and unreadable: {_describe_error(error)}")
 
 
 def explain_write_error(path: Path, error: Exception) -> OutputFileError:
@@ -229,7 +229,7 @@ def explain_write_error(path: Path, error: Exception) -> OutputFileError:
     code = getattr(error, "sqlite_errorname", "")
     name = show_path(path)
     if code == "SQLITE_NOTADB" or code.startswith("SQLITE_CORRUPT"):
-        return RecordingStoppedError(f"{name}: damaged or no recording; name another file with -o")
+        return RecordingStoppedError(f"{name}: damaged, or not a recording; choose another file with -o")
     if code.startswith(_FULL):
         return RecordingStoppedError(
             f"{name}: recording stopped: the disk is full or cannot be written ({_describe_error(error)}); "

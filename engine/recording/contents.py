@@ -125,7 +125,7 @@ class Damage(msgspec.Struct, frozen=True):
         rows = _count(self.rows, "damaged row")
         parts = [f"{blocks} with {_count(self.samples, 'sample')}"] if self.blocks else []
         parts += [rows] if self.rows else []
-        parts += ["the newest seconds, whose file (-wal) cannot be opened"] if self.tail_lost else []
+        parts += ["the newest seconds, because their file (-wal) cannot be opened"] if self.tail_lost else []
         return f"left out: {', '.join(parts)}" if parts else None
 
 
@@ -181,7 +181,7 @@ class EventFinder:
         if before is None or sample.seq == before.seq + 1:
             return
         if sample.seq <= before.seq:
-            text = "the numbers of samples begin anew: the agent was restarted"
+            text = "sample numbers start again: the agent was restarted"
             yield RecordingEvent("hub_restarted", sample.time_s, sample.node, text)
             return
         count = min(sample.seq - before.seq - 1, _MOST_COUNT)

@@ -43,7 +43,7 @@ def refuse_second(folder: Path) -> None:
     other = read_announced(folder)
     if other is not None:
         raise OutputFileError(
-            f"process {other.pid} records already what viewers see here, into {show_path(Path(other.path))}"
+            f"process {other.pid} is already recording here, into {show_path(Path(other.path))}"
         )
 
 

@@ -22,7 +22,7 @@ from .follower import Heard
 SILENT_S = 2.0
 # Returned at once: an hour of many devices need not be in memory whole.
 MOST_AT_ONCE = 256
-REMEMBERED_NOTE = "as the agent remembers it: without processes, temperature and power"
+REMEMBERED_NOTE = "from the agent's memory: without processes, temperature and power"
 
 
 class HubFollower:
@@ -98,11 +98,9 @@ class HubFollower:
             yield from self._pass_new(sample, is_remembered=sample.seq not in full)
         self._since_s = -math.inf  # all of an agent that follows this one is news
         if count and is_first:
-            self.sentences.append(f"samples from before, as the agent remembers them: {count:,}")
+            self.sentences.append(f"earlier samples, from the agent's memory: {count:,}")
         elif count:
-            self.sentences.append(
-                f"samples that did not arrive, and are as the agent remembers them: {count:,}"
-            )
+            self.sentences.append(f"missed samples, filled in from the agent's memory: {count:,}")
         yield Words(welcome.findings, welcome.assessments)
 
     def _is_known(self, row: Row, first: float) -> bool:
@@ -125,7 +123,7 @@ class HubFollower:
         self.has_answered = True
         if missed:
             self.missed += missed
-            self.sentences.append(f"samples that never arrived, and that the agent has forgotten: {missed:,}")
+            self.sentences.append(f"missed samples that the agent no longer has: {missed:,}")
         if is_remembered:
             self.remembered += 1
             yield msgspec.structs.replace(sample, notes=(*sample.notes, REMEMBERED_NOTE))

@@ -223,8 +223,8 @@ class RowReader:
             held_bytes += len(row[-1]) if isinstance(row[-1], bytes) else 0
             if is_held and held_bytes > MOST_HELD_BYTES:
                 raise InputFileError(
-                    f"{show_path(self._path)}: {MOST_HELD_BYTES >> 20} MiB and more would have to be held at "
-                    "once; ask for a shorter span"
+                    f"{show_path(self._path)}: needs {MOST_HELD_BYTES >> 20} MiB of memory or more; "
+                    "ask for a shorter span"
                 )
             yield row
 
@@ -426,9 +426,7 @@ class Recording:
         try:
             return clean_texts(msgspec.msgpack.decode(rows[0][0], type=RecordingIdentity))
         except DAMAGES as error:
-            raise InputFileError(
-                f"{show_path(self.path)}: damaged, it does not say of what it is; expected its identity"
-            ) from error
+            raise InputFileError(f"{show_path(self.path)}: damaged, its identity is missing") from error
 
     def _read_minutes(self, low: int, high: int, nodes: Collection[int]) -> dict[_MinuteKey, Minute]:
         query = "SELECT minute, node, figures FROM overview WHERE minute BETWEEN ? AND ? ORDER BY minute"
@@ -445,8 +443,8 @@ class Recording:
             left -= len(figures)
             if left < 0:
                 raise InputFileError(
-                    f"{show_path(self.path)}: more than {MOST_FIGURES:,} minutes of devices; "
-                    "ask for a shorter span"
+                    f"{show_path(self.path)}: more than {MOST_FIGURES:,} device minutes; ask for a "
+                    "shorter span"
                 )
         return minutes
 

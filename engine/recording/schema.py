@@ -69,7 +69,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     name = show_path(path)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        raise InputFileError(f"{name}: an SQLite database, but no recording of vramscope (*{SUFFIX})")
+        raise InputFileError(f"{name}: an SQLite database, but not a vramscope recording (*{SUFFIX})")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     major, minor = divmod(version, _MINORS)
     if major != SCHEMA_MAJOR:
@@ -84,9 +84,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         isinstance(sql, str) and sql.startswith("CREATE TABLE ") for _, sql in found - known
     )
     if strange and not is_newer_with_tables:
-        raise InputFileError(
-            f"{name}: holds {strange[0]!a}, which no recording has; expected its tables alone"
-        )
+        raise InputFileError(f"{name}: has {strange[0]!a}, which no recording has; expected only its tables")
     missing = sorted(key for key, _ in known - found)
     if missing:
         raise InputFileError(f"{name}: has no {missing[0]}; expected the tables of a recording")

@@ -167,10 +167,11 @@ class RecordingSeries:
             self._begin_next(self._writer.identity.number)
         except (OutputFileError, InputFileError) as error:
             raise RecordingStoppedError(
-                f"{show_path(path)}: {change} while it was recorded, and there can be no new file: {error}"
+                f"{show_path(path)}: {change} while it was recorded, and a new file cannot be created: "
+                f"{error}"
             ) from error
-        where = "a new file" if self._writer.continued_s is None else "the file that has its name now"
-        self.moved = f"{show_path(path)} {change}; the recording goes on in {where}"
+        where = "a new file" if self._writer.continued_s is None else "the file that now has its name"
+        self.moved = f"{show_path(path)} {change}; the recording continues in {where}"
         self.notes.append(self.moved)
         return True
 
@@ -179,7 +180,7 @@ class RecordingSeries:
         identity = self._writer.identity
         created_s = max(self._newest.values(), default=0.0)
         after = msgspec.structs.replace(identity, number=number, created_s=created_s)
-        self._writer.close(f"goes on in {show_name(self._path_of(number))}")
+        self._writer.close(f"continues in {show_name(self._path_of(number))}")
         self._closed_bytes = self.written_bytes
         self._writer = self._open(after)
         if self._open_findings or self._assessments:
@@ -195,7 +196,7 @@ class RecordingSeries:
                 path.unlink(missing_ok=True)
                 for beside in _BESIDE:
                     path.with_name(path.name + beside).unlink(missing_ok=True)
-                self.notes.append(f"{show_name(path)} is older than what is kept, and was deleted")
+                self.notes.append(f"deleted {show_name(path)}: older than the time to keep")
 
     def _is_over(self, path: Path, oldest_s: float) -> bool:
         if path.is_symlink():

@@ -83,7 +83,7 @@ class ContentWriter:
             self._resume()
         except DAMAGES as error:
             raise InputFileError(
-                f"{show_path(path)}: damaged, it cannot be continued; name another file with -o"
+                f"{show_path(path)}: damaged, cannot be continued; choose another file with -o"
             ) from error
 
     def append(self, sample: Sample, data: bytes) -> None:

@@ -39,7 +39,7 @@ def parse_moment(text: str, replay: ReplayState) -> float:
     if moment_s is None and replay.clock == "wall":
         moment_s = _read_wall(written, replay)
     if moment_s is None or not math.isfinite(moment_s):
-        raise UsageError(f"not a moment: {written[:40]!r}; expected for example {EXPECTED}")
+        raise UsageError(f"not a time: {written[:40]!r}; expected for example {EXPECTED}")
     if written[:1] in ("+", "-"):
         return min(max(moment_s, replay.start_s), replay.end_s)
     if not math.floor(replay.start_s) <= moment_s <= math.ceil(replay.end_s):
@@ -83,7 +83,7 @@ MOST_CHECKPOINTS = 8
 # Kept states of a node, and devices of all of them together: about 0.2 MiB each.
 CHECKPOINT_DEVICES = 256
 NO_MAP = "a recording holds no segment maps"
-NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
+NO_DECISION = "Not saved: a replay has no agent to save decisions about findings."
 
 # `turn` goes to another of several runs: it is for `PlaylistFeed`, a player has one run.
 Verb = Literal[

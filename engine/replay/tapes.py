@@ -144,7 +144,7 @@ class TraceTape:
         # The simulated run that is shown next to this one.
         self.comparison = None if simulated is None else compare_runs(self._player, simulated)
         if self.comparison is not None:
-            self._player.add_note(f"simulated figures are of {self.comparison.simulated_name}")
+            self._player.add_note(f"simulated values are from {self.comparison.simulated_name}")
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
         player = copy.copy(self._player)  # a cursor of its own on the same run
@@ -298,7 +298,7 @@ def list_import_notes(files: Sequence[ImportedFile]) -> tuple[str, ...]:
     """Return the notes of imported files, each sentence once."""
     notes = [note for file in files for note in file.notes]
     if any(file.is_simulated for file in files):
-        notes.insert(0, "these figures are of a simulation, not measured")
+        notes.insert(0, "these values are simulated, not measured")
     return tuple(dict.fromkeys(notes))
 
 
@@ -332,7 +332,7 @@ def open_tapes(paths: Sequence[Path], *, capacity_bytes: int | None = None) -> l
         for node, part in _list_parts(path):
             parts.setdefault(node, []).append(part)
     if len(parts) > MOST_NODES:
-        raise InputFileError(f"{len(parts):,} nodes; expected at most {MOST_NODES}: name fewer files")
+        raise InputFileError(f"{len(parts):,} nodes; expected at most {MOST_NODES}: give fewer files")
     _check_clock([part for each in parts.values() for part in each])
     tapes: list[RecordingTape] = []
     try:
@@ -386,6 +386,6 @@ def _check_clock(parts: Sequence[_Part]) -> None:
     trace = next((part for part in parts if part.start_s < WALL_CLOCK_FROM_S), None)
     if wall is not None and trace is not None:
         raise InputFileError(
-            f"{show_path(trace.path)}: counts from a start of its own, {show_path(wall.path)} from 1970; "
-            "expected one clock: replay each by itself"
+            f"{show_path(trace.path)}: its times count from its own start, those of "
+            f"{show_path(wall.path)} from 1970; expected one clock: replay them separately"
         )

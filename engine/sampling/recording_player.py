@@ -53,8 +53,8 @@ class RecordingPlayer(FileSource):
         nodes = "1 other node" if others == 1 else f"{others:,} other nodes"
         damage = self.recording.damage.sentence
         return (
-            *((f"samples of {nodes} than {self.node} were left out",) if others else ()),
-            *((f"samples not newer than the one before were left out: {late:,}",) if late else ()),
+            *((f"left out: samples of {nodes} than {self.node}",) if others else ()),
+            *((f"left out: {late:,} samples not newer than the one before",) if late else ()),
             *self._devices.notes,
             *((damage,) if damage is not None else ()),
         )

@@ -82,7 +82,7 @@ class DeviceReadings:
             self.prepared = None
         if self.is_lost:
             self._state = "stale"
-            self._reason = "it came back and has not been read yet"
+            self._reason = "it is back and has not been read yet"
             self.memory_due_s = self.details_due_s = 0.0
 
     def mark_lost(self, reason: str) -> None:

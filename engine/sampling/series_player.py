@@ -172,13 +172,13 @@ class RecordOrder:
     def notes(self) -> tuple[str, ...]:
         notes = []
         if self.moved_count:
-            notes.append(f"{_count(self.moved_count)} not in order of time and put in place")
+            notes.append(f"{_count(self.moved_count)} out of order and sorted by time")
         if self._first_late is not None:
             line, back_s = self._first_late
             notes.append(
-                f"{_count(self.late_count)} too far out of order and left out: from line {line} on the clock "
-                f"goes back by {back_s:,.6g} s; what follows is read again once it has caught up, so split "
-                "the file there to see all of it"
+                f"{_count(self.late_count)} too far out of order and left out: from line {line} on the "
+                f"clock goes back by {back_s:,.6g} s; later records are read once it catches up; split "
+                "the file there to see all"
             )
         return tuple(notes)
 
@@ -284,7 +284,7 @@ class SeriesTrack:
         if not count:
             return ()
         which = "1 record repeats" if count == 1 else f"{count:,} records repeat"
-        return (f"{which} a time of the same device: the last one counts, least and most are those of all",)
+        return (f"{which} a time of the same device: the last one counts, minimum and maximum are of all",)
 
     def _describe_gaps(self) -> tuple[str, ...]:
         if not self._gap_count:
@@ -303,7 +303,7 @@ class SeriesTrack:
             return changes
         if self._capacity_bytes is None:
             return (*changes, "capacity was not recorded")
-        return (*changes, f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded")
+        return (*changes, f"capacity {format_bytes(self._capacity_bytes)} is given, not recorded")
 
 
 class SeriesTick:
@@ -431,7 +431,7 @@ class PlayedDevices:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
+        given = f"capacity {format_bytes(self._capacity_bytes)} is given, not recorded"
         return (given,) if self._is_capacity_used else ()
 
     def complete(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceSample, ...]:

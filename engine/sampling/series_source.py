@@ -79,8 +79,9 @@ def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
     kept = "each" if gap_s * (1 + ROUNDING) >= LEAST_TICK_S else "more of them"
     finer_s = max(LEAST_TICK_S, math.floor(1000 * gap_s * (1 + ROUNDING)) / 1000)
     yield (
-        f"{readings:,} readings are folded into {ticks:,} ticks of {1000 * run.interval_s:g} ms, each with "
-        f"its newest, least and most; `vramscope import --interval {1000 * finer_s:g}ms` keeps {kept}"
+        f"{readings:,} readings are merged into {ticks:,} ticks of {1000 * run.interval_s:g} ms, each "
+        f"with last, minimum and maximum; `vramscope import --interval {1000 * finer_s:g}ms` keeps "
+        f"{kept}"
     )
 
 
@@ -126,8 +127,8 @@ class StatusPlayer(FileSource):
         late = self._late_count
         other = self._other_count
         return (
-            *((f"statuses not newer than the one before were left out: {late:,}",) if late else ()),
-            *((f"statuses of other nodes than {self.node} were left out: {other:,}",) if other else ()),
+            *((f"left out: {late:,} statuses not newer than the one before",) if late else ()),
+            *((f"left out: {other:,} statuses of other nodes than {self.node}",) if other else ()),
             *self._devices.notes,
             *self._lines.notes,
         )
@@ -322,7 +323,7 @@ class _JoinedTick:
         shown = ", ".join(self._renamed[:_SHOWN_NAMES])
         count = len(self._renamed)
         more = f" and {count - _SHOWN_NAMES:,} more" if count > _SHOWN_NAMES else ""
-        return (f"devices of several files were told apart by their files: {shown}{more}",)
+        return (f"devices of several files were named by their files: {shown}{more}",)
 
     def add(self, number: int, sample: Sample) -> Iterator[Sample]:
         """Add a sample in order of time; yield the tick before it if it begins another."""
@@ -393,7 +394,8 @@ def _check_clock(sources: Sequence[FileSource]) -> Literal["wall", "trace"]:
         if other.clock != first.clock:
             wall, trace = (first, other) if first.clock == "wall" else (other, first)
             raise InputFileError(
-                f"{show_path(trace.path)}: counts from a start of its own, {show_path(wall.path)} from 1970; "
-                "expected one clock: import each into a recording of its own"
+                f"{show_path(trace.path)}: its times count from its own start, those of "
+                f"{show_path(wall.path)} from 1970; expected one clock: import each into its own "
+                "recording"
             )
     return first.clock

@@ -79,7 +79,7 @@ class TraceRank:
 
     def _judge(self, end_s: float, is_within: bool) -> tuple[DeviceState, str | None]:
         if not self._rank.samples:
-            return "stale", "the trace of this rank holds no samples"
+            return "stale", "the trace of this rank has no samples"
         ended_s = self._rank.end_s
         if self._next is None and not is_within and end_s - ended_s > STALE_AFTER_S:
             return "stale", f"the trace of this rank ended at {ended_s:.1f} s"
@@ -234,11 +234,11 @@ class TracePlayer:
         capacity = (
             "capacity was not recorded"
             if capacity_bytes is None
-            else f"capacity {format_bytes(capacity_bytes)} is as given, not recorded"
+            else f"capacity {format_bytes(capacity_bytes)} is given, not recorded"
         )
         made = "simulated, not measured: " if self.is_simulated else ""
         return (
-            f"{made}recorded figures of {count:,} {'rank' if count == 1 else 'ranks'} from {self.node}{pace}",
+            f"{made}recorded values of {count:,} {'rank' if count == 1 else 'ranks'} from {self.node}{pace}",
             f"used is device used (NVML), everything on the device; allocated is the rank's own; {capacity}",
         )
 

@@ -91,8 +91,8 @@ class TraceRows:
             written = os.pwrite(self._descriptor, self._buffer, self._file_bytes)
         except OSError as error:
             raise OutputFileError(
-                f"{tempfile.gettempdir()}: figures of a large run cannot be put there: "
-                f"{error.strerror or error}; name another folder in TMPDIR"
+                f"{tempfile.gettempdir()}: cannot store the data of a large run: "
+                f"{error.strerror or error}; set TMPDIR to another folder"
             ) from error
         # A disk that is nearly full takes a part; the next attempt says why.
         self._file_bytes += written

@@ -35,8 +35,8 @@ def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str
     for key in found:
         if key in refused:
             raise InputFileError(
-                f"{_place(path, text, key)}: {key} is not taken from the file of a folder, which anybody "
-                f"may have written: set it in {config_file()}, or name this file with --config"
+                f"{_place(path, text, key)}: {key} is ignored in a folder's file, which anyone may "
+                f"have written: set it in {config_file()}, or give this file with --config"
             )
     return found
 

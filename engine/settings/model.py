@@ -219,4 +219,4 @@ def show_value(key: str, value: object) -> str:
     try:
         return show_text(str(value))
     except ValueError:  # an int of more digits than Python prints
-        return "a number of thousands of digits"
+        return "a number with thousands of digits"

@@ -101,8 +101,8 @@ def refuse_reading() -> NoReturn:
     frames = capture_stack().frames
     place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else "the script"
     refuse(
-        f"{place} reads the value of a tensor, and with --fake tensors have none: leave the line out, or "
-        "guard it (if 'VRAMSCOPE_SIMULATE' not in os.environ), or run without --fake"
+        f"{place} reads the value of a tensor, but with --fake tensors have no values: remove the "
+        "line, guard it (if 'VRAMSCOPE_SIMULATE' not in os.environ), or run without --fake"
     )
 
 

@@ -66,9 +66,9 @@ class HostMemory:
         available = self._read_available()
         free = "an unknown amount of" if available is None else f"{available / GIB:.1f} GiB of"
         refuse(
-            f"this host has {free} memory free and {size_bytes / GIB:.1f} GiB more are needed, with "
-            f"{self._reserve_bytes / GIB:.1f} GiB left for everything else: real tensors need real memory; "
-            "run with --fake, or with a smaller model or batch"
+            f"this host has {free} memory free, but {size_bytes / GIB:.1f} GiB more are needed, with "
+            f"{self._reserve_bytes / GIB:.1f} GiB left for everything else: real tensors need real "
+            "memory; run with --fake, or with a smaller model or batch"
         )
 
 

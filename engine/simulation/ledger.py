@@ -138,14 +138,15 @@ class CardLedger:
             return
         if magic != _MAGIC:
             refuse(
-                f"{self._path} was written by another version of vramscope; remove it once its job has ended"
+                f"{self._path} was written by another version of vramscope; remove it when its job has ended"
             )
         self._drop_dead()
         holder = next((pid for _, pid, *_ in self._entries()), None)
         if holder is not None:
             refuse(
-                f"{self._path} is of a job that still runs (process {holder}), on a card of {total_bytes} "
-                f"bytes: expected {self.total_bytes} bytes; wait for it, or name this job with --job"
+                f"{self._path} belongs to a job that is still running (process {holder}), with a card "
+                f"of {total_bytes} bytes: expected {self.total_bytes} bytes; wait for it, or name this "
+                "job with --job"
             )
         self._map[: _HEADER.size] = self._make_header()
 
@@ -173,7 +174,7 @@ class CardLedger:
         taken = {slot for slot, *_ in self._entries()}
         slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
         if slot is None:
-            refuse(f"{self._path} has no room: {SLOTS} processes are on this card")
+            refuse(f"{self._path} is full: {SLOTS} processes are on this card")
         self._pid = pid
         self._slot = slot
         self._write(slot, pid, read_start_time(pid) or 0, 0)

@@ -415,7 +415,7 @@ def read_status(pid: int, proc: Path = PROC) -> ProcessStatus:
         tracer_pid=int(fields.get("TracerPid", "0")),
     )
     if status.state in "ZX":
-        raise UsageError(f"process {pid} ({status.name}) has ended; its parent has yet to take note of it")
+        raise UsageError(f"process {pid} ({status.name}) has ended, but its parent has not reaped it yet")
     return status
 
 

@@ -91,7 +91,7 @@ class Client(NodePicture):
     def refused(self) -> str | None:
         """Why the newest message of the hub could not be accepted, as what the hub did; None if it could."""
         reason = self._stream.refused
-        return None if reason is None else f"answered with what this version does not accept: {reason}"
+        return None if reason is None else f"sent an answer that this version does not accept: {reason}"
 
     def ask_again(self) -> None:
         """Repeat an open question: a hub that was just replaced has not got it."""
@@ -161,8 +161,8 @@ class Client(NodePicture):
         hub = self.newest.hub
         if sample is not None and any(rank.pid == pid and rank.state != "ended" for rank in sample.ranks):
             return (
-                f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long call "
-                "that holds Python's lock; it is let go as soon as it gets to it"
+                f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long "
+                "call that holds Python's lock (GIL); it detaches as soon as it continues"
             )
         version = "" if hub is None else f" (vramscope {hub.version})"
         return f"the agent{version} that serves {self._runtime_dir} has not answered within {timeout_s:g} s"

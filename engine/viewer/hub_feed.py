@@ -145,11 +145,12 @@ class HubFeed(AskingFeed):
         """Say what is known of a hub that has never answered, and what to do."""
         if not is_hub_alive(self._folder):
             log = self._folder / HUB_LOG_NAME
-            return self._explain_end() or f"it is starting; what it says goes to {log}"
+            return self._explain_end() or f"it is starting; its output goes to {log}"
         who = describe_holder(self._folder)
         if not all((self._folder / name).exists() for name in SOCKET_NAMES):
             return (
-                f"{who} holds {self._folder / LOCK_NAME} and does not listen there; end it to start an agent"
+                f"{who} has locked {self._folder / LOCK_NAME} but does not listen there; end it to "
+                "start an agent"
             )
         return f"{who} does not answer; if it hangs, end it to start another"
 
@@ -164,7 +165,7 @@ class HubFeed(AskingFeed):
         if said is not None:
             return f"{said.removeprefix('vramscope: ')}; see {log}"
         end = f"by signal {-code}" if code < 0 else f"with status {code}"
-        return f"the agent ended {end} and said nothing" if code else None
+        return f"the agent ended {end} without a message" if code else None
 
     def _spawn(self) -> None:
         """Start a hub; if that fails, keep the reason for the screen, and try again later."""
@@ -185,7 +186,7 @@ class HubFeed(AskingFeed):
         except RuntimeFolderError as error:
             self._obstacle = str(error)
         except OSError as error:
-            self._obstacle = f"the agent cannot be started: {error.strerror or error}"
+            self._obstacle = f"cannot start the agent: {error.strerror or error}"
         else:
             self._obstacle = None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..wire.stores import AssessmentStore
 
 EXIT_DRIVER_SILENT = 5
-DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"
+DRIVER_SILENT = "no GPU can be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"
 # A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs.
 ANSWERS_WITHIN_S = 5.0
 
@@ -186,7 +186,7 @@ class NodeSource(Generic[Agent, Local]):
 
     def follow_agent(self) -> None:
         """Follow the agent that runs by now in place of sampling here."""
-        self.sentences.append("an agent runs; following it from here on")
+        self.sentences.append("an agent is running now; following it from here on")
         self.close()
         self.agent = self.local = None
         self.open()

@@ -189,7 +189,7 @@ class NodePicture:
         try:
             keep()
         except (WireError, ValueError, OverflowError) as error:
-            self._conversation.refused = f"the agent there tells figures that are none: {error}"
+            self._conversation.refused = f"the agent there sends invalid values: {error}"
             self.forget_history()  # which may have been left half written
             return False
         return True
@@ -219,7 +219,7 @@ MAX_ADVICE = 16
 MAX_MAPS = 4
 # Longer than a hub waits for the process. An agent of an older version never answers.
 HUB_ANSWERS_WITHIN_S = 15.0
-NO_ANSWER = "the agent has not answered: it is of an older version, or gone"
+NO_ANSWER = "the agent has not answered: it is too old, or gone"
 
 
 class _Question(NamedTuple):

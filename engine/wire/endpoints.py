@@ -46,9 +46,8 @@ class HubLock:
         except BlockingIOError:
             os.close(fd)
             raise HubTakenError(
-                f"an agent already serves {self.path.parent}: {describe_holder(self.path.parent)} holds "
-                f"{self.path.name}; "
-                "use `vramscope` to attach to it, or end it first"
+                f"an agent already serves {self.path.parent}: {describe_holder(self.path.parent)} has "
+                f"locked {self.path.name}; watch it with `vramscope`, or end it first"
             ) from None
         with suppress(
             OSError
@@ -131,7 +130,7 @@ def endpoints_of(runtime_dir: Path) -> Endpoints:
     longest = max(len(str(path).encode()) for path in paths)
     if longest > SOCKET_PATH_LIMIT_BYTES:
         raise RuntimeFolderError(
-            f"the runtime folder {runtime_dir} has too long a path for a socket ({longest} bytes, at most "
-            f"{SOCKET_PATH_LIMIT_BYTES}): set VRAMSCOPE_RUNTIME_DIR to a shorter one"
+            f"the path of the runtime folder {runtime_dir} is too long for a socket ({longest} bytes, "
+            f"at most {SOCKET_PATH_LIMIT_BYTES}): set VRAMSCOPE_RUNTIME_DIR to a shorter one"
         )
     return Endpoints(*(f"ipc://{path}" for path in paths))

@@ -55,12 +55,12 @@ def encode(kind: str, hub_id: str, body: msgspec.Struct) -> bytes:
 def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
     """Decode the envelope of one message; `body_of` decodes its body."""
     if len(data) > max_bytes:
-        raise WireError(f"a message of {len(data)} bytes was refused: at most {max_bytes} are accepted")
+        raise WireError(f"a message of {len(data)} bytes was rejected: at most {max_bytes} are accepted")
     try:
         envelope = _ENVELOPE.decode(data)
     except _MALFORMED as error:
         _refuse_newer(_find_version(data))
-        raise WireError(f"a malformed message was refused: {error}") from error
+        raise WireError(f"a malformed message was rejected: {error}") from error
     _refuse_newer(envelope.version)
     return envelope
 
@@ -76,7 +76,7 @@ def _find_version(data: bytes) -> int:
 def _refuse_newer(version: int) -> None:
     if version > PROTOCOL_VERSION:
         raise WireVersionError(
-            f"the peer speaks protocol {version}, this vramscope understands up to {PROTOCOL_VERSION}: "
+            f"the peer uses protocol {version}, this vramscope supports up to {PROTOCOL_VERSION}: "
             "install the same version of vramscope on both sides"
         )
 
@@ -99,7 +99,7 @@ def decode_body(envelope: Envelope, body_type: type[Body]) -> Body:
     try:
         body = decoder.decode(envelope.body)
     except _MALFORMED as error:
-        raise WireError(f"a malformed {envelope.kind[:40]} message was refused: {error}") from error
+        raise WireError(f"a malformed {envelope.kind[:40]} message was rejected: {error}") from error
     assert isinstance(body, body_type)  # noqa: S101 - tells the type checker what the decoder guarantees
     return clean_texts(body, is_large=len(envelope.body) > _LARGE_BYTES)
 

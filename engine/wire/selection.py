@@ -22,7 +22,7 @@ MAX_SHOWN_LABELS = 16
 MAX_REMEMBERED = 4096
 # Shorter words are no prefix of a UUID.
 LEAST_OF_UUID = 4
-EXAMPLE = "expected devices as they are shown, as 0,2-5 or 0:1, or beginnings of UUIDs"
+EXAMPLE = "expected device numbers as shown, such as 0,2-5 or 0:1, or the start of UUIDs"
 _RANGE = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 _LABEL = re.compile(r"\d+(:\d+)?", re.ASCII)
 
@@ -73,7 +73,7 @@ def parse_devices(text: str) -> tuple[str, ...]:
         if not word or not word.isprintable() or (found is None and re.fullmatch(r"[\d-]*-[\d-]*", word)):
             raise UsageError(f"--devices {text!r}: {EXAMPLE}")
         if found is not None and int(found[1]) > int(found[2]):
-            raise UsageError(f"--devices {text}: {word} ends before it begins; write {found[2]}-{found[1]}")
+            raise UsageError(f"--devices {text}: {word} ends before it starts; write {found[2]}-{found[1]}")
     reason = explain_excess(words)
     if reason is not None:
         raise UsageError(f"--devices {reason}")
@@ -83,9 +83,11 @@ def parse_devices(text: str) -> tuple[str, ...]:
 def explain_excess(words: Sequence[str]) -> str | None:
     """Return why words are too many or too long, in one sentence, or None."""
     if len(words) > MAX_WORDS:
-        return f"names {len(words)} devices or ranges: expected at most {MAX_WORDS}; join them, as 0-7"
+        return (
+            f"names {len(words)} devices or ranges: expected at most {MAX_WORDS}; join them, for example 0-7"
+        )
     if any(len(word) > MAX_WORD_CHARACTERS for word in words):
-        return f"has a word of more than {MAX_WORD_CHARACTERS} characters, which no device is called"
+        return f"has a word of more than {MAX_WORD_CHARACTERS} characters; no device has such a name"
     return None
 
 

@@ -120,7 +120,7 @@ def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | 
             raise
         raise TraceError(trace.explain(error)) from None
     if not trace.spans:
-        raise TraceError(f"{type(module).__name__}: its forward pass called no layer of it")
+        raise TraceError(f"{type(module).__name__}: its forward pass called none of its layers")
     return {"name": type(module).__name__, **trace.describe(module, weights)}
 
 
@@ -297,7 +297,7 @@ class _Trace(TorchDispatchMode):
         reason = str(error).strip().splitlines()[0].split(". ")[0]
         return (
             f"{where}: {self._operation} cannot run on the meta device, where tensors have no values; "
-            f"give the model by --model, or a variant without that operation ({reason})"
+            f"give the model with --model, or a variant without that operation ({reason})"
         )
 
     def describe(self, module: nn.Module, weights: Mapping[str, torch.Tensor]) -> Traced:

@@ -334,8 +334,8 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
     refused = [name for name in chosen if name not in parameters and not takes_all and name != "device"]
     if refused:
         raise TraceError(
-            f"the factory has no argument {refused[0]}, which was given; it takes "
-            f"{', '.join(parameters) or 'none'}: name it in the signature, or leave the flag out"
+            f"the factory has no argument {refused[0]}; its arguments are "
+            f"{', '.join(parameters) or 'none'}: add it to the signature, or leave the flag out"
         )
     return {name: value for name, value in chosen.items() if takes_all or name in parameters}
 
@@ -375,7 +375,7 @@ def step_in_spite_of_overflow() -> None:
 
 def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> Training:
     if not inputs:
-        raise TraceError("the factory returned a module: say what it is called with, as --input 4x1024:int64")
+        raise TraceError("the factory returned a module: give its input, for example --input 4x1024:int64")
     if optimizer not in _OPTIMIZERS:
         raise TraceError(f"--optimizer {optimizer}: expected one of {', '.join(_OPTIMIZERS)}")
     looks = [make_input(text) for text in inputs]

@@ -30,7 +30,7 @@ class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
     peak: MemoryLevels
     """The most of all phases."""
     peak_phase: str | None
-    """Where most was allocated."""
+    """Phase in which most was allocated."""
     peak_step: int | None
     share_of_device: float | None
     """Most reserved bytes over the capacity; of the CPU resident bytes over the host's memory."""
@@ -102,14 +102,14 @@ RECORD_SCHEMA = "vramscope.phase-records/1"
 
 
 class PhaseRecordReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `vramscope phases --read FILE --json` prints of such a file."""
+    """What `vramscope phases --read FILE --json` prints of a file."""
 
     schema: str = RECORD_SCHEMA
     file: str
     records: tuple[PhaseRecord, ...]
-    """One a run, in the order of the file."""
+    """One per run, in the order of the file."""
     notes: tuple[str, ...]
-    """Sentences about what the figures are and what was left out."""
+    """Sentences about what the values are and what was left out."""
 
 
 def report_phase_records(file: PhaseFile) -> PhaseRecordReport:

@@ -21,25 +21,25 @@ from ..text import format_rows, wrap
 
 
 class JointStageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One pipeline stage; all its ranks hold the same."""
+    """One pipeline stage; all its ranks are alike."""
 
     stage: int
     layers: tuple[int, ...]
-    """Transformer layers, from 0; embedding and head belong to the first and last stage besides."""
+    """Transformer layers, from 0; embedding and head are in the first and last stage too."""
     devices: tuple[int, ...]
     """Positions in the cluster of the stage's ranks."""
     capacity_bytes: int
-    """Of the smallest of these devices, as far as a plan may fill it."""
+    """Bytes of the smallest of these devices that a plan may fill."""
     allocated_bytes: int
-    """Of a rank between steps, estimated."""
+    """Bytes of a rank between steps, estimated."""
     peak_bytes: int
-    """Of a rank at most, estimated."""
+    """Peak bytes of a rank, estimated."""
     headroom_bytes: int
     peak_moment: str
     parts: tuple[MemoryPart, ...]
-    """Of the peak."""
+    """Share of the capacity at the peak."""
     micro_batch_s: float
-    """Of one micro-batch, forward and backward, estimated."""
+    """Seconds of one micro-batch, forward and backward, estimated."""
 
 
 class JointConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +51,13 @@ class JointConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
     setup: TrainingSetup
     step_s: float
     time: StepTime
-    """Where the seconds of the step go; they add up to `step_s`."""
+    """Seconds of the step by cause; they add up to `step_s`."""
     bubble_share: float
     tokens_per_s: float
     flops_per_s: float
-    """Of the model, of one device, nothing recomputed counted."""
+    """FLOP/s of the model on one device, without recomputation."""
     peak_bytes: int
-    """Of the rank that holds most."""
+    """Of the rank that needs most."""
     least_headroom_bytes: int
     reasons: tuple[str, ...]
     stages: tuple[JointStageReport, ...]
@@ -71,10 +71,10 @@ class JointPlanReport(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     devices: int
     is_estimate: bool = True
-    """Always: nothing was run."""
+    """Always true: nothing was run."""
     assumptions: JointAssumptions
     considered: int
-    """How many configurations the space has; their stages' layers are solved for, not counted."""
+    """Number of configurations in the space; the split of layers into stages is solved for, not counted."""
     pruned: tuple[PrunedCount, ...]
     """How many of them were left out, and why."""
     optimality: str

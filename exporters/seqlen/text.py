@@ -347,27 +347,27 @@ SCHEMA = "vramscope.seqlen/1"
 
 
 class PredictedBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is predicted of a length at which nothing was measured."""
+    """Prediction for a length that was not measured."""
 
     seq_length: int
     predicted_bytes: float
 
 
 class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of one algorithm over the lengths."""
+    """One quantity of one algorithm over the lengths."""
 
     name: str
     """A phase, `peak allocated`, `peak reserved`, or `more than none`."""
     values_bytes: tuple[int | None, ...]
     """By length; null where nothing was measured."""
     law: LengthLaw | None
-    """Null where points are too few, or the figure follows no single law."""
+    """Null where there are too few points, or it follows no single law."""
     largest_of: tuple[PhaseLaw, ...]
-    """Of a peak: the laws of the phases that are the largest at one length or another."""
+    """For a peak: the laws of the phases that are largest at some length."""
     law_text: str | None
-    """The law, or those, in words."""
+    """The law or laws in words."""
     residual_bytes: float | None
-    """Root of the mean square of what was measured less what the laws say; null without any."""
+    """Root mean square of measured less the laws; null without a law."""
     predicted: tuple[PredictedBytes, ...]
 
 
@@ -376,13 +376,13 @@ class PointReport(msgspec.Struct, frozen=True, kw_only=True):
 
     seq_length: int
     failure: str | None
-    """Why it did not finish, or could not be started."""
+    """Why it did not finish, or could not start."""
     run: PhaseRun | None
-    """As `vramscope phases` tells it; null where it could not be started."""
+    """The run as `vramscope phases` reports it; null where it could not start."""
 
 
 class AlgorithmReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One algorithm over all lengths."""
+    """One algorithm at all lengths."""
 
     dp_mode: PrivacyMode
     points: tuple[PointReport, ...]
@@ -394,15 +394,15 @@ class AlgorithmReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest size that ran within a card."""
+    """The largest size that ran on a card."""
 
     search: FitSearch
     largest: FitTrial | None
-    """What ran; null where nothing did."""
+    """The largest size that ran; null where none did."""
     refused: FitTrial | None
-    """The smallest that did not."""
+    """The smallest size that did not run."""
     is_settled: bool
-    """Whether no size lies between both, or the largest that was to be considered ran."""
+    """Whether no size is between both, or the largest size to consider ran."""
 
 
 class LengthReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,7 +414,7 @@ class LengthReport(msgspec.Struct, frozen=True, kw_only=True):
     training: PhaseTraining
     """Length and algorithm in it are those of the first run."""
     device: str
-    """As it was asked for."""
+    """As requested."""
     seq_lengths: tuple[int, ...]
     algorithms: tuple[AlgorithmReport, ...]
     fits: tuple[FitReport, ...]

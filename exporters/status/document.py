@@ -74,13 +74,13 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
     grouping: Grouping
     sort: FleetSort
     filter: str
-    """As it was typed; empty where every device is shown."""
+    """The filter as it was typed; empty where every device is shown."""
     nodes: tuple[FleetNode, ...]
-    """All that are known, also those without a device that is shown."""
+    """All known nodes, including those without a shown device."""
     devices: tuple[FleetDevice, ...]
-    """Those that are shown, in their order."""
+    """Devices that are shown, in their order."""
     findings: tuple[Finding, ...]
-    """What is open across nodes; times are of the clock here."""
+    """Findings open across nodes; times are from this machine's clock."""
 
 
 def write_fleet_table(devices: Sequence[FleetDevice]) -> bytes:

@@ -57,7 +57,7 @@ GUARD_SCHEMA: Final = "vramscope.guard/1"
 
 
 class GuardAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that is asked to do something, and later what it made of that."""
+    """A process that is asked to do something, and later the outcome."""
 
     node: str
     pid: int
@@ -66,11 +66,11 @@ class GuardAdvice(msgspec.Struct, frozen=True, kw_only=True):
     action: AdviceAction
     reason: str
     is_obeyed: bool | None = None
-    """Whether it did so; None before it has answered."""
+    """Whether it did so; None before its answer."""
     outcome: str | None = None
-    """What came of it, or why it was not even asked; None before it has answered."""
+    """The outcome, or why it was not asked; None before its answer."""
     freed_bytes: int | None = None
-    """Reserved bytes that were given back to the device; None where that was not measured."""
+    """Reserved bytes that were freed; None where that was not measured."""
 
 
 class GuardState(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +82,9 @@ class GuardState(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck_nodes: tuple[str, ...]
     jobs: tuple[JobOverNodes, ...]
     nodes_left_out: int = 0
-    """Nodes that are known and not followed, because nobody asked for them; nothing is concluded of them."""
+    """Known nodes that are not followed because they were not asked for; nothing is concluded about them."""
     devices_left_out: int = 0
-    """The same of devices of the nodes that are live."""
+    """The same for devices of live nodes."""
 
 
 class GuardLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,10 +95,10 @@ class GuardLine(msgspec.Struct, frozen=True, kw_only=True):
     """Wall clock here, in seconds since the epoch."""
     event: Literal["finding", "advice", "outcome", "state"]
     finding: Finding | None = None
-    """Opened, changed or closed; times are of the clock here."""
+    """Findings that opened, changed or closed; times are from this machine's clock."""
     advice: GuardAdvice | None = None
     state: GuardState | None = None
-    """The last line has it."""
+    """Only the last line has it."""
 
 
 def describe_advice(advice: Advice, answer: RankAdvice | None = None) -> GuardAdvice:

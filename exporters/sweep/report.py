@@ -44,13 +44,13 @@ class CellReport(msgspec.Struct, frozen=True):
     """Peak of allocated memory in GiB."""
     theory_gb: float | None
     error_percent: float | None
-    """How much more the theory said than was measured."""
+    """Theory less measured."""
     mispredicted: bool
-    """It ran, and the theory had said that it would not fit."""
+    """It ran although the theory predicted that it would not fit."""
     iteration: int | None = None
-    """In which the peak was."""
+    """Iteration with the peak."""
     simulated: bool | None = None
-    """Whether one GPU played each rank; a real and a simulated run of one layout are two cells."""
+    """Whether one GPU simulated each rank; a real and a simulated run of one layout are two cells."""
 
 
 class PlaceReport(msgspec.Struct, frozen=True):
@@ -85,13 +85,13 @@ class HeatMapReport(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[CellReport, ...]
     """In order of TP, PP and DP; pairs of TP and PP that were not tried are among them."""
     best: CellReport | None
-    """What ran and held least."""
+    """The layout that ran with the least memory."""
     findings: tuple[FindingReport, ...]
     notes: tuple[str, ...]
-    """What does not fit together, and which of several files were taken."""
+    """Contradictions, and which of several files were read."""
     skipped: tuple[SkippedReport, ...]
     files: tuple[str, ...]
-    """What was written."""
+    """Files written."""
 
 
 def report_cell(cell: SweepCell) -> CellReport:
@@ -175,14 +175,14 @@ INDEX_SCHEMA = "vramscope.sweep/1"
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
-    """How much more the theory said than was measured, in percent of that."""
+    """Theory less measured, in percent of measured."""
 
     least: float
     typical: float
     """The median."""
     most: float
     layouts: int
-    """Of how many layouts."""
+    """Number of layouts."""
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,37 +192,37 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     world_size: int | None
     simulated: bool | None
-    """Whether one GPU played each rank, as the names of the traces tell."""
+    """Whether one GPU simulated each rank, by the names of the traces."""
     layouts: int
-    """How many were tried."""
+    """Number of layouts tried."""
     states: dict[CellState, int]
-    """How many layouts of the grid are in each state."""
+    """Number of layouts of the grid by state."""
     best: CellReport | None
-    """What ran and held least."""
+    """The layout that ran with the least memory."""
     prediction_error: ErrorReport | None
     modified_s: float | None
-    """Wall time at which the newest trace, or list, was written."""
+    """Wall time of the newest trace or list."""
     memory_dir: str | None
     log_dir: str | None
     paired: str
-    """By what traces and logs are known to belong together."""
+    """Why traces and logs belong together."""
     notes: tuple[str, ...]
-    """What does not fit together, and which of several files were taken."""
+    """Contradictions, and which of several files were read."""
     skipped: tuple[SkippedReport, ...]
 
 
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All sweeps that were found and wanted."""
+    """All sweeps found that match the filter."""
 
     schema: str = INDEX_SCHEMA
     max_memory_gb: float
     sweeps: tuple[SweepReport, ...]
     found: int
-    """How many there are, wanted or not."""
+    """Number of sweeps found, before the filter."""
     notes: tuple[str, ...]
-    """What could not be looked into."""
+    """Folders that could not be read."""
     files: tuple[str, ...]
-    """What was written."""
+    """Files written."""
 
 
 def report_index(

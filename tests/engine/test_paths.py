@@ -97,7 +97,7 @@ def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RuntimeFolderError, match=r"cannot be made: .*VRAMSCOPE_RUNTIME_DIR"):
+    with pytest.raises(RuntimeFolderError, match=r"cannot create the runtime folder .*VRAMSCOPE_RUNTIME_DIR"):
         open_runtime_folder(tmp_path / "file" / "run")
 
 

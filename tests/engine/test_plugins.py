@@ -93,8 +93,8 @@ def test_analyzers_are_chosen_by_name_and_one_that_is_none_is_told_with_the_near
     chosen = choose_analyzers("leak, pressure")
     assert [it.name for it in make_analyzers(chosen).made] == ["leak", "pressure"]
     for typed, told in (
-        ("pressure,leek", "called 'leek': did you mean leak?"),
-        ("", "there are capacity,"),
+        ("pressure,leek", "unknown analyzer 'leek': did you mean leak?"),
+        ("", "known are capacity,"),
     ):
         with pytest.raises(UsageError, match="--analyzers") as found:
             choose_analyzers(typed)

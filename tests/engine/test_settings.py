@@ -178,7 +178,7 @@ def test_a_wrong_flag_is_named_with_its_value_and_the_expectation(tmp_path: Path
 def test_what_runs_or_sends_something_is_not_taken_from_the_file_of_a_folder(
     line: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputFileError, match=r"vramscope\.toml:2: alerts\.\w+ is not taken .*config\.toml"):
+    with pytest.raises(InputFileError, match=r"vramscope\.toml:2: alerts\.\w+ is ignored .*config\.toml"):
         load(tmp_path, project=f"[alerts]\n{line}\n")
 
 

@@ -30,7 +30,7 @@ def test_a_recording_is_begun_left_found_again_and_ended(
         opened.press("R")
         opened.wait_for("● REC", "KiB", "Recording into")
         left = quit_of(opened)
-        assert "goes on: R in vramscope ends it, or kill" in left
+        assert "end it with R in vramscope, or kill" in left
     (path,) = (it for it in (tmp_path / "runs").iterdir() if it.suffix == ".vscope")
     with pane(PROGRAM, {**variables, "LC_ALL": "C", "LANG": "C"}, width=200) as opened:
         opened.wait_for("1 GPU", "* REC")

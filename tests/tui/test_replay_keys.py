@@ -54,7 +54,7 @@ async def test_what_is_typed_is_no_key_and_what_is_no_moment_is_told(path: Path)
         start = await press_until(pilot, ["space"], lambda it: it.is_paused)
         await pilot.press("g", *"jkn9", "enter")
         await pilot.pause()
-        assert "not a moment" in shown_text(app)
+        assert "not a time" in shown_text(app)
         await pilot.press("escape", "slash", *"jk ng")
         await pilot.press("escape")
         after = await press_until(pilot, ["L"], lambda it: it.is_looping)
@@ -69,7 +69,7 @@ async def test_a_recording_is_not_acted_upon(path: Path) -> None:
         await pilot.pause()
         assert any("is part of a recording" in text for text in notices(app)), notices(app)
         await press_until(pilot, ["escape", "3", "a"], lambda it: it.word is not None)
-        assert any("no agent that could keep" in text for text in notices(app))
+        assert any("no agent to save decisions" in text for text in notices(app))
 
 
 async def test_help_gives_each_key_one_meaning(path: Path) -> None:

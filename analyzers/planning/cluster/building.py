@@ -95,7 +95,7 @@ def _check_name(name: str, known: Collection[str]) -> None:
             f"node {name[:LONGEST_NAME]!r}: expected 1 to {LONGEST_NAME} printable characters without a colon"
         )
     if name in known:
-        raise UsageError(f"node {name!r} is there twice; give each a name of its own")
+        raise UsageError(f"node {name!r} appears twice; give each a unique name")
 
 
 def _list_names(group: NodeEntry, earlier: int) -> list[str]:

@@ -309,9 +309,7 @@ def find_device(name: str) -> DeviceModel:
     hint = (
         f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(DEVICES)}"
     )
-    raise UsageError(
-        f"device {name[:60]!r} is not known: {hint} (or give memory and tflops in a cluster file)"
-    )
+    raise UsageError(f"device {name[:60]!r} is unknown: {hint} (or give memory and tflops in a cluster file)")
 
 
 def _squash(name: str) -> str:
@@ -431,4 +429,4 @@ def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str)
     containing = [known for known in table if plain and plain in known]
     near = containing[:3] or find_nearest(plain, table, most=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(table)}"
-    raise UsageError(f"{what} {name[:60]!r} is not known: {hint} {example}")
+    raise UsageError(f"{what} {name[:60]!r} is unknown: {hint} {example}")

@@ -60,7 +60,7 @@ class PrunedCount(msgspec.Struct, frozen=True, gc=False):
 
 
 class JointAssumptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the times rest on; `calibration` names what was measured, None for nothing."""
+    """What the times are based on; `calibration` names the measurements, None for none."""
 
     global_batch: int
     seq_length: int

@@ -21,20 +21,21 @@ _LEAST: Mapping[Metric, str] = {
 
 
 class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What times and capacities rest on; they are not measured."""
+    """What times and capacities are based on; they are not measured."""
 
     seq_length: int | None
-    """Tokens of a sequence; None for a saved graph, which does not tell."""
+    """Tokens of a sequence; None for a saved graph, which does not have them."""
     micro_batch: int | None
-    """Sequences of a micro-batch; None like the other."""
+    """Sequences of a micro-batch; None for a saved graph."""
     micro_batches: int
     flops_per_s: float
     link_bytes_per_s: float
     capacity_bytes: int | None
     states: str
-    """What training holds for a parameter, a name of `STATE_BYTES`; weights alone are another figure."""
+    """What training keeps for each parameter, a name of `STATE_BYTES`; sizes of weights do not depend on it.
+    """
     weight_bytes_per_parameter: float
-    """Of `max_memory_usage` and `total_memory_mb`: 4 where weights are in float32."""
+    """Bytes of a parameter in `max_memory_usage` and `total_memory_mb`: 4 for float32 weights."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,14 +46,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     analysis: GraphAnalysis
     assumptions: Assumptions
     searches: dict[Strategy, StageSearch]
-    """By strategy; one that cannot be used at all is among `refused`."""
+    """By strategy; an unusable one is in `refused`."""
     refused: dict[Strategy, str]
-    """Why, by strategy."""
+    """Reason by strategy."""
     recommended_strategy: Strategy | None
     """None where nothing fits in the capacity."""
     recommended_stages: int | None
     reason: str
-    """Why this one; where nothing fits, what would."""
+    """Why this one; where nothing fits, what would fit."""
 
     @property
     def recommended(self) -> PartitionResult:

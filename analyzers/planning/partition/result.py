@@ -51,7 +51,7 @@ class PartitionStage(Mapped, frozen=True, kw_only=True):
     """MiB of weights."""
     total_compute_gflops: float
     communication_cost: float
-    """MiB that it hands to later stages in one forward pass."""
+    """MiB that it sends to later stages in one forward pass."""
 
     def to_dict(self) -> dict[str, object]:
         """Return its fields as in the original's JSON."""
@@ -72,10 +72,11 @@ class PartitionResult(Mapped, frozen=True, kw_only=True):
     strategy: Strategy
     metric: Metric
     transformer_layers: tuple[int, ...]
-    """Transformer blocks of each stage: what Galvatron calls `pp_division`."""
+    """Transformer blocks of each stage (`pp_division` in Galvatron)."""
     training_bytes: tuple[int, ...] | None = None
-    """Bytes each stage holds while it trains: weights, gradients, optimizer states, and activations in flight
-    under 1F1B. None where the activations are not known."""
+    """Bytes of each stage while it trains: weights, gradients, optimizer states, and activations in flight
+    with 1F1B. None where the activations are unknown.
+    """
 
     def to_dict(self) -> dict[str, object]:
         """Return the content of the original's `best_partition_strategy.json`."""
@@ -90,20 +91,21 @@ class StageCount(Mapped, frozen=True, kw_only=True):
 
     result: PartitionResult | None = None
     score: float | None = None
-    """Less is better: device-seconds of a step; by the original's rule balance and a tenth of MiB sent."""
+    """Less is better: device-seconds of a step; with the original's rule, balance plus a tenth of MiB sent.
+    """
     step_s: float | None = None
     """Seconds of one step on the device that was assumed."""
     bubble_share: float | None = None
     """Share of a device's time in which it waits because the pipeline fills and drains."""
     communication_share: float | None = None
-    """Share of the step that goes to transfers."""
+    """Share of the step spent on transfers."""
     fits: bool | None = None
     """Whether every stage stays within the capacity; None where none was given."""
     error: str | None = None
 
 
 class StageSearch(Mapped, frozen=True, kw_only=True):
-    """The best number of stages, and what each was found to be worth."""
+    """The best number of stages, and the score of each."""
 
     optimization_results: dict[int, StageCount]
     recommended_stages: int | None
@@ -114,7 +116,7 @@ class StageSearch(Mapped, frozen=True, kw_only=True):
 
 
 class Distribution(Mapped, frozen=True, kw_only=True):
-    """How one figure is spread over the layers."""
+    """How one quantity is spread over the layers."""
 
     total: float
     mean: float
@@ -125,17 +127,17 @@ class Distribution(Mapped, frozen=True, kw_only=True):
 
 
 class Bottleneck(Mapped, frozen=True, kw_only=True):
-    """The layer that has most of one figure."""
+    """The layer that is largest in one respect."""
 
     layer_id: int
     name: str
     value: float
     share: float
-    """Of the sum over all layers, 0 to 1."""
+    """Share of the sum over all layers, 0 to 1."""
 
 
 class GraphAnalysis(Mapped, frozen=True, kw_only=True):
-    """What a graph is made of, and which layers stand out."""
+    """Summary of a graph, and which layers stand out."""
 
     total_layers: int
     transformer_layers: int

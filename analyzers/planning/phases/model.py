@@ -16,7 +16,7 @@ PartBasis = Literal["counted", "measured", "computed", "remainder"]
 
 
 class PeakPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of what is held when a phase holds most."""
+    """A part of the memory at a phase's peak."""
 
     name: PartName
     size_bytes: int
@@ -48,31 +48,31 @@ class PhaseChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdviceTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change really came to, in a run of its own."""
+    """The measured effect of a change, in a separate run."""
 
     name: str
     flags: tuple[str, ...]
     estimated_peak_bytes: int | None
     peak_bytes: int | None
-    """The highest peak of allocated bytes; where the run did not finish, of what was measured."""
+    """Highest peak of allocated bytes; where the run did not finish, of what was measured."""
     reserved_peak_bytes: int | None
     saved_bytes: int | None
     """How much lower the peak is than without the change; negative where it is higher."""
     end: RunEnd | None
-    """None where it could not be started."""
+    """None where it could not start."""
     error: str | None = None
-    """Why it did not finish, or could not be started."""
+    """Why it did not finish, or could not start."""
 
 
 class PhaseAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which phase to attack, what makes up its peak, and what would lower it. Of allocated bytes."""
+    """Which phase to reduce, what makes up its peak, and what would lower it. All in allocated bytes."""
 
     rank: int
     phase: str
-    """The one with the highest peak, or in which memory ran out."""
+    """The phase with the highest peak, or in which memory ran out."""
     step: int | None
     peak_bytes: int
-    """Measured; where memory ran out, what would at least have been needed."""
+    """Measured; where memory ran out, the least that would have been needed."""
     is_predicted: bool
     """Whether it is computed, because the run ended before."""
     parts: tuple[PeakPart, ...]

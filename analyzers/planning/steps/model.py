@@ -96,10 +96,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StackShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one line of the user's code, by way of its callers, has live at the peak."""
+    """Bytes live at the peak that one line of the user's code allocated, by call path."""
 
     frames: tuple[Frame, ...]
-    """File, line and function, innermost first; empty where no line of the user's leads there."""
+    """File, line and function, innermost first; empty where no line of the user's code leads there."""
     size_bytes: int
 
 
@@ -113,7 +113,7 @@ class PhasePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DepthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What the line through shallow models says of a deeper one, beside what the trace of that one says."""
+    """Bytes that the line through shallow models predicts for a deeper one, next to those of its trace."""
 
     layers: int
     predicted_live_bytes: int
@@ -129,15 +129,16 @@ class CapacityCheck(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int
     """Set aside for the CUDA context."""
     does_fit: bool | None
-    """Null where the extrapolation is not sharp enough to tell."""
+    """Null where the extrapolation is too inaccurate to decide."""
     enough_bytes: int | None = None
-    """Of extrapolated figures: the reserved peak, what the check was off by, and a segment; else null."""
+    """Upper bound of extrapolated sizes: the reserved peak, the error of the check, and a segment; else null.
+    """
     reserved_peak_bytes: int | None = None
-    """What the allocator holds of this card at most; null where that was not replayed."""
+    """Most that the allocator reserves of this card; null where that was not replayed."""
     retries: int | None = None
-    """How often it gave its cache back and asked again; null where that was not replayed."""
+    """How often it freed its cache and tried again; null where that was not replayed."""
     failed_bytes: int | None = None
-    """What was asked for where it does not fit; null where it does, or that was not replayed."""
+    """Bytes of the request that failed; null where it fits, or that was not replayed."""
     failed_phase: str | None = None
     failed_module: str | None = None
     failed_frames: tuple[Frame, ...] = ()
@@ -152,30 +153,30 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     """Version of PyTorch that made the step."""
     storage: Literal["fake", "host"]
-    """Whether tensors had no storage, or that of the host, as the step could not be made without."""
+    """Whether tensors had no storage, or host storage where the step needed it."""
     fallback: str | None = None
-    """Why tensors had the storage of the host."""
+    """Why tensors had host storage."""
     layers: int | None = None
-    """Depth that was asked for."""
+    """Depth that was requested."""
     traced_layers: tuple[int, ...] = ()
-    """Depths that were traced, where the figures are extrapolated from them; else empty."""
+    """Depths that were traced, where sizes are extrapolated from them; else empty."""
     check: DepthCheck | None = None
-    """How far extrapolating was off at a depth that was traced too."""
+    """How far the extrapolation was off at a depth that was also traced."""
     live_peak_bytes: int
     """Live blocks at the peak of the second step, each rounded up to 512 bytes."""
     allocated_peak_bytes: int
-    """What the allocator counts as allocated: with the rests of blocks that were not worth splitting."""
+    """What the allocator counts as allocated, including remainders too small to split off."""
     reserved_peak_bytes: int
-    """What the allocator takes of the card, from the making of the model on."""
+    """Most that the allocator reserves on the card, from the creation of the model on."""
     expandable_reserved_bytes: int | None = None
-    """The same with expandable_segments:True; null where that is set already, or was not replayed."""
+    """The same with expandable_segments:True; null where that is already set, or was not replayed."""
     allocator_settings: str = ""
     peak_phase: str
     peak_module: str
     """The module whose forward or backward pass runs at the peak; empty outside all modules."""
     phases: tuple[PhasePeak, ...]
     kinds: tuple[Share, ...]
-    """Of what is live at the peak: they add up to it, as do modules and stacks."""
+    """Bytes live at the peak by kind; they add up to it, as do modules and stacks."""
     modules: tuple[Share, ...]
     """With `*` in place of the numbers of layers."""
     stacks: tuple[StackShare, ...]

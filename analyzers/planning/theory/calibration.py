@@ -27,20 +27,20 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Two numbers, and what they are worth."""
+    """Two numbers that correct the memory theory, and how accurate they are."""
 
     schema: str = SCHEMA
     source: str = ""
     """Name of the file of measurements."""
     runs: int
     offset_bytes: int
-    """Added to what is allocated between steps, and so to the peak."""
+    """Bytes added to what is allocated between steps, and so to the peak."""
     activation_scale: float
-    """Factor of what the peak is above that."""
+    """Factor for the peak's share above that."""
     plain_error_percent: float
-    """Mean absolute error of the peak without it, on runs that were held out."""
+    """Mean absolute error of the peak without calibration, on runs that it was not fitted to."""
     held_out_error_percent: float
-    """The same with it, fitted on the other half of the runs."""
+    """The same with calibration, fitted to the other half of the runs."""
 
     def shift(self, allocated_bytes: int, peak_bytes: int) -> tuple[int, int]:
         """Shift an estimate of allocated and peak bytes by these measurements."""

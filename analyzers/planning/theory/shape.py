@@ -315,7 +315,7 @@ class NumberFormat(msgspec.Struct, frozen=True, kw_only=True):
     moment_bytes: int
     """Both moments of Adam together."""
     matrix_moment_bytes: int | None = None
-    """Of matrices inside of layers, where their optimizer keeps other moments (Muon: one); None: as above."""
+    """Moments of matrices inside layers, where their optimizer differs (Muon: one); None: as above."""
     gradient_copy_bytes: int = 0
     """A second gradient in fp32 from the optimizer's step until the next step begins (fp16)."""
     compute_bytes: int = 2
@@ -380,7 +380,7 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Whether every rank of an expert group gets all tokens of the group, in a buffer that stays."""
     has_transformer_engine: bool = False
     engine_workspaces: int = 1
-    """Workspaces that Transformer Engine keeps: one, more for grouped products and for overlap."""
+    """Workspaces that Transformer Engine keeps: one, more for grouped products and overlap."""
     is_deterministic: bool = False
     """Whether cuBLAS is bound to deterministic workspaces (CUBLAS_WORKSPACE_CONFIG=:4096:8)."""
     is_fp8: bool = False

@@ -19,10 +19,10 @@ from .layer_time import LayerTime, PassTime, StageClock
 
 
 class StepTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the seconds of one training step go, as the time model has them; they add up to `total_s`."""
+    """Seconds of one training step by cause, estimated; they add up to `total_s`."""
 
     compute_s: float
-    """Kernels of the slowest stage, all its micro-batches, recomputation included."""
+    """Kernels of the slowest stage, all its micro-batches, with recomputation."""
     tensor_s: float
     """Collectives of the slowest stage between tensor, context and expert ranks that nothing hides."""
     pipeline_s: float

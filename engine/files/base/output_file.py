@@ -85,7 +85,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     except OSError as error:
         reason = error.strerror or error
         raise OutputFileError(
-            f"{show_path(folder)}: cannot be made: {reason}; give another folder"
+            f"{show_path(folder)}: cannot create the folder: {reason}; choose another folder"
         ) from error
     for name, content in contents.items():
         write_whole(content, folder / name)
@@ -100,11 +100,11 @@ def check_writable(path: Path) -> None:
         if place.is_dir():
             raise OutputFileError(f"{show_path(path)}: is a folder; expected the name of a file to write")
         if not folder.is_dir():
-            raise OutputFileError(f"{show_path(path)}: there is no folder {show_path(folder)}; make it first")
-        if not _is_special(place) and not os.access(folder, os.W_OK | os.X_OK):
             raise OutputFileError(
-                f"{show_path(path)}: the folder {show_path(folder)} is not writable for you"
+                f"{show_path(path)}: there is no folder {show_path(folder)}; create it first"
             )
+        if not _is_special(place) and not os.access(folder, os.W_OK | os.X_OK):
+            raise OutputFileError(f"{show_path(path)}: you cannot write to the folder {show_path(folder)}")
 
 
 @contextmanager
@@ -120,8 +120,8 @@ def _refuse_link(path: Path) -> Path:
     """Refuse a link to a file, to a folder or to nothing; a link to a device passes."""
     if path.is_symlink() and not _is_special(path):
         raise OutputFileError(
-            f"{show_path(path)}: a symbolic link to {show_path(path.readlink())}, and output is not written "
-            "through links; name the file itself"
+            f"{show_path(path)}: a symbolic link to {show_path(path.readlink())}, and output is not "
+            "written through links; give the file itself"
         )
     return path
 

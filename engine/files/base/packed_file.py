@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Read at a time. Memory stays at a few of these, however long the file.
 CHUNK_BYTES = 1 << 18
-CUT_NOTE = "the compressed file ends in the middle; what was to follow is missing"
+CUT_NOTE = "the compressed file is cut short; the rest is missing"
 _SIZE_LIMIT_BYTES = 64 * TIB
 _GZIP_MARK = b"\x1f\x8b"
 _GZIP_BITS = 31
@@ -97,7 +97,7 @@ class GzipStream(io.RawIOBase):
         else:
             self._packed = member.unconsumed_tail
             if was_empty and not data:
-                raise EOFError("the last member is cut")
+                raise EOFError("the last member is cut short")
         self._unpacked_bytes += len(data)
         if self._unpacked_bytes > max(_CHECKED_BYTES, _MOST_RATIO * self._packed_bytes):
             raise OSError(f"unpacks to more than {_MOST_RATIO} times its size")
@@ -156,9 +156,7 @@ class PackedFile:
         except (OSError, zlib.error) as error:
             self.close()
             reason = lower_first(str(error))
-            raise InputFileError(
-                f"{show_path(self.path)}: cannot be read on: {reason}; the file is damaged"
-            ) from error
+            raise InputFileError(f"{show_path(self.path)}: damaged file: {reason}") from error
 
     def chunks(self) -> Iterator[bytes]:
         try:
@@ -177,8 +175,8 @@ def read_packed_file(path: Path, limit_bytes: int) -> bytes:
         if size_bytes > limit_bytes:
             file.close()
             raise InputFileError(
-                f"{show_path(path)}: holds more than {format_bytes(limit_bytes)}, and this format is "
-                "read whole; split it"
+                f"{show_path(path)}: more than {format_bytes(limit_bytes)}, too much for this format, "
+                "which is read at once; split the file"
             )
         parts.append(data)
     return b"".join(parts)

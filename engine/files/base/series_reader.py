@@ -121,7 +121,7 @@ class LeftOut:
         name = show_path(path)
         first = self.first
         if first is None:
-            return f"{name}: no record after the header; expected at least one line of figures"
+            return f"{name}: no record after the header; expected at least one line of data"
         return f"{name}: none of its {self.count:,} records can be used; the first at {first}"
 
     def notes(self) -> tuple[str, ...]:
@@ -216,7 +216,8 @@ class SeriesDevices:
         if is_number and number in self._taken:
             raise RecordError(
                 "device",
-                f"device {number} stands for one without a number already, expected one way to name them",
+                f"device {number} is already used for a device without a number, expected one way to "
+                "name devices",
             )
         is_real = _UUID.fullmatch(key) is not None
         uuid = key if is_real else f"index-{number}" if is_number else f"name-{key}"
@@ -229,7 +230,7 @@ class SeriesDevices:
         if len(self._by_key) >= MOST_DEVICES:
             raise RecordError(
                 "devices",
-                f"device {show_cell(label)} is one too many, expected at most {MOST_DEVICES:,} devices",
+                f"device {show_cell(label)}: too many devices, expected at most {MOST_DEVICES:,}",
             )
 
     def _next_index(self) -> int:

@@ -38,7 +38,7 @@ def parse_toml(text: str, path: Path) -> dict[str, object]:
     except (ValueError, RecursionError):
         digits = _DIGITS.search(text)
         place = "" if digits is None else f":{text.count(chr(10), 0, digits.start()) + 1}"
-        raise InputFileError(f"{show_path(path)}{place}: a number of thousands of digits") from None
+        raise InputFileError(f"{show_path(path)}{place}: a number with thousands of digits") from None
 
 
 def _check_nesting(text: str, path: Path) -> None:
@@ -52,8 +52,8 @@ def _check_nesting(text: str, path: Path) -> None:
             parts += 1
             if parts > MOST_PARTS:
                 raise InputFileError(
-                    f"{show_path(path)}:{line}: a key of more than {MOST_PARTS} parts; "
-                    "expected a name, or a few that dots join"
+                    f"{show_path(path)}:{line}: a key of more than {MOST_PARTS} parts; expected a "
+                    "name, or a few joined by dots"
                 )
         elif mark in ("[", "{"):
             depth = depth + 1

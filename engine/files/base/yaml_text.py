@@ -90,7 +90,7 @@ class _Reader:
         if self._open_brackets and mark.line + 1 > self._open_brackets[0]:
             self._refuse_open_bracket()
         if self._quote(mark).startswith("\t") or self._row(mark).lstrip(" ").startswith("\t"):
-            problem = "a tab in the indentation; expected blanks"
+            problem = "a tab in the indentation; expected spaces"
         raise YamlError(f"line {mark.line + 1}: {problem}") from None
 
     def _read_value(self, event: _Event, key: str, depth: int) -> object:
@@ -126,7 +126,7 @@ class _Reader:
                 raise YamlError(f"line {line}: {self._quote(event.start_mark)!r} is not `key: value`")
             name = self._read_text(event)
             if name in values:
-                raise YamlError(f"line {line}: {name} is there twice")
+                raise YamlError(f"line {line}: {name} appears twice")
             inner = f"{key}.{name}" if key else name
             self._locate(inner, event)
             values[name] = self._read_value(self._next(), inner, depth + 1)
@@ -150,8 +150,8 @@ class _Reader:
 
     def _refuse(self, event: _Event) -> NoReturn:
         raise YamlError(
-            f"line {event.start_mark.line + 1}: {self._quote(event.start_mark)!r} is YAML that is not read; "
-            "write the value itself"
+            f"line {event.start_mark.line + 1}: {self._quote(event.start_mark)!r} is YAML that is not "
+            "supported; write the value itself"
         )
 
     def _refuse_open_bracket(self) -> NoReturn:

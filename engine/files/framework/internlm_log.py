@@ -36,9 +36,7 @@ _NAMES = {
     "activation": "activations",
 }
 _EXPECTED = 'expected "Memory State:", a time and a total_memory in MB'
-COMPUTED_NOTE = (
-    "figures are computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured"
-)
+COMPUTED_NOTE = "sizes are computed from tensor shapes by the rule of InternLM's profiler, not measured"
 
 
 class InternlmLog(SeriesReader):
@@ -67,7 +65,7 @@ class InternlmLog(SeriesReader):
         )
 
     def explain_absence(self) -> str:
-        return f"{show_path(self._path)}: no state in it can be used; {self._left_out.first or _EXPECTED}"
+        return f"{show_path(self._path)}: no usable state; {self._left_out.first or _EXPECTED}"
 
     def records(self) -> Iterator[SeriesRecord]:
         for number, text in self._lines.numbered_lines():

@@ -169,7 +169,7 @@ def _size(text: str | None, unit: int) -> int | None:
     try:
         size = round(float(text) * unit)
     except (ValueError, OverflowError) as error:
-        raise RecordError("figure", f"{show_cell(text)} is no figure of memory") from error
+        raise RecordError("figure", f"{show_cell(text)} is not a memory size") from error
     if not 0 <= size < MOST_BYTES:
         raise RecordError("bytes", f"{size:,} bytes, expected memory of a device")
     return size
@@ -204,7 +204,7 @@ class LogOoms:
     def notes(self) -> tuple[str, ...]:
         count = self.count
         which = "1 out-of-memory error is" if count == 1 else f"{count:,} out-of-memory errors are"
-        head = f"{which} in the text, the first at line {self.first_line}"
+        head = f"{which} in the log, the first at line {self.first_line}"
         return (head, *self._notes.notes) if count else ()
 
     def observe(self, number: int, line: str) -> LogOom | None:
@@ -258,7 +258,7 @@ class FrameworkLog(SeriesReader):
     @property
     def notes(self) -> tuple[str, ...]:
         return (
-            "times are those of the newest date at or above each line of memory, in local time",
+            "times are from the last date at or above each line of memory, in local time",
             *self._ooms.notes,
             *self._facts.notes,
             *self._left_out.notes(),
@@ -268,7 +268,7 @@ class FrameworkLog(SeriesReader):
         first = self._left_out.first or _EXPECTED
         hint = f"; the error at line {self._ooms.first_line:,} is explained by: vramscope inspect FILE"
         told = hint if self._ooms.count else ""
-        return f"{show_path(self._path)}: no line of memory in it can be used; {first}{told}"
+        return f"{show_path(self._path)}: no usable line of memory; {first}{told}"
 
     def records(self) -> Iterator[SeriesRecord]:
         for number, line in self._lines.numbered_lines():
@@ -341,7 +341,7 @@ class FrameworkLog(SeriesReader):
 
     def _require_time(self) -> float:
         if self._time_s is None:
-            raise RecordError("time", f"no time is known of it; {_EXPECTED}")
+            raise RecordError("time", f"has no time; {_EXPECTED}")
         return self._time_s
 
 
@@ -399,7 +399,7 @@ class FrameworkFacts:
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(
-            f"line {line:,} tells a theoretical figure, which is left out: {text}"
+            f"line {line:,} has a theoretical size, which is left out: {text}"
             for text, line in list(self._theory.items())[:2]
         )
 

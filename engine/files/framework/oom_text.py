@@ -67,9 +67,7 @@ class OomText(msgspec.Struct, frozen=True):
         of = "" if self.total_bytes is None else f" of {format_bytes(self.total_bytes)}"
         free = "" if self.free_bytes is None else f", {format_bytes(self.free_bytes)} free{of}"
         asked = (
-            "a size that is not told was"
-            if self.asked_bytes is None
-            else f"{format_bytes(self.asked_bytes)} were"
+            "an unknown size was" if self.asked_bytes is None else f"{format_bytes(self.asked_bytes)} were"
         )
         return f"{asked} asked for{free}"
 
@@ -134,4 +132,4 @@ class OomNotes:
     @property
     def notes(self) -> tuple[str, ...]:
         more = self.count - len(self._first)
-        return (*self._first, *((f"out-of-memory errors beside these: {more:,}",) if more else ()))
+        return (*self._first, *((f"more out-of-memory errors: {more:,}",) if more else ()))

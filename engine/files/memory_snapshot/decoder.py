@@ -21,9 +21,7 @@ from ..base.packed_file import GzipStream
 from .reader import GZIP_MARK, Reply, convert_tree, encode_reply
 
 _PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
-_EXPECTATION = (
-    "expected a memory snapshot as torch.cuda.memory._dump_snapshot writes it (pickle protocol 2 to 5)"
-)
+_EXPECTATION = "expected a memory snapshot from torch.cuda.memory._dump_snapshot (pickle protocol 2 to 5)"
 _FAILURES = (
     pickle.UnpicklingError,
     EOFError,
@@ -98,13 +96,13 @@ def _describe_head(head: bytes) -> str:
     if head[:1] in (b"{", b"["):
         return "it is text, perhaps JSON"
     if not head:
-        return "there is nothing in it"
-    return f"it begins with {head[:4].hex(' ')}, which is no pickle"
+        return "it is empty"
+    return f"it begins with {head[:4].hex(' ')} and is not a pickle"
 
 
 def _explain(error: BaseException) -> str:
     if isinstance(error, EOFError) or "truncated" in str(error) or "Ran out of input" in str(error):
-        return "the file ends in the middle; its writer may not have finished"
+        return "the file is cut short; its writer may not have finished"
     reason = " ".join(str(error).split())[:120]
     return f"it is damaged ({ascii(reason)[1:-1] or type(error).__name__})"
 

@@ -91,7 +91,7 @@ def convert_tree(root: object) -> MemorySnapshot:
         refuse((), f"expected a dict with `segments` or a list of segments, got {name_type(root)}")
     if "segments" not in root:
         keys = ", ".join(ascii(key)[:40] for key in list(root)[:6]) or "nothing"
-        refuse((), f"expected a memory snapshot, a dict with `segments`; it has {keys}")
+        refuse((), f"expected a memory snapshot, a dict with `segments`; got {keys}")
     stacks = StackInterner()
     segments = SegmentCollector(stacks)
     for index, segment in enumerate(expect_list(root["segments"], ("segments",))):
@@ -245,7 +245,7 @@ def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[Trac
         if not listed:
             continue
         if id(listed) in seen:
-            refuse(place, "the same list of events stands at an earlier device; expected its own")
+            refuse(place, "an earlier device has the same list of events; expected its own")
         seen.add(id(listed))
         is_overflowed = _read_overflow(overflows, device)
         traces.append(collect_trace(listed, device, stacks, place, is_overflowed=is_overflowed))
@@ -284,8 +284,9 @@ def read_memory_snapshot(path: Path) -> MemorySnapshot:
         reply = _decode(path, file, limit_bytes, SECONDS_BASE + size_bytes // BYTES_PER_SECOND)
     if reply.is_out_of_memory:
         raise InputFileError(
-            f"{show_path(path)}: reading it would take more than {format_bytes(limit_bytes)} of memory; "
-            f"a snapshot of {format_bytes(size_bytes)} needs less, so the file is damaged, or memory is short"
+            f"{show_path(path)}: reading it needs more than {format_bytes(limit_bytes)} of memory; a "
+            f"snapshot of {format_bytes(size_bytes)} needs less: the file is damaged, or this machine "
+            "is short of memory"
         )
     if reply.snapshot is None:
         raise InputFileError(f"{show_path(path)}: {reply.refusal}")
@@ -305,11 +306,11 @@ def _decode(path: Path, file: BinaryIO, limit_bytes: int, limit_s: int) -> Reply
 
 def _explain_end(result: subprocess.CompletedProcess[bytes]) -> str:
     if result.returncode == -signal.SIGSEGV:
-        return "reading it ended in a crash of Python's own unpickler; the file is damaged or made to do that"
+        return "Python's unpickler crashed on it; the file is damaged or malicious"
     if result.returncode == -signal.SIGXCPU:
-        return "reading it took longer than a snapshot of that size can take; the file is damaged"
+        return "reading it took longer than any snapshot of that size; the file is damaged"
     if result.returncode == -signal.SIGKILL:
-        return "reading it was ended by the system, probably for want of memory; free some and try again"
+        return "the system killed the reader, probably for lack of memory; free some and try again"
     told = result.stderr.decode(errors="replace").strip().splitlines()
-    last = ascii(told[-1])[1:-1] if told else "nothing was said"
+    last = ascii(told[-1])[1:-1] if told else "no message"
     return f"reading it failed with status {result.returncode}: {last}"

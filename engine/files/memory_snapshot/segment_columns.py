@@ -219,11 +219,11 @@ class SegmentCollector:
         notes = []
         if self._uneven_count:
             noun = "segment has" if self._uneven_count == 1 else "segments have"
-            notes.append(f"{self._uneven_count:,} {noun} blocks that do not add up to the size")
+            notes.append(f"{self._uneven_count:,} {noun} blocks that do not add up to their size")
         if self._untyped_count:
             notes.append(
-                "the segments have no type, as where PyTorch made the snapshot from a profile: reserved, "
-                "free and stranded are then ranges of addresses, not memory of a device"
+                "the segments have no type, as in a snapshot that PyTorch made from a profile: "
+                "reserved, free and stranded are ranges of addresses, not device memory"
             )
         return notes
 
@@ -252,7 +252,7 @@ class SegmentCollector:
         blocks = expect_list(take(fields, "blocks", place), blocks_place)
         if blocks and id(blocks) in self._lists_seen:
             # A few bytes could otherwise name the same million blocks a million times.
-            refuse(blocks_place, "the same list of blocks stands in an earlier segment; expected its own")
+            refuse(blocks_place, "an earlier segment has the same list of blocks; expected its own")
         self._lists_seen.add(id(blocks))
         if self._blocks.add(blocks, address, blocks_place) != total_bytes:
             self._uneven_count += 1

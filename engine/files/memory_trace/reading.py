@@ -154,7 +154,7 @@ class ClockError(ValueError):
     """A sample is much older than one before it; caught where the place in the file is known."""
 
     def __init__(self, position: int, time_s: float, newest_s: float) -> None:
-        super().__init__(f"{time_s:g} s comes after {newest_s:g} s; expected one clock that never goes back")
+        super().__init__(f"{time_s:g} s comes after {newest_s:g} s; expected times that never go back")
         # Among the samples that were passed.
         self.position = position
 
@@ -186,7 +186,7 @@ class TraceClock:
             return ()
         return (
             f"rank {rank}: the clock went back {self._late_count:,} times, at most by "
-            f"{self._late_most_s:.3f} s; those samples stand at the time of the one before",
+            f"{self._late_most_s:.3f} s; those samples have the time of the one before",
         )
 
     def _follow_one(self, time_s: float, position: int) -> float:
@@ -319,7 +319,7 @@ class _WholeFile:
             message = message.replace(byte.group(0), "")
         elif "truncated" in message:
             position = locate_byte(data, len(data))
-            message = "the file ends in the middle"
+            message = "the file is cut short"
         else:
             position = f"at {prefix}{place.rstrip('`')}"
         raise InputFileError(
@@ -334,10 +334,10 @@ class _WholeFile:
                 )
         ordered = sorted((int(key), key) for key in records)
         if not ordered:
-            self._fail("at $", "no iteration in it; expected at least one")
+            self._fail("at $", "no iterations; expected at least one")
         for (index, key), (following, _) in pairwise(ordered):
             if index == following:
-                self._fail(f'at $["{key}"]', f"iteration {index} is there twice; expected it once")
+                self._fail(f'at $["{key}"]', f"iteration {index} appears twice; expected it once")
         return ordered
 
     def _fail(self, position: str, text: str) -> NoReturn:
@@ -390,8 +390,8 @@ def read_trace_name(path: Path) -> TraceName:
     name = parse_trace_name(path.name)
     if name is None:
         raise InputFileError(
-            f"{show_path(path)}: not the name of a memory trace; rank and layout stand only in the name, "
-            f"so give it one such as {NAME_EXAMPLE}"
+            f"{show_path(path)}: not the name of a memory trace; only the name has rank and layout, so "
+            f"rename it to, for example, {NAME_EXAMPLE}"
         )
     zero = next((key for key, value in name.numbers if key in {"wd", "tp", "pp", "dp"} and not value), None)
     if zero is not None:

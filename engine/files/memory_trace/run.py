@@ -128,11 +128,11 @@ def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:
 
 
 def _explain_absence(folder: Path, folders: list[Path]) -> str:
-    text = f"{show_path(folder)}: no memory trace in it; looked for {FILE_PATTERN}"
+    text = f"{show_path(folder)}: no memory trace; looked for {FILE_PATTERN}"
     if not folders:
         return f"{text}; give the folder that holds the files of one run"
     more = f" and {len(folders) - 1:,} more" if len(folders) > 1 else ""
-    return f"{text}; there are some in {show_path(folders[0])}{more}: give the folder of one run"
+    return f"{text}; found some in {show_path(folders[0])}{more}: give the folder of one run"
 
 
 def _check_one_run(folder: Path, candidates: list[_Candidate]) -> None:
@@ -163,7 +163,7 @@ def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate],
         newest[rank] = max(files, key=lambda file: (file.modified_ns, file.path.name))
         if len(files) > 1:
             notes.append(
-                f"rank {rank}: {len(files)} files; {newest[rank].path.name} is the newest and was taken"
+                f"rank {rank}: {len(files)} files; {newest[rank].path.name} is the newest and was read"
             )
     return newest, notes
 
@@ -225,8 +225,8 @@ def _pair(first: Path, second: Path) -> TracePair | None:
     difference = _explain_mismatch(names[pair.real], names[pair.simulated])
     if difference is not None:
         raise InputFileError(
-            f"{show_path(pair.simulated)}: simulates another run than {show_path(pair.real)} ({difference}); "
-            "expected two of one layout"
+            f"{show_path(pair.simulated)}: simulates a different run than {show_path(pair.real)} "
+            f"({difference}); expected two of one layout"
         )
     return pair
 
@@ -248,8 +248,8 @@ def _find_below(folder: Path) -> TracePair | None:
     if len(pairs) > 1:
         example = f"{show_path(pairs[0].real)} {show_path(pairs[0].simulated)}"
         raise InputFileError(
-            f"{show_path(folder)}: {len(pairs):,} pairs of a real and a simulated run in it; expected one: "
-            f"name both folders, such as {example}"
+            f"{show_path(folder)}: {len(pairs):,} pairs of a real and a simulated run; expected one: "
+            f"give both folders, such as {example}"
         )
     return pairs[0] if pairs else None
 

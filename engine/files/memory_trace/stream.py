@@ -55,7 +55,7 @@ def stream_trace(
                 window.refuse("expected iterations in ascending order")
             index = int(key)
             yield from _read_iteration(window, key, head[2])
-            if window.match(_NEXT, "expected another iteration or the end")[1] == b"}":
+            if window.match(_NEXT, "expected an iteration or the end")[1] == b"}":
                 window.expect_end()
                 return
 
@@ -70,7 +70,7 @@ def _read_iteration(window: "_Window", key: str, before: bytes) -> Iterator[Trac
         position += len(samples)
         window.read()
     samples = window.take_samples(key, position, stop)
-    tail = window.match(_TAIL, "expected figures after the samples")
+    tail = window.match(_TAIL, "expected sizes after the samples")
     try:
         logged = _ITERATION.decode(b'{%b"samples":[]%b}' % (before, tail[1]))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -97,7 +97,7 @@ class _Window:
     def read(self) -> None:
         """Read one more piece; refuse if the file ends or something in it is too long."""
         if not self._read():
-            self._refuse_end("the file ends in the middle")
+            self._refuse_end("the file is cut short")
 
     def skip_mark(self) -> None:
         while len(self._data) < len(_BYTE_ORDER_MARK) and self._read():
@@ -171,7 +171,7 @@ class _Window:
         """Raise for what cannot be understood up to the end; only a whole file ends with a bracket."""
         if not self._data.rstrip(_BLANK).endswith((b"}", b"]")):
             self._at = len(self._data)
-            expectation = "the file ends in the middle"
+            expectation = "the file is cut short"
         self.refuse(expectation)
 
     def _refuse_sample(self, key: str, position: int, message: str) -> NoReturn:

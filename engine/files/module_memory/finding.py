@@ -52,7 +52,7 @@ def _read_lines(lines: Iterator[tuple[int, str]], name: str) -> ModuleMemory:
     header = _read_header(name, next(lines, (1, ""))[1])
     moments = tuple(_read_moments(lines, left_out))
     if not moments:
-        raise InputFileError(f"{name}: no moment in it can be used; {left_out.first or 'it is empty'}")
+        raise InputFileError(f"{name}: no usable moment; {left_out.first or 'it is empty'}")
     return ModuleMemory(
         format="module memory",
         rank=_find_rank(header),
@@ -113,7 +113,7 @@ _HEAD_BYTES = 1 << 16
 _MOST_BYTES = 1 << 30
 _MOST_FOLDERS = 100_000
 _EXPECTED = (
-    f"expected {LOG_NAME} as SimpleMemoryProfiler writes it, {EXACT_NAME} beside it, or a chart as "
+    f"expected {LOG_NAME} of SimpleMemoryProfiler, {EXACT_NAME} next to it, or a chart such as "
     "params_memory_sunburst.html"
 )
 
@@ -128,7 +128,7 @@ def read_module_memory(path: Path) -> ModuleMemory:
         return read_charts(list_charts(path))
     read = _find_reader(path)
     if read is None:
-        raise InputFileError(f"{show_path(path)}: no memory by module; {_EXPECTED}")
+        raise InputFileError(f"{show_path(path)}: no memory by module in it; {_EXPECTED}")
     return read(path)
 
 
@@ -149,7 +149,7 @@ def find_profiles(path: Path) -> list[Path]:
     except OSError as error:
         raise InputFileError(f"{show_path(path)}: cannot be read: {error.strerror or error}") from error
     if not found:
-        empty = f", and {min(named).name} holds no chart of one" if named else ""
+        empty = f", and {min(named).name} has no such chart" if named else ""
         raise InputFileError(f"{show_path(path)}: no profile by module in this folder{empty}; {_EXPECTED}")
     return [found[folder] for folder in sorted(found, key=_order)]
 
@@ -207,7 +207,7 @@ _PARTS: dict[str, MemoryKind] = {
     "activation": "activation",
 }
 _ROOTS = {"params": "param_mem", "grads": "grad_mem"}
-_ROUNDED = "sizes are whole MiB, rounded down for each layer: small ones are 0; memory.log is more exact"
+_ROUNDED = "sizes are whole MiB, rounded down for each layer, so small ones are 0; memory.log is more exact"
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -244,8 +244,8 @@ def read_chart(path: Path) -> ModuleMemory:
             path_bytes += len(entry.path)
             if path_bytes > _MOST_PATH_BYTES:
                 raise InputFileError(
-                    f"{show_path(path)}: the paths of its layers are longer than "
-                    f"{format_bytes(_MOST_PATH_BYTES)} together; no model has such names"
+                    f"{show_path(path)}: the paths of its layers exceed "
+                    f"{format_bytes(_MOST_PATH_BYTES)} in total; no model has such names"
                 )
     kinds = {
         kind: KindBytes(sum(e.computed_bytes or 0 for e in entries)) for kind, entries in layouts.items()
@@ -268,7 +268,7 @@ def read_charts(paths: Sequence[Path]) -> ModuleMemory:
     kinds = {kind: size for moment in moments for kind, size in moment.kinds.items()}
     layouts = {kind: entries for moment in moments for kind, entries in moment.layouts.items()}
     missing = [kind for kind in MEMORY_KINDS if kind not in kinds]
-    notes = (f"no chart tells {', '.join(missing)}",) if missing else ()
+    notes = (f"no chart has {', '.join(missing)}",) if missing else ()
     moment = msgspec.structs.replace(moments[0], kinds=kinds, layouts=layouts)
     return msgspec.structs.replace(charts[0], moments=(moment,), notes=(*charts[0].notes, *notes))
 
@@ -278,11 +278,11 @@ def _read_series(path: Path) -> _Series:
     begin = _OPTION.search(page)
     end = None if begin is None else _OPTION_END.search(page, begin.end())
     if begin is None or end is None:
-        raise InputFileError(f"{show_path(path)}: no data of a pyecharts chart in this page")
+        raise InputFileError(f"{show_path(path)}: no data of a pyecharts chart in the page")
     try:
         option = msgspec.json.decode(page[begin.end() : end.end()], type=_Option)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{show_path(path)}: the data of the chart cannot be used: {error}") from error
+        raise InputFileError(f"{show_path(path)}: invalid chart data: {error}") from error
     if not option.series or not option.series[0].data:
         raise InputFileError(f"{show_path(path)}: the chart is empty")
     return option.series[0]
@@ -327,7 +327,7 @@ def read_log(path: Path) -> ModuleMemory:
     moments = _finish(states, left_out)
     if not moments:
         reason = left_out.first or 'expected "Memory State:", a time and a total_memory in MB'
-        raise InputFileError(f"{show_path(path)}: no state in it can be used; {reason}")
+        raise InputFileError(f"{show_path(path)}: no usable state; {reason}")
     notes = (COMPUTED_NOTE, *((CUT_NOTE,) if file.is_cut else ()), *left_out.notes())
     return ModuleMemory(format="InternLM log", rank=read_rank(path), moments=moments, notes=notes)
 
@@ -357,7 +357,7 @@ class _State:
                 if size is not None:
                     self.parts.setdefault(name, size)
         elif not (text.startswith("---") or _ELIDED.fullmatch(text)):
-            left_out.add("line", f"line {number}", f"{show_cell(text)} is no line of a memory.log")
+            left_out.add("line", f"line {number}", f"{show_cell(text)} is not a line of a memory.log")
 
     def _read_layer(self, number: int, text: str, left_out: LeftOut) -> None:
         match = _LAYER.fullmatch(text)
@@ -367,7 +367,7 @@ class _State:
         if match is None or own is None or total is None or match.group(1).count(".") >= MOST_DEPTH:
             left_out.add("layer", f"line {number}", f"{show_cell(text)}, expected a layer with sizes in MB")
         elif not self._kind:
-            left_out.add("section", f"line {number}", "a layer before the name of its layout")
+            left_out.add("section", f"line {number}", "a layer before its layout's name")
         else:
             self.layouts[self._kind].append(LayoutEntry(match.group(1), own, None))
             self._totals.setdefault(self._kind, {})[match.group(1)] = total

@@ -20,8 +20,8 @@ _MOST_BYTES = 1 << 30
 _MOST_LINES = 1 << 16
 _RESULT_KEYS = (b'"peak_memory', b'"memory_breakdown"', b'"snapshots"')
 _EXPECTED = (
-    "expected the captured output of Opacus's phase profiler, memory_profile_results.json or "
-    "memory_profile_summary.csv of its siblings, or what `vramscope phases --json` prints"
+    "expected the output of Opacus's phase profiler, a memory_profile_results.json or "
+    "memory_profile_summary.csv of its siblings, or the output of `vramscope phases --json`"
 )
 
 
@@ -77,14 +77,14 @@ def read_report(path: Path) -> PhaseFile:
             continue
         if report.schema != SCHEMA + _VERSION:
             raise InputFileError(
-                f"{show_path(path)}: line {number}: {report.schema!r} is of another version; "
-                f"expected {SCHEMA + _VERSION}: a newer vramscope may read it"
+                f"{show_path(path)}: line {number}: unknown version {report.schema!r}; expected "
+                f"{SCHEMA + _VERSION}: a newer vramscope may read it"
             )
         if report.runs:
             trainings.append(report.runs)
     if not trainings:
         reason = left_out.first or "its reports are empty"
-        raise InputFileError(f"{show_path(path)}: no run in it can be used; {reason}")
+        raise InputFileError(f"{show_path(path)}: no usable run; {reason}")
     notes = (*((CUT_NOTE,) if file.is_cut else ()), *left_out.notes())
     return PhaseFile(file=show_name(path), trainings=tuple(trainings), notes=notes)
 
@@ -120,7 +120,7 @@ def read_summary(path: Path) -> PhaseFile:
             continue
         record = _make_record(dict(zip(names, cells, strict=True)))
         if record is None:
-            left_out.add("row", f"line {number}", f"{show_cell(line)}: peak_memory_gb is no size in GiB")
+            left_out.add("row", f"line {number}", f"{show_cell(line)}: peak_memory_gb is not a size in GiB")
         else:
             records.append(record)
     if not records:

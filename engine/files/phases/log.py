@@ -65,7 +65,7 @@ def read_log(path: Path) -> PhaseFile:
     records: list[PhaseRecord] = [record for run in runs if (record := run.finish()) is not None]
     if not records:
         reason = left_out.first or 'expected blocks such as "=== Forward Pass Memory Usage ==="'
-        raise InputFileError(f"{show_path(path)}: no stage in it can be used; {reason}")
+        raise InputFileError(f"{show_path(path)}: no usable stage; {reason}")
     cut = (CUT_NOTE,) if file.is_cut else ()
     return PhaseFile(file=show_name(path), records=tuple(records), notes=(*cut, *left_out.notes()))
 
@@ -190,7 +190,7 @@ class LoggedRun:
         stages, pattern = (self._entries, _ENTRY_FIGURE) if self._is_summary else (self._stages, _FIGURES)
         match = pattern.fullmatch(text)
         if match is None or not stages:
-            self._left_out.add("line", f"line {number}", f"{show_cell(text)}, expected figures in MB")
+            self._left_out.add("line", f"line {number}", f"{show_cell(text)}, expected sizes in MB")
             return
         label, *figures = match.groups()
         values = [None if figure is None else read_mebibytes(figure) for figure in (*figures, None)[:2]]
@@ -204,7 +204,7 @@ class LoggedRun:
         elif label in _SIZES:
             size = _read_count(value)
             if size is None:
-                self._left_out.add("line", f"line {number}", f"{show_cell(value)} is no number")
+                self._left_out.add("line", f"line {number}", f"{show_cell(value)} is not a number")
             else:
                 self._sizes[_SIZES[label]] = size
         elif label in _FINALS and (figure := re.fullmatch(rf"({NUMBER}) MB", value, re.ASCII)):
@@ -339,7 +339,7 @@ def read_results(path: Path) -> PhaseFile:
         records.append(_make_record(result, f"$[{number}]", left_out))
     if not records:
         reason = left_out.first or _EXPECTATION
-        raise InputFileError(f"{show_path(path)}: no result in it can be used; {reason}")
+        raise InputFileError(f"{show_path(path)}: no usable result; {reason}")
     return PhaseFile(
         file=show_name(path), records=tuple(records), notes=(*_explain(records), *left_out.notes())
     )
@@ -384,14 +384,14 @@ def _pair(snapshots: list[Snapshot], place: str, left_out: LeftOut) -> tuple[Rec
             begun.append((number, name, snapshot, step))
         elif edge == "end" and any(name == each[1] for each in begun):
             while begun[-1][1] != name:
-                left_out.add("stage", place, f"{show_cell(begun.pop()[1])} has a start and no end")
+                left_out.add("stage", place, f"{show_cell(begun.pop()[1])} has a start but no end")
             at, _, start, of_step = begun.pop()
             phases.append((at, _make_phase(name, of_step, start, snapshot)))
             step = None if _STEP_NAME.fullmatch(name) else step
         else:
             left_out.add("stage", place, f"{show_cell(snapshot.stage)} has no start")
     for each in begun:
-        left_out.add("stage", place, f"{show_cell(each[1])} has a start and no end")
+        left_out.add("stage", place, f"{show_cell(each[1])} has a start but no end")
     return tuple(phase for _, phase in sorted(phases, key=lambda item: item[0]))
 
 
@@ -429,12 +429,12 @@ def _explain(records: list[PhaseRecord]) -> tuple[str, ...]:
     notes = []
     if any(each.format == "FSDP profiler" for each in records):
         notes.append(
-            "the sums of the FSDP profiler are the highest level of the run so far less what a phase began "
-            "with: more than a phase took, where an earlier one was higher"
+            "a sum of the FSDP profiler is the highest level of the run so far less the level at the "
+            "start of the phase: too much where an earlier phase was higher"
         )
     if any(each.format == "single-GPU profiler" for each in records):
         notes.append(
-            "a peak within a phase is known where it is the highest of the run so far; "
-            "the sums of the single-GPU profiler are levels, the highest at each moment of that name"
+            "the peak of a phase is known only where it is the highest of the run so far; the sums of "
+            "the single-GPU profiler are the highest level at each moment of that name"
         )
     return tuple(notes)

@@ -127,7 +127,7 @@ def recognize_series(path: Path) -> SeriesFormat:
         return "memory snapshot"
     first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
     if first is None:
-        raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
+        raise InputFileError(f"{show_path(path)}: no line of data; its writer may not have finished")
     kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines[:_HEADER_LINES])
     if kind is None and not _OURS.match(head) and is_framework_log(lines):
         kind = "framework log"
@@ -188,5 +188,5 @@ def _describe_stranger(number: int, line: str) -> str:
     if line.startswith(_BINARY) or "\0" in line:
         return "a binary file"
     if line.lstrip().startswith(("{", "[")):
-        return "JSON that is no series"
-    return f"line {number}: {show_cell(line)} is no header of a series"
+        return "JSON that is not a series"
+    return f"line {number}: {show_cell(line)} is not a header of a series"

@@ -34,9 +34,9 @@ def judge_cell(text: str) -> tuple[DeviceState, str] | None:
     """Return the state of a device whose cell has no memory, with the reason; None if the cell has a size."""
     cell = text.strip()
     if NO_FIGURE.fullmatch(cell) or not cell:
-        return "unsupported", f"nvidia-smi told no memory: {cell or 'an empty cell'}"
+        return "unsupported", f"nvidia-smi gave no memory: {cell or 'an empty cell'}"
     if LOST.fullmatch(cell):
-        return "lost", f"nvidia-smi said {cell}"
+        return "lost", f"nvidia-smi reported {cell}"
     return None
 
 
@@ -55,7 +55,7 @@ def parse_memory(text: str, column: str, unit: str) -> int | None:
         raise RecordError(column, f"{column} is {show_cell(cell)}, expected memory such as 1234 MiB")
     value = round(float(match[1]) * factor)
     if not 0 <= value < MOST_BYTES:
-        raise RecordError(column, f"{column} is {show_cell(cell)}, expected memory that a device could have")
+        raise RecordError(column, f"{column} is {show_cell(cell)}, expected a size that a device can have")
     return value
 
 
@@ -119,7 +119,9 @@ class LocalTime:
         try:
             return datetime(*parts, fold=fold).timestamp()  # type: ignore[arg-type]
         except (ValueError, OverflowError, OSError) as error:
-            raise RecordError("timestamp", f"timestamp is {show_cell(match.string)}, no such time") from error
+            raise RecordError(
+                "timestamp", f"timestamp is {show_cell(match.string)}, which is not a valid time"
+            ) from error
 
     def _turn_back(self, match: re.Match[str], text: str) -> float:
         if self.turned_back is None:
@@ -186,7 +188,7 @@ def parse_log_header(line: str) -> LogHeader | None:
     if "used" not in positions:
         raise RecordError("header", f"no column memory.used; {EXPECTATION}")
     if not {"index", "uuid", "bus_id"} & positions.keys():
-        raise RecordError("header", f"no column index, uuid or pci.bus_id to tell GPUs apart; {EXPECTATION}")
+        raise RecordError("header", f"no column index, uuid or pci.bus_id to identify GPUs; {EXPECTATION}")
     return LogHeader(len(names), positions, units)
 
 
@@ -204,8 +206,8 @@ def guess_log_header(line: str) -> LogHeader | None:
         return LogHeader(4, {"timestamp": 0, "index": 1, "used": 2, "total": 3}, {})
     raise RecordError(
         "header",
-        f"{show_cell(line)} has no header before it, and its {len(cells)} columns cannot be told apart; "
-        "without a header only timestamp,index,memory.used,memory.total is known: leave out noheader",
+        f"{show_cell(line)} has no header before it, so its {len(cells)} columns are unknown; without "
+        "a header only timestamp,index,memory.used,memory.total can be read: remove noheader",
     )
 
 
@@ -234,10 +236,14 @@ class NvidiaSmiLog(SeriesReader):
     @property
     def notes(self) -> tuple[str, ...]:
         turned = self._time.turned_back
-        cut = "the compressed file ends in the middle; what was to follow is missing"
+        cut = "the compressed file is cut short; the rest is missing"
         return (
-            "timestamps of nvidia-smi have no zone and were read as local time of this machine",
-            *((f"the clock went back by an hour before {turned}; times go on from there",) if turned else ()),
+            "timestamps of nvidia-smi have no time zone and were read as local time of this machine",
+            *(
+                (f"the clock went back by an hour before {turned}; later times continue from there",)
+                if turned
+                else ()
+            ),
             *self._devices.describe_names(),
             *((cut,) if self._lines.is_cut else ()),
             *self._left_out.notes(),
@@ -264,7 +270,7 @@ class NvidiaSmiLog(SeriesReader):
             if header is not None:
                 return header
             if line.strip() and first is None:
-                first = (number, f"{show_cell(line)} is neither header nor record; {EXPECTATION}")
+                first = (number, f"{show_cell(line)} is neither a header nor a record; {EXPECTATION}")
         raise self._refuse(*(first or (1, f"no header; {EXPECTATION}")))
 
     def _refuse(self, number: int, detail: str) -> InputFileError:
@@ -277,7 +283,7 @@ class NvidiaSmiLog(SeriesReader):
         try:
             if len(cells) != self._header.width:
                 if line.strip() and not self._switch_header(line):
-                    self._left_out.add("line", f"line {number}", f"{show_cell(line)} is no record")
+                    self._left_out.add("line", f"line {number}", f"{show_cell(line)} is not a record")
                 return None
             return self._convert(number, cells)
         except RecordError as error:
@@ -333,7 +339,7 @@ class NvidiaSmiLog(SeriesReader):
         if index and not (index.isdecimal() and len(index) <= 6):
             raise RecordError("index", f"index is {show_cell(index)}, expected the number of a GPU")
         if not (uuid or index or bus):
-            raise RecordError("index", "nothing in the record tells which GPU it is of")
+            raise RecordError("index", "the record does not identify its GPU")
         return self._devices.identify(
             uuid or None, int(index) if index else None, index or uuid or bus, name or None
         )

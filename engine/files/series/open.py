@@ -30,7 +30,7 @@ UNMEASURED = frozenset(
     {"", "nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity", "n/a", "[n/a]", "na"}
     | {"none", "null", "-", "[not supported]", "not supported"}
 )
-CUT_OFF = "the last line has no end, and its writer may have been cut off within it"
+CUT_OFF = "the last line has no end; its writer may have been stopped within it"
 _MOST_STEPS = 2**53
 
 
@@ -41,7 +41,7 @@ def split_line(line: str, separator: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True), [])
     except csv.Error as error:
-        raise RecordError("quotes", f"{show_cell(line)} has a quote that is not closed") from error
+        raise RecordError("quotes", f"{show_cell(line)} has an unclosed quote") from error
 
 
 def parse_time(text: str) -> float:
@@ -148,7 +148,7 @@ def parse_series_header(line: str) -> SeriesHeader | None:
         raise RecordError("header", f"no column allocated_bytes or used_bytes; {EXPECTATION}")
     twice = next((name for name in COLUMNS if names.count(name) > 1), None)
     if twice is not None:
-        raise RecordError("header", f"the column {twice} is there twice; expected it once")
+        raise RecordError("header", f"the column {twice} appears twice; expected it once")
     width = len(names)
     positions = tuple(names.index(name) if name in names else width for name in COLUMNS)
     return SeriesHeader(separator, width, positions, tuple(name for name in names if name not in COLUMNS))
@@ -177,9 +177,9 @@ class SeriesFile(SeriesReader):
     def notes(self) -> tuple[str, ...]:
         ignored = self._header.ignored
         names = ", ".join(show_cell(name) for name in ignored[:6]) + (" and more" if len(ignored) > 6 else "")
-        cut = "the compressed file ends in the middle; what was to follow is missing"
+        cut = "the compressed file is cut short; the rest is missing"
         return (
-            *((f"columns that are not of a series were ignored: {names}",) if ignored else ()),
+            *((f"columns that no series has were ignored: {names}",) if ignored else ()),
             *self._devices.describe_names(),
             *((cut,) if self._lines.is_cut else ()),
             *self._left_out.notes(),
@@ -206,7 +206,7 @@ class SeriesFile(SeriesReader):
             except RecordError as error:
                 raise self._refuse(number, str(error)) from error
             if header is None:
-                raise self._refuse(number, f"{show_cell(line)} is no header; {EXPECTATION}")
+                raise self._refuse(number, f"{show_cell(line)} is not a header; {EXPECTATION}")
             return header
         raise self._refuse(1, f"no header; {EXPECTATION}")
 

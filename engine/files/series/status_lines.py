@@ -49,12 +49,12 @@ class StatusLines(FileReader):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        cut = "the compressed file ends in the middle; what was to follow is missing"
+        cut = "the compressed file is cut short; the rest is missing"
         return (*((cut,) if self._lines.is_cut else ()), *self._left_out.notes())
 
     def explain_absence(self) -> str:
-        first = self._left_out.first or "expected what vramscope --json prints"
-        return f"{show_path(self._path)}: no status in it can be used; {first}"
+        first = self._left_out.first or "expected the output of vramscope --json"
+        return f"{show_path(self._path)}: no usable status; {first}"
 
     def statuses(self) -> Iterator[KeptStatus]:
         for first, lines in self._lines.blocks():

@@ -92,7 +92,7 @@ class StormlogTelemetry(SeriesReader):
 
     def explain_absence(self) -> str:
         host = "all events are of processes without a GPU" if self._of_host else _EXPECTATION
-        return f"{show_path(self._path)}: no event in it can be used; {self._left_out.first or host}"
+        return f"{show_path(self._path)}: no usable event; {self._left_out.first or host}"
 
     def records(self) -> Iterator[SeriesRecord]:
         for number, place, data in self._read_list() if self._is_list else self._read_lines():

@@ -74,7 +74,7 @@ class _Walk:
         if files:
             self.traces.append(TraceFolder(folder, files, skipped, find_model_in_name(folder)))
         elif skipped:
-            told = f"{show_path(folder)}: {len(skipped):,} files whose name begins as that of a memory trace"
+            told = f"{show_path(folder)}: {len(skipped):,} files named like a memory trace"
             self.notes.append(f"{told} tell no TP and PP")
         is_log_folder = any(entry.name in LIST_NAMES for entry in entries)
         if is_log_folder:
@@ -89,7 +89,7 @@ class _Walk:
             if is_log_folder and FOLDER.fullmatch(entry.name):
                 continue  # of one configuration: there may be thousands, each with its log only
             if len(self._seen) >= MOST_FOLDERS:
-                note = f"more than {MOST_FOLDERS:,} folders: not all were looked into"
+                note = f"more than {MOST_FOLDERS:,} folders: not all were searched"
                 self.notes += [] if note in self.notes else [note]
                 return
             self.look_into(Path(entry.path), depth + 1)
@@ -122,7 +122,7 @@ def _join(group: Sequence[TraceFolder]) -> TraceFolder:
 def explain_nothing(roots: Sequence[Path]) -> str:
     named = ", ".join(map(show_path, roots))
     return (
-        f"{named}: no sweep in it; expected memory traces such as "
+        f"{named}: no sweep found; expected memory traces such as "
         "memory_trace_rank0_wd8192_tp2_pp64_dp64_….json, or folders with successful_configs.log and "
         "failed_configs.log"
     )
@@ -183,7 +183,7 @@ def _pair_traces(
     for at, folder in enumerate(traces):
         match = chosen.get(at)
         if match is None:
-            yield FolderPair(folder, None, "traces alone: no logs belong to them")
+            yield FolderPair(folder, None, "traces only: no logs belong to them")
         else:
             yield FolderPair(folder, logs[match.log_at], match.reason)
 
@@ -191,7 +191,7 @@ def _pair_traces(
 def _list_lone_logs(logs: Sequence[SweepLogs], taken: set[int]) -> Iterator[FolderPair]:
     for at, log in enumerate(logs):
         if at not in taken:
-            yield FolderPair(None, log, "logs alone: no traces belong to them")
+            yield FolderPair(None, log, "logs only: no traces belong to them")
 
 
 def _judge(
@@ -234,7 +234,7 @@ def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[in
     is_world = name is not None and world_size == name.world_size
     is_model = name is not None and folder.model is not None and is_same_model(folder.model, name.model)
     if _is_inside(log.folder, folder.path) or _is_inside(folder.path, log.folder):
-        return 6, "paired: one folder holds the other"
+        return 6, "paired: one folder contains the other"
     if is_model and is_world:
         return 5, "paired by model and world size"
     if more is not None and (is_world or not has_world):
@@ -242,12 +242,12 @@ def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[in
             f", though named {folder.model} and {name.model}" if has_model and not is_model and name else ""
         )
         besides = f" and {more} listed otherwise" if more else ""
-        told = f"those with a trace are those listed as successful{besides}{doubt}"
+        told = f"the layouts with a trace are those listed as successful{besides}{doubt}"
         return (3 if more else 4), f"paired by configurations: {told}"
     if is_model and not has_world:
-        return 2, "paired by model; the traces tell no world size"
+        return 2, "paired by model; the traces have no world size"
     if is_world and not has_model:
-        return 2, "paired by world size; the traces tell no model"
+        return 2, "paired by world size; the traces have no model"
     return 0, ""
 
 

@@ -52,7 +52,7 @@ def read_sweep(
     logs = None if log_dir is None else _read_logs_of(memory_dir, files, log_dir)
     if not files and not skipped and (logs is None or not logs.entries):
         raise InputFileError(
-            f"{show_path(memory_dir)}: no memory trace in it; expected files such as "
+            f"{show_path(memory_dir)}: no memory trace; expected files such as "
             "memory_trace_rank0_wd8192_tp2_pp64_dp64_….json"
         )
     sweep = _read_found(memory_dir, files, skipped, logs, iteration, on_progress)
@@ -83,8 +83,8 @@ def _refuse_several(memory_dir: Path, files: list[TraceFile]) -> None:
     more = f" and {len(folders) - _MOST_NAMED:,} more" if len(folders) > _MOST_NAMED else ""
     place = show_path(memory_dir)
     raise InputFileError(
-        f"{place}: the folders in it hold traces of several sweeps, which do not make one grid: "
-        f"{shown}{more}; name one of them, such as {show_path(folders[0].path)}, or see all with vramscope "
+        f"{place}: its folders have traces of several sweeps, which do not fit into one grid: "
+        f"{shown}{more}; choose one, such as {show_path(folders[0].path)}, or see all with vramscope "
         f"sweep {place}"
     )
 
@@ -97,7 +97,7 @@ def _describe_folder(folder: TraceFolder) -> str:
         None if world_size is None else f"{world_size:,} GPUs",
         None if layers is None else f"{layers:,} layers",
     )
-    return ", ".join(part for part in told if part) or "model not told"
+    return ", ".join(part for part in told if part) or "model unknown"
 
 
 def has_iteration(sweep: Sweep) -> bool:
@@ -108,7 +108,7 @@ def has_iteration(sweep: Sweep) -> bool:
 
 def explain_no_iteration(place: str, iteration: int) -> str:
     return (
-        f"{place}: no trace has a peak in iteration {iteration:,}; they count from 0, and without "
+        f"{place}: no trace has a peak in iteration {iteration:,}; iterations count from 0; without "
         "--iteration the highest peak of all is read"
     )
 
@@ -134,7 +134,7 @@ def _read_logs_of(memory_dir: Path, files: list[TraceFile], log_dir: Path) -> Sw
     if pair.logs is None:
         raise InputFileError(_explain_no_logs(traces, found, log_dir))
     if len(found) > 1:
-        others = f"{len(found):,} sweeps in {show_path(log_dir)}; {show_name(pair.logs.folder)} was taken"
+        others = f"{len(found):,} sweeps in {show_path(log_dir)}; {show_name(pair.logs.folder)} was read"
         notes.append(f"{others}: {pair.reason}")
     return pair.logs._replace(notes=[*notes, *pair.logs.notes])
 
@@ -152,9 +152,9 @@ def _explain_no_logs(traces: TraceFolder, found: Sequence[SweepLogs], log_dir: P
     shown = ", ".join(show_name(logs.folder) for logs in found[:3])
     more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
     return (
-        f"{show_path(log_dir)}: no logs in it belong to the traces in {show_path(traces.path)}, which are of "
-        f"{what}; there are {shown}{more}. Name the folder of the traces' own logs, or leave --log-dir out; "
-        "vramscope sweep finds what belongs together"
+        f"{show_path(log_dir)}: no logs in it belong to the traces in {show_path(traces.path)}, which "
+        f"are of {what}; found {shown}{more}. Give the folder of the traces' own logs, or leave out "
+        "--log-dir; vramscope sweep finds what belongs together"
     )
 
 
@@ -233,13 +233,13 @@ class _Reading:
             self._on_progress(done, len(keys))
         doubles = sum(map(_is_double, runs.values()))
         if doubles:
-            self.notes.append(f"layouts with several traces: {doubles:,}; the newest of each was taken")
+            self.notes.append(f"layouts with several traces: {doubles:,}; the newest of each was read")
         self.notes += self._describe_iterations([it.trace for it in found if it.trace is not None])
         twins = sum((layout, False) in runs for layout, is_simulated in runs if is_simulated)
         if twins:
             self.notes.append(
-                f"layouts with a real and a simulated run: {twins:,}; each is listed twice, and a figure has "
-                "the one that held more"
+                f"layouts with a real and a simulated run: {twins:,}; each is listed twice, and a "
+                "figure shows the one that used more"
             )
         return tuple(found)
 
@@ -335,8 +335,8 @@ def _compare(memory_dir: Path, files: list[TraceFile], logs: SweepLogs | None) -
         if _find_model(memory_dir, logs) is None:
             told = memory_dir.resolve().name
             yield (
-                f"the traces are in a folder named {told} and the logs are of "
-                f"{logs.name.model} ({show_name(logs.folder)}): they may be of different models"
+                f"the folder of the traces is named {told} and the logs are of {logs.name.model} "
+                f"({show_name(logs.folder)}): they may be of different models"
             )
         if world_size is not None and world_size != logs.name.world_size:
             yield f"the traces are of {world_size:,} GPUs and the logs of {logs.name.world_size:,}"

@@ -189,8 +189,8 @@ def find_log_folders(folder: Path) -> list[Path]:
     found = [folder / name for name in sorted(names) if parse_folder_name(name) is not None]
     if not found:
         raise InputFileError(
-            f"{show_path(folder)}: no lists of a sweep in it; expected successful_configs.log and "
-            f"failed_configs.log, or folders {FOLDER_NAME} that hold them"
+            f"{show_path(folder)}: no lists of a sweep; expected successful_configs.log and "
+            f"failed_configs.log, or folders {FOLDER_NAME} with them"
         )
     return found
 
@@ -312,7 +312,7 @@ def _find_cause(data: bytes) -> tuple[bool, str | None]:
         return False, _as_text(errors[-1][1].rpartition(b".")[2] + b": " + errors[-1][2])
     signal = _SIGNAL.search(data)
     if signal is not None:
-        hint = ", often for the memory of the host" if signal[1] == b"9" else ""
+        hint = ", often for lack of host memory" if signal[1] == b"9" else ""
         return False, f"ended by signal {signal[1].decode()}{hint}"
     return False, None
 

@@ -114,7 +114,7 @@ def take_traces(
             continue
         layout = find_layout(name)
         if layout is None:
-            skipped.append(SkippedFile(path, "its name tells no TP and PP of at least 1"))
+            skipped.append(SkippedFile(path, "its name has no TP and PP of at least 1"))
         else:
             found.append(TraceFile(path, name, status.st_mtime_ns, status.st_size, layout))
     return found, skipped
@@ -210,7 +210,7 @@ def _read_logged(file: TraceFile) -> dict[int, _Logged]:
         raise ValueError(_place(data, str(error))) from error
     numbered = {int(key): value for key, value in iterations.items() if key.isdecimal()}
     if not numbered:
-        raise ValueError("no iteration in it; expected an object of iterations by their number")
+        raise ValueError("no iterations; expected an object of iterations by number")
     return _convert((number, numbered[number]) for number in sorted(numbered))
 
 

@@ -19,5 +19,5 @@ class Guard:
         """Keep a failure as a note for the hub; the third shuts the entry."""
         self._failures += 1
         self.is_shut = self._failures >= _FAILURES_ALLOWED
-        tail = "; it was given up" if self.is_shut else ""
+        tail = "; it was switched off" if self.is_shut else ""
         current.note_failure(self._what, error, tail)

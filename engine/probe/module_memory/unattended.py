@@ -51,7 +51,7 @@ class UnattendedProfile:
                 self._end_step(self._profiler)
         except OSError as error:
             self._guard.is_shut = True
-            sys.stderr.write(f"vramscope profiling: no more is written: {error}\n")
+            sys.stderr.write(f"vramscope profiling: stopped writing: {error}\n")
         except Exception as error:  # noqa: BLE001 - the training goes on
             self._guard.count(error)
 

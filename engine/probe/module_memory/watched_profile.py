@@ -142,7 +142,7 @@ class WatchedProfile:
             return
         self._steps_searched += 1
         if self._steps_searched >= _STEPS_WITHOUT_MODEL:
-            self._refuse("has called no module with parameters that train in its last steps")
+            self._refuse("called no module with trainable parameters in its last steps")
             self._end_search()
 
     def _refuse(self, reason: str) -> None:

@@ -97,6 +97,5 @@ def _simulate(text: str) -> None:
         load_package(SIMULATION_MODULE, config["simulation_path"]).install(config, allocator)
     except Exception as error:  # noqa: BLE001 - the job decides by itself what to do without a device
         sys.stderr.write(
-            "vramscope simulate: the simulated device could not be installed "
-            f"({type(error).__name__}: {error})\n"
+            f"vramscope simulate: cannot install the simulated device ({type(error).__name__}: {error})\n"
         )

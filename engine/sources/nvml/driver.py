@@ -66,12 +66,12 @@ DEAD_HANDLE_CODES = GONE_CODES | {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.UN
 _LOST_SENTENCES = {
     Code.GPU_IS_LOST: "the GPU fell off the bus (NVML error 15); see `dmesg | grep -i xid`, reset or reboot",
     Code.RESET_REQUIRED: "the GPU needs a reset (NVML error 16): `nvidia-smi --gpu-reset`, or reboot",
-    Code.UNINITIALIZED: "NVML was shut down under this device (NVML error 1); it is looked for again",
+    Code.UNINITIALIZED: "NVML was shut down under this device (NVML error 1); looking for it again",
     Code.DRIVER_NOT_LOADED: "the NVIDIA driver was unloaded (NVML error 9): `sudo modprobe nvidia`",
     Code.LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was replaced while running (NVML error 18); reboot",
-    Code.NOT_FOUND: "the device was removed (NVML error 6); it is looked for again",
-    Code.INVALID_ARGUMENT: "the device was removed (NVML error 2); it is looked for again",
-    Code.GPU_NOT_FOUND: "the device was removed (NVML error 28); it is looked for again",
+    Code.NOT_FOUND: "the device was removed (NVML error 6); looking for it again",
+    Code.INVALID_ARGUMENT: "the device was removed (NVML error 2); looking for it again",
+    Code.GPU_NOT_FOUND: "the device was removed (NVML error 28); looking for it again",
     Code.UNKNOWN: (
         "the driver stopped answering for this device (NVML error 999); inside a container "
         "restart the container, on the host see `dmesg | grep -i -e nvrm -e xid`"
@@ -114,11 +114,11 @@ def make_device_error(code: int, text: str, *, was_good: bool) -> DeviceError:
     if code in GONE_CODES or (was_good and code in DEAD_HANDLE_CODES):
         return make_lost_error(code)
     if code in (Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND):
-        return NotSupportedError(f"the driver does not tell the memory of this device (NVML error {code})")
+        return NotSupportedError(f"the driver does not report the memory of this device (NVML error {code})")
     if code == Code.NO_PERMISSION:
         return DeviceDeniedError(
-            "the driver refused this user the memory of this device (NVML error 4); "
-            "in MIG mode look at its instances, or run as root"
+            "this user may not read the memory of this device (NVML error 4); in MIG mode look at its "
+            "instances, or run as root"
         )
     return DeviceError(f"the memory call failed: {text} (NVML error {code})")
 

@@ -106,10 +106,10 @@ def _describe(
     pending = ctypes.c_uint()
     split = library.call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
     if split == Code.SUCCESS and current.value:
-        raise UsageError(f"GPU {index} is split by MIG, whose instances nothing links; write a cluster file")
+        raise UsageError(f"GPU {index} is split by MIG, whose instances have no links; write a cluster file")
     memory = MemoryV1()
     if library.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory)) != Code.SUCCESS:
-        raise UsageError(f"GPU {index} does not tell its memory; write a cluster file")
+        raise UsageError(f"GPU {index} does not report its memory; write a cluster file")
     version = library.read_number("nvmlDeviceGetNvLinkVersion", handle, ctypes.c_uint(0))
     return TopologyDevice(
         name=library.read_text("nvmlDeviceGetName", handle) or "GPU",

@@ -127,7 +127,7 @@ _HOST_IS_FULL = "real tensors need real memory"
 # In messages of gloo when a rank is no longer there.
 _PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _NEEDS_OPACUS = (
-    "Opacus is not installed here: pip install 'vramscope[train]', or train without it by --dp-mode none"
+    "Opacus is not installed here: pip install 'vramscope[train]', or train without it with --dp-mode none"
 )
 
 

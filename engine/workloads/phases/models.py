@@ -84,7 +84,7 @@ def _make_by_factory(
     first = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
     if first is None:
         raise RefusedError(
-            f"--factory {spec}: the model has no nn.Embedding whose size would be its vocabulary; return "
+            f"--factory {spec}: the model has no nn.Embedding that gives its vocabulary size; return "
             "(module, make_batch), where make_batch(batch_size, seq_length) returns inputs and targets"
         )
     return MadeModel(module, _make_tokens(first.num_embeddings, training))
@@ -141,8 +141,9 @@ def _make_by_transformers(
         from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError:
         raise RefusedError(
-            f"--model hf:{folder} is made by transformers, which is not installed: pip install transformers, "
-            "or take a preset (--model-size) or a function of your own (--factory module:function)"
+            f"--model hf:{folder} is made by transformers, which is not installed: pip install "
+            "transformers, or use a preset (--model-size) or your own function (--factory "
+            "module:function)"
         ) from None
     try:
         config = AutoConfig.from_pretrained(folder)

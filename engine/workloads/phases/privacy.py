@@ -38,8 +38,8 @@ class ModelRepair:
         words = "; ".join(dict.fromkeys(" ".join(str(error).split()) for error in errors))
         if not self._training.is_fixed:
             raise RefusedError(
-                f"Opacus cannot train this model: {words}. --fix lets its ModuleValidator.fix replace such "
-                "modules; --dp-mode none trains without Opacus"
+                f"Opacus cannot train this model: {words}. --fix replaces such modules "
+                "(ModuleValidator.fix); --dp-mode none trains without Opacus"
             )
         before = {name: type(each).__name__ for name, each in module.named_modules()}
         try:

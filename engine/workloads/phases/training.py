@@ -275,8 +275,8 @@ def _find_loss(criterion: Callable[..., Any], logits: torch.Tensor, targets: tor
 
 
 NOTE = (
-    "ghost clipping without storage counts every token of a sequence as different from the others: where "
-    "tokens repeat, the norm of the embedding's gradient takes a little less"
+    "ghost clipping without storage treats all tokens of a sequence as different: where tokens repeat, "
+    "the norm of the embedding's gradient needs a little less"
 )
 
 

@@ -74,7 +74,7 @@ def test_what_cannot_be_told_is_refused(reason: str, points: list[StepSize]) -> 
     estimate = estimate_headroom(points, LIMIT)
     assert estimate.reason == reason
     assert (estimate.largest_size, estimate.per_unit_bytes) == (None, None)
-    assert estimate.sentence == f"No headroom in tokens can be told: {reason}"
+    assert estimate.sentence == f"Headroom in tokens is unknown: {reason}"
 
 
 def test_noise_that_is_as_large_as_what_size_does_is_refused() -> None:

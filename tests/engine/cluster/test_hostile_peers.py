@@ -121,7 +121,7 @@ def test_an_agent_that_tells_nonsense_is_named_and_disturbs_no_other() -> None:
         peer, question = liar.recv_multipart()
         number = body_of(decode(question), Request).request_id
         liar.send_multipart([peer, encode("welcome", "liar", Welcome(number, sample, (), status, block))])
-        until(watch, lambda it: "figures that are none" in (it.reason or ""), address)
+        until(watch, lambda it: "sends invalid values" in (it.reason or ""), address)
         hub.producer.push([make_sample(1)])
         until(watch, has_seq(1), hub.address)
 

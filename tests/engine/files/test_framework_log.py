@@ -115,9 +115,9 @@ def test_ranks_are_devices_at_the_times_of_the_dates_above(tmp_path: Path) -> No
         2,
     )
     told = "\n".join(source.notes)
-    assert "1 out-of-memory error is in the text, the first at line 7" in told
-    assert "line 2: no time is known of it" in told
-    assert "line 5: '1.2.3' is no figure of memory" in told
+    assert "1 out-of-memory error is in the log, the first at line 7" in told
+    assert "line 2: has no time" in told
+    assert "line 5: '1.2.3' is not a memory size" in told
 
 
 def test_what_a_log_tells_beside_its_lines_of_memory_is_kept(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_what_a_log_tells_beside_its_lines_of_memory_is_kept(tmp_path: Path) -> 
     assert device.allocator is not None
     assert (device.allocator.retries, device.allocator.ooms) == (3, 1)
     assert (
-        "line 2 tells a theoretical figure, which is left out: 16.7 GiB of weights and optimizer, "
-        "1.2 GiB of activations, 17.9 GiB in all"
+        "line 2 has a theoretical size, which is left out: 16.7 GiB of weights and optimizer, 1.2 GiB "
+        "of activations, 17.9 GiB in all"
     ) in source.notes
 
 
 def test_a_log_without_a_date_is_refused_with_what_is_missing(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "train.log", DEEPSPEED, DEEPSPEED)
-    with pytest.raises(InputFileError, match=r"line 1: no time is known of it; expected a line with a date"):
+    with pytest.raises(InputFileError, match=r"line 1: has no time; expected a line with a date"):
         open_series(path)
 
 

@@ -52,9 +52,7 @@ def test_states_are_computed_totals_of_a_rank(tmp_path: Path) -> None:
     assert (device.rank.rank, device.rank.dp, device.rank.tp, device.rank.pp) == (3, 1, 1, None)
     assert device.memory.used_bytes is None
     notes = "\n".join(source.notes)
-    assert (
-        "computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured" in notes
-    )
+    assert "computed from tensor shapes by the rule of InternLM's profiler, not measured" in notes
     assert "at the largest total of 54.6 GiB: 17.2 GiB activations, 13.6 GiB parameters" in notes
     assert "1 record was left out: line 19: total_memory is '', expected MB" in notes
 
@@ -72,7 +70,7 @@ def test_a_log_without_a_state_is_refused(tmp_path: Path, text: str, why: str) -
     path.write_text(text)
     with pytest.raises(InputFileError) as caught:
         open_series(path)
-    assert str(caught.value).startswith(f"{path}: no state in it can be used; ")
+    assert str(caught.value).startswith(f"{path}: no usable state; ")
     assert why in str(caught.value)
 
 

@@ -45,9 +45,9 @@ def test_compressed_or_not_both_are_recognized(tmp_path: Path) -> None:
         (b"", "empty"),
         (b" \n", "empty"),
         (gzip.compress(b"", mtime=0), "empty"),
-        (b"not a memory file", "neither a memory snapshot nor a flight record"),
-        (b"[1, 2]", "neither a memory snapshot nor a flight record"),
-        (b"\x1f\x8b\x08garbage that is no gzip at all", "cannot be decompressed"),
+        (b"not a memory file", "not a memory snapshot, flight record"),
+        (b"[1, 2]", "not a memory snapshot, flight record"),
+        (b"\x1f\x8b\x08garbage that is no gzip at all", "cannot decompress the file"),
     ],
     ids=["empty", "blank", "empty gzip", "text", "another JSON", "damaged gzip"],
 )

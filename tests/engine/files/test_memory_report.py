@@ -118,12 +118,12 @@ def test_several_reports_are_one_series_of_one_device(tmp_path: Path) -> None:
         ({"devices": {"0": {"risk_assessment": {}}}}, "$.devices['0']: no bytes in use"),
         ({"devices": {"0": {"peak_memory": -1}}}, "$.devices['0']: expected `float` >= 0"),
         ({"devices": {"0": {"peak_memory": 2**60}}}, "$.devices['0']: expected `float` < "),
-        ({"devices": {}}, "no reading of a device in it"),
+        ({"devices": {}}, "no reading of a device"),
         (
             {"timestamp": "yesterday", "devices": {}},
             "invalid isoformat string: 'yesterday'; expected a report",
         ),
-        ({"timestamp": 1e300, "devices": {}}, "expected seconds of this era"),
+        ({"timestamp": 1e300, "devices": {}}, "expected seconds since 1970"),
     ],
 )
 def test_a_report_without_a_reading_is_refused(tmp_path: Path, fields: dict[str, Any], why: str) -> None:

@@ -178,7 +178,7 @@ def test_settings_and_annotations_are_text(tmp_path: Path) -> None:
 
 def test_blocks_that_do_not_add_up_are_noted(tmp_path: Path) -> None:
     found = read(tmp_path, snapshot([segment([block(MIB)], total_size=3 * MIB)]))
-    assert found.notes == ("1 segment has blocks that do not add up to the size",)
+    assert found.notes == ("1 segment has blocks that do not add up to their size",)
 
 
 PROFILE = """
@@ -211,6 +211,6 @@ def test_snapshot_that_pytorch_makes_of_a_profile_is_read(tmp_path: Path) -> Non
         if state == BlockState.ALLOCATED
     )
     assert live >= 4 * 32 * 128
-    assert any("made the snapshot from a profile" in note for note in found.notes)
+    assert any("made from a profile" in note for note in found.notes)
     assert any(each.filename.endswith("train_step.py") and each.line > 0 for each in found.stacks.frames)
     assert TraceAction.ALLOC in found.traces[0].action

@@ -85,7 +85,7 @@ def test_what_torch_writes_is_read(tmp_path: Path) -> None:
     assert ends[0] == ends[1]
     assert ends[0][0] >= 2 * 256 * 257 * 4
     profiled.export_chrome_trace(str(tmp_path / "trace.json"))
-    with pytest.raises(InputFileError, match=r"events of memory are of the host; expected some of a GPU"):
+    with pytest.raises(InputFileError, match=r"memory events are of the host; expected some of a GPU"):
         open_series(tmp_path / "trace.json")
 
 
@@ -97,21 +97,21 @@ def test_rows_that_make_no_sense_are_counted(tmp_path: Path) -> None:
     notes = "\n".join(source.notes)
     assert "2 records were left out, the first at $[1][4]: [0, 1], expected 9 sizes in bytes" in notes
     assert "$[1][6]: 9,223,372,036,854,775,808 bytes in all, expected memory of a device" in notes
-    assert "$[1][7]: 2 times have no sizes; the file ends in the middle" in notes
+    assert "$[1][7]: 2 times have no sizes; the file is cut short" in notes
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[[1, 2], 5]", "byte 7: ', 5' is no list of whole numbers; expected [times, sizes]"),
-        ("[[1, 2], [[[1]]]]", "is no list of whole numbers"),
-        ('[[1, "x"]]', "byte 0: '[[1, \"x\"' is no list of whole numbers"),
-        ("[[1.5, 2, 3, 4]]", "is no list of whole numbers"),
-        ("[[]]", "no level in it; $[0]: [], expected [time, action, bytes, category]"),
+        ("[[1, 2], 5]", "byte 7: ', 5' is not a list of whole numbers; expected [times, sizes]"),
+        ("[[1, 2], [[[1]]]]", "is not a list of whole numbers"),
+        ('[[1, "x"]]', "byte 0: '[[1, \"x\"' is not a list of whole numbers"),
+        ("[[1.5, 2, 3, 4]]", "is not a list of whole numbers"),
+        ("[[]]", "no levels; $[0]: [], expected [time, action, bytes, category]"),
         ("[[1, 9, 5, 0]]", "expected [time, action, bytes, category]"),
         ("[[1, 2, -5, 0]]", "-5 bytes in all"),
-        ("[[1", "no level in it; expected [times, sizes]"),
-        (f"[[{10**22}]]", "is no list of whole numbers"),
+        ("[[1", "no levels; expected [times, sizes]"),
+        (f"[[{10**22}]]", "is not a list of whole numbers"),
     ],
 )
 def test_what_is_no_timeline_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:

@@ -97,9 +97,9 @@ def without(field: str) -> dict[str, Any]:
     ("content", "expected"),
     [
         ([], "at $: expected `object`, got `array`; expected a memory trace"),
-        ({}, "at $: no iteration in it; expected at least one"),
+        ({}, "at $: no iterations; expected at least one"),
         ({"one": {"samples": []}}, 'at $["one"]: expected the number of an iteration as key'),
-        ({"1": {"samples": []}, "01": {"samples": []}}, "iteration 1 is there twice"),
+        ({"1": {"samples": []}, "01": {"samples": []}}, "iteration 1 appears twice"),
         ({"0": []}, 'at $["0"]: expected `object`, got `array`'),
         ({"0": {}}, 'at $["0"]: object missing required field `samples`'),
         ({"0": {"samples": 5}}, 'at $["0"].samples: expected `array`, got `int`'),
@@ -121,7 +121,7 @@ def test_wrong_content_is_refused_with_its_place(tmp_path: Path, content: object
 def test_clock_that_starts_again_is_refused(tmp_path: Path) -> None:
     content = trace([(0.0, 1.0, 1.0), (14.0, 1.0, 1.0)], [(0.0, 1.0, 1.0)])
     text = refusal(write_trace(tmp_path, rank_name(0), content))
-    assert text.startswith('at $["1"].samples[0].timestamp_s: 0 s comes after 14 s; expected one clock')
+    assert text.startswith('at $["1"].samples[0].timestamp_s: 0 s comes after 14 s; expected times')
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_clock_that_starts_again_is_refused(tmp_path: Path) -> None:
     [
         ("", "the file is empty"),
         (" \n ", "the file is empty"),
-        ("{", "line 1, column 2: the file ends in the middle"),
+        ("{", "line 1, column 2: the file is cut short"),
         ('{"0": {"samples": [\n  {"timestamp_s": NaN}]}}', "line 2, column 19: JSON is malformed"),
         ('{"0": {"samples": [\n  {"timestamp_s": 1e999}]}}', 'at $["0"].samples[0].timestamp_s'),
         ("\n\nnot json", "line 3, column 5: JSON is malformed"),
@@ -154,7 +154,7 @@ def test_other_encodings_are_refused(tmp_path: Path, data: bytes) -> None:
 
 def test_name_without_a_rank_says_how_to_name_it(tmp_path: Path) -> None:
     path = write_trace(tmp_path, "trace.json", GOOD)
-    assert "give it one such as memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json" in refusal(path)
+    assert "rename it to, for example, memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json" in refusal(path)
 
 
 @pytest.mark.parametrize(

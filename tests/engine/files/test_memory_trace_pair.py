@@ -66,7 +66,7 @@ def test_folder_tells_where_names_do_not(tmp_path: Path) -> None:
 def test_other_layouts_are_no_pair(tmp_path: Path) -> None:
     real = make(tmp_path / "a", REAL)
     other = make(tmp_path / "b", SCALING_A.replace("tp2_pp4", "tp4_pp2"))
-    with pytest.raises(InputFileError, match=r"simulates another run than .*\(tp 2 and 4, pp 4 and 2\)"):
+    with pytest.raises(InputFileError, match=r"simulates a different run than .*\(tp 2 and 4, pp 4 and 2\)"):
         find_trace_pair([real, other])
     with pytest.raises(InputFileError, match=r"\(experts none and 8\)"):
         find_trace_pair([real, make(tmp_path / "c", SCALING_A.replace("None", "8"))])
@@ -76,7 +76,7 @@ def test_other_layouts_are_no_pair(tmp_path: Path) -> None:
 def test_several_pairs_are_refused_and_one_is_named(tmp_path: Path) -> None:
     real, first = make(tmp_path / "real", REAL), make(tmp_path / "sim1", SCALING_A)
     make(tmp_path / "sim2", SCALING_B)
-    with pytest.raises(InputFileError, match=f"2 pairs .* name both folders, such as {real} {first}"):
+    with pytest.raises(InputFileError, match=f"2 pairs .* give both folders, such as {real} {first}"):
         find_trace_pair([tmp_path])
 
 

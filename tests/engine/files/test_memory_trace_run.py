@@ -44,7 +44,7 @@ def test_newest_file_of_a_rank_wins_and_is_named(tmp_path: Path) -> None:
     run = read_memory_trace_run(tmp_path)
     assert run.ranks[0].allocated_bytes[0] == 2 * MIB
     assert run.notes == (
-        "rank 0: 3 files; memory_trace_rank0_wd1_tp1_pp1_ts60530.json is the newest and was taken",
+        "rank 0: 3 files; memory_trace_rank0_wd1_tp1_pp1_ts60530.json is the newest and was read",
     )
 
 

@@ -97,8 +97,8 @@ SECOND = '"timestamp_s": 2.5,'
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (TEXT[:-40], "the file ends in the middle"),
-        (TEXT[: TEXT.index(SECOND) + 5], "the file ends in the middle"),
+        (TEXT[:-40], "the file is cut short"),
+        (TEXT[: TEXT.index(SECOND) + 5], "the file is cut short"),
         (
             TEXT.replace(SECOND, '"timestamp_s": "soon",'),
             'at $["2"].samples[0].timestamp_s: expected `float`',
@@ -109,9 +109,9 @@ SECOND = '"timestamp_s": 2.5,'
         (TEXT.replace('"2": {', '"0": {'), "expected iterations in ascending order"),
         (TEXT + "{", "expected nothing after the last iteration"),
         (TEXT.replace("},", "} ,,", 1), "JSON is malformed"),
-        ("", "the file ends in the middle"),
+        ("", "the file is cut short"),
         ("[]", "line 1, column 1: expected an object of iterations"),
-        ('{"0": {"samples": [' + "[" * 10_000, "the file ends in the middle"),
+        ('{"0": {"samples": [' + "[" * 10_000, "the file is cut short"),
     ],
     ids=range(12),
 )

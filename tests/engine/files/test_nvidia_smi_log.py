@@ -122,7 +122,7 @@ def test_joined_logs_repeat_their_header(tmp_path: Path) -> None:
     records, notes = read(path)
     assert [record.used_bytes for record in records] == [100 * MIB, 200 * MIB, 3 * GIB]
     assert [record.total_bytes for record in records] == [1000 * MIB, 1000 * MIB, None]
-    assert notes == ("1 record was left out: line 1: 'nohup: ignoring input' is no record",)
+    assert notes == ("1 record was left out: line 1: 'nohup: ignoring input' is not a record",)
 
 
 def test_what_nvidia_smi_says_between_records_is_counted(tmp_path: Path) -> None:
@@ -141,8 +141,9 @@ def test_what_nvidia_smi_says_between_records_is_counted(tmp_path: Path) -> None
     records, notes = read(path)
     assert len(records) == 1
     assert notes == (
-        "2 records were left out, the first at line 6: timestamp is '2025/13/45 10:30:02.000', no such time",
-        "1 record was left out: line 3: 'Unable to determine t...' is no record",
+        "2 records were left out, the first at line 6: timestamp is '2025/13/45 10:30:02.000', which "
+        "is not a valid time",
+        "1 record was left out: line 3: 'Unable to determine t...' is not a record",
         "1 record was left out: line 4: memory.used is 'lots', expected memory such as 1234 MiB",
         "1 record was left out: line 5: index is 'zero', expected the number of a GPU",
         "1 record was left out for other reasons",
@@ -160,12 +161,12 @@ def test_a_last_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
-        (["timestamp, memory.used [MiB]"], "line 1: no column index, uuid or pci.bus_id to tell GPUs apart"),
+        (["timestamp, memory.used [MiB]"], "line 1: no column index, uuid or pci.bus_id to identify GPUs"),
         (["timestamp, index, memory.total [MiB]"], "line 1: no column memory.used; expected what nvidia-smi"),
         (["index, memory.used [MiB]"], "line 1: no column timestamp; expected what nvidia-smi"),
-        ([f"{STAMP}:00.000, 5, 100, 1000, 20"], "has no header before it, and its 5 columns cannot be told"),
-        ([f"{STAMP}:00.000, 0, 1000, 100"], "has no header before it, and its 4 columns cannot be told"),
-        ([LOG_HEADER], "no record after the header; expected at least one line of figures"),
+        ([f"{STAMP}:00.000, 5, 100, 1000, 20"], "has no header before it, so its 5 columns are unknown;"),
+        ([f"{STAMP}:00.000, 0, 1000, 100"], "has no header before it, so its 4 columns are unknown;"),
+        ([LOG_HEADER], "no record after the header; expected at least one line of data"),
         (
             [LOG_HEADER, "x, 0, 1, 2"],
             "none of its 1 records can be used; the first at line 2: timestamp is 'x'",
@@ -190,7 +191,9 @@ def test_the_hour_that_comes_twice_is_two_hours(tmp_path: Path, zone: pytest.Mon
     records, notes = read(write_lines(tmp_path / "smi.csv", LOG_HEADER, *rows))
     start = datetime(2025, 10, 26, 0, tzinfo=UTC).timestamp()
     assert [record.time_s - start for record in records] == [minute * 60 for minute in range(121)]
-    assert notes == ("the clock went back by an hour before 2025/10/26 02:00:00.000; times go on from there",)
+    assert notes == (
+        "the clock went back by an hour before 2025/10/26 02:00:00.000; later times continue from there",
+    )
 
 
 def test_every_autumn_has_its_hour(tmp_path: Path, zone: pytest.MonkeyPatch) -> None:

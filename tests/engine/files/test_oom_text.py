@@ -106,7 +106,7 @@ def test_an_error_in_a_log_is_a_sample_and_counted_once(tmp_path: Path) -> None:
     assert after is not None
     assert (after.allocated_bytes, after.ooms) == (90 * MIB, 1)
     notes = "\n".join(source.notes)
-    assert "2 out-of-memory errors are in the text, the first at line 4" in notes
+    assert "2 out-of-memory errors are in the log, the first at line 4" in notes
     assert "line 4: rank 3 ran out of memory, 1.2 GiB were asked for, 18 MiB free of 79.2 GiB" in notes
     assert source.label(failed[4].uuid) == failed[4].name == "GPU 4 (rank unknown)"
 
@@ -133,13 +133,13 @@ def test_a_text_anywhere_in_a_file_is_explained(tmp_path: Path, before: str) -> 
     assert record.process.coordinates.rank == 3
     assert record.failure.message == NEW.partition(": ")[2]
     line = before.count("\n") + 1
-    assert record.notes[0] == f"figures are as the text at line {line:,} rounds them"
-    assert "texts of its kind that follow in the file: 2" in record.notes
+    assert record.notes[0] == f"numbers are rounded as in the text at line {line:,}"
+    assert "more out-of-memory texts in the file: 2" in record.notes
     text = describe_memory_file(record, top=5, width=100)
     assert "a request of 1.2 GiB failed on a device of 79.2 GiB" in text
     assert "no tensor   2.9 GiB" in text
     assert "expandable_segments:True" in text
-    assert "process 1234 had 10.0 GiB of the device" in text
+    assert "process 1234 used 10.0 GiB of the device" in text
 
 
 def test_a_text_that_a_terminal_has_wrapped_is_read_whole(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_memory_events_become_ticks_of_each_device(tmp_path: Path, name: str, in
     assert device.rank is not None
     assert (device.rank.rank, device.rank.world_size) == (3, 8)
     notes = "\n".join(source.notes)
-    assert "events of memory of the host were left out: 1" in notes
+    assert "events of host memory were left out: 1" in notes
     assert "device 0 ran out of memory: 512 B were asked for, 30 B allocated" in notes
 
 
@@ -144,12 +144,12 @@ def test_a_trace_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.read_bytes().rindex(b"Addr")])
     source, samples = play(path)
     assert [size for _, size in allocated(samples)] == [5, 5, 6]
-    assert any("no event is around this name" in note for note in source.notes)
+    assert any("this name is outside of any event" in note for note in source.notes)
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_trace_that_was_not_written_to_its_end_says_so(tmp_path: Path, name: str) -> None:
-    said = "the trace ends in the middle; what was to follow is missing"
+    said = "the trace is cut short; the rest is missing"
     path = write_trace(tmp_path / name, [memory(0, 5), memory(2000, 6), NOISE])
     whole = path.read_bytes()
     assert said not in play(path)[0].notes
@@ -164,8 +164,8 @@ def test_a_trace_that_was_not_written_to_its_end_says_so(tmp_path: Path, name: s
 @pytest.mark.parametrize(
     ("events", "why"),
     [
-        ([NOISE], "no [memory] event in it; expected a trace of torch.profiler with profile_memory=True"),
-        ([memory(0, 5, device=-1, kind=0)], "all 1 events of memory are of the host; expected some of a GPU"),
+        ([NOISE], "no [memory] event; expected a trace of torch.profiler with profile_memory=True"),
+        ([memory(0, 5, device=-1, kind=0)], "all 1 memory events are of the host; expected some of a GPU"),
         ([memory(0, None)], "Total Allocated is missing, expected bytes"),
         ([memory(0, -5)], "Total Allocated is -5, expected bytes of a device"),
         ([memory(float("inf"), 5)], "ts is inf, expected microseconds"),
@@ -207,7 +207,7 @@ def test_an_error_of_an_absurd_size_is_still_an_error(tmp_path: Path) -> None:
     source, samples = play(write_trace(tmp_path / "t.json", [failed]))
     assert samples[0].devices[0].allocator is not None
     assert samples[0].devices[0].allocator.ooms == 1
-    assert "device 0 ran out of memory: a size that is not told was asked for, 5 B allocated" in source.notes
+    assert "device 0 ran out of memory: an unknown size was asked for, 5 B allocated" in source.notes
 
 
 def test_reading_can_be_followed_and_ended(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_capacity_of_nothing_was_not_measured(tmp_path: Path) -> None:
         ("1,,5,,,,", "line 3: device is empty, expected a number or a name"),
         ("1,0,5", "line 3: 3 cells, expected 7"),
         ("1,0,5,,,,,,", "line 3: 9 cells, expected 7"),
-        ('1,0,"5,,,,', "line 3: '1,0,\"5,,,,' has a quote that is not closed"),
+        ('1,0,"5,,,,', "line 3: '1,0,\"5,,,,' has an unclosed quote"),
         ("1,0,\x1b[2J,,,,", r"line 3: allocated_bytes is '\x1b[2J', expected bytes"),
     ],
 )
@@ -121,7 +121,7 @@ def test_columns_of_others_are_ignored_and_said_once(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.csv", "time_s,host,device,used_bytes,loss", "1,a,0,5,2.5", "2,a,0,6,2.4")
     records, notes = read(path)
     assert [record.used_bytes for record in records] == [5, 6]
-    assert notes == ("columns that are not of a series were ignored: 'host', 'loss'",)
+    assert notes == ("columns that no series has were ignored: 'host', 'loss'",)
 
 
 def test_joined_files_may_change_their_columns(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_gzip_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> No
     path.write_bytes(gzip.compress(whole)[:-5000])
     records, notes = read(path)
     assert 100_000 < len(records) < 200_000
-    assert notes[0] == "the compressed file ends in the middle; what was to follow is missing"
+    assert notes[0] == "the compressed file is cut short; the rest is missing"
 
 
 def test_names_of_devices_are_numbered_and_kept(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_names_of_devices_are_numbered_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (f"{HEADER}\n", "no record after the header; expected at least one line of figures"),
+        (f"{HEADER}\n", "no record after the header; expected at least one line of data"),
         (
             f"{HEADER}\n1,0,x,,,,\n",
             "none of its 1 records can be used; the first at line 2: allocated_bytes is",
@@ -194,8 +194,8 @@ def test_names_of_devices_are_numbered_and_kept(tmp_path: Path) -> None:
             "line 1: no column allocated_bytes or used_bytes; expected a header such as",
         ),
         ("time_s,allocated_bytes\n1,0\n", "line 1: no column device; expected a header such as"),
-        ("time_s,device,device,used_bytes\n1,0,0,5\n", "line 1: the column device is there twice"),
-        ("note\ntime_s,device,used_bytes\n1,0,5\n", "line 1: 'note' is no header; expected a header"),
+        ("time_s,device,device,used_bytes\n1,0,0,5\n", "line 1: the column device appears twice"),
+        ("note\ntime_s,device,used_bytes\n1,0,5\n", "line 1: 'note' is not a header; expected a header"),
     ],
 )
 def test_a_file_without_a_usable_record_is_refused_in_a_line(
@@ -225,5 +225,5 @@ def test_a_column_with_a_device_a_row_is_no_column_of_devices(tmp_path: Path) ->
     )
     assert len(records) == 4096
     assert notes[0].startswith(
-        "904 records were left out, the first at line 4098: device '4096' is one too many"
+        "904 records were left out, the first at line 4098: device '4096': too many devices"
     )

@@ -67,24 +67,24 @@ def test_a_measured_run_plays_whole() -> None:
     source, samples = play(require_measured("real_30b_pp4_tp2"))
     assert {len(sample.devices) for sample in samples} == {8}
     assert samples[-1].time_s - samples[0].time_s > 10
-    assert source.notes[0].startswith("recorded figures of 8 ranks")
+    assert source.notes[0].startswith("recorded values of 8 ranks")
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "no line of data in it"),
-        (b"\n\n# nothing\n", "no line of data in it"),
+        (b"", "no line of data"),
+        (b"\n\n# nothing\n", "no line of data"),
         (
             pickle.dumps({"segments": []}),
-            "neither segments nor events in it; nothing was allocated",
+            "no segments and no events; nothing was allocated",
         ),
-        (b'{"schema": "x", "devices": {}}', "JSON that is no series"),
-        (b"[1, 2]", "JSON that is no series"),
-        (b"hello world\n", "line 1: 'hello world' is no header of a series; expected a series CSV"),
-        (b"1.0,0,500\n2.0,0,600\n", "line 1: '1.0,0,500' is no header of a series; expected a series CSV"),
+        (b'{"schema": "x", "devices": {}}', "JSON that is not a series"),
+        (b"[1, 2]", "JSON that is not a series"),
+        (b"hello world\n", "line 1: 'hello world' is not a header of a series; expected a series CSV"),
+        (b"1.0,0,500\n2.0,0,600\n", "line 1: '1.0,0,500' is not a header of a series; expected a series CSV"),
         (b'{"snapshots": {"0": 5}}', "expected `array`, got `int`"),
-        (b'{"snapshots": {}}', "no reading in it can be used"),
+        (b'{"snapshots": {}}', "no usable reading"),
     ],
 )
 def test_what_is_no_series_is_refused_with_what_is_accepted(
@@ -102,7 +102,7 @@ def test_what_is_no_series_is_refused_with_what_is_accepted(
 def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="cannot be read: no such file"):
         open_series(tmp_path / "absent.csv")
-    with pytest.raises(InputFileError, match="no memory trace in it"):
+    with pytest.raises(InputFileError, match="no memory trace"):
         open_series(tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_events_without_times_stand_in_their_order(tmp_path: Path) -> None:
     trace = [{key: value for key, value in each.items() if key != "time_us"} for each in ring()]
     source, samples = play(write_snapshot(tmp_path, snapshot([segment([block(6 * MIB)])], trace)))
     assert (source.clock, len(samples)) == ("trace", len(trace))
-    assert "events without times: they stand in their order, 1 ms from each to the next" in source.notes
+    assert "events without times: shown in their order, 1 ms apart" in source.notes
 
 
 def test_a_modelled_card_is_called_simulated(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_modelled_card_is_called_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "why"),
     [
-        (snapshot([]), "neither segments nor events in it; nothing was allocated"),
+        (snapshot([]), "no segments and no events; nothing was allocated"),
         (
             snapshot([segment([block(2**52)])]),
             "device 0: 4,503,599,627,370,496 bytes, expected memory of a device",

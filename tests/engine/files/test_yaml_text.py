@@ -42,15 +42,15 @@ def test_keys_have_their_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: 1\nb: &x 1\n", "line 2: '&x 1' is YAML that is not read; write the value itself"),
-        ("a: *x\n", "line 1: '*x' is YAML that is not read; write the value itself"),
+        ("a: 1\nb: &x 1\n", "line 2: '&x 1' is YAML that is not supported; write the value itself"),
+        ("a: *x\n", "line 1: '*x' is YAML that is not supported; write the value itself"),
         (
             "a: !!python/object:os.system x\n",
-            "line 1: '!!python/object:os.system x' is YAML that is not read",
+            "line 1: '!!python/object:os.system x' is YAML that is not supported",
         ),
-        ("a: |\n  x\n", "line 1: '|' is YAML that is not read"),
-        ("a: 1\na: 2\n", "line 2: a is there twice"),
-        ("a:\n\t- x\n", "line 2: a tab in the indentation; expected blanks"),
+        ("a: |\n  x\n", "line 1: '|' is YAML that is not supported"),
+        ("a: 1\na: 2\n", "line 2: a appears twice"),
+        ("a:\n\t- x\n", "line 2: a tab in the indentation; expected spaces"),
         ("a: {\n", "line 1: a bracket is not closed on its line"),
         ("a: [1,\n 2]\n", "line 1: a bracket is not closed on its line"),
         ("a: 'x\n", 'line 1: "\'x" has no closing quote'),

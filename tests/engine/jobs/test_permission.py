@@ -126,7 +126,7 @@ def test_one_that_is_being_traced_is_refused(tmp_path: Path) -> None:
                 check_untraced(read_status(target.pid))
             outcome = run("attach", str(target.pid))
     assert (outcome.code, outcome.stderr.count("\n")) == (6, 1)
-    assert "lets only one trace it" in outcome.stderr
+    assert "only one process can trace it" in outcome.stderr
 
 
 def test_one_that_is_stopped_is_refused_with_how_to_let_it_go_on(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_device_that_cannot_be_installed_is_told_in_one_line(parts: Path) -> N
     )
     assert done.stdout == "ran\n"
     assert done.stderr == (
-        "vramscope simulate: the simulated device could not be installed (KeyError: 'allocator_path')\n"
+        "vramscope simulate: cannot install the simulated device (KeyError: 'allocator_path')\n"
     )
 
 

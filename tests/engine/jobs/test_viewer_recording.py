@@ -52,14 +52,14 @@ def test_a_recording_is_seen_and_ended_by_every_viewer_and_goes_on_without_them(
     first.switch("node 03/a")
     (news, path) = await_news(first), next((tmp_path / "runs").glob("*.vscope"))
     assert path.name.startswith("node-03-a-")
-    assert news.text == f"Recording into {path}: it goes on when you quit; R ends it."
+    assert news.text == f"Recording into {path}: it continues after you quit; R ends it."
     state = second.look()
     assert state is not None
     assert (state.path, state.size_bytes > 0, second.take_news()) == (path, True, [])
     note = read_announced(locate_runtime_folder())
     assert note is not None
     assert os.getsid(note.pid) == note.pid, "no signal of this terminal reaches it"
-    assert first.leave() == f"the recording into {path} goes on: R in vramscope ends it, or kill {note.pid}"
+    assert first.leave() == f"still recording into {path}: end it with R in vramscope, or kill {note.pid}"
     wait_until(lambda: Recording(path).sample_count > 0, 60.0, "a sample")
     second.switch("node")
     news = await_news(second)
@@ -102,7 +102,7 @@ def test_a_recording_whose_file_is_taken_away_goes_on_and_every_viewer_is_told(
     for viewer in (first, second):
         told = await_news(viewer)
         assert told.is_failure
-        assert told.text == f"{path} was removed; the recording goes on in a new file."
+        assert told.text == f"{path} was removed; the recording continues in a new file."
     state = second.look()
     assert state is not None
     assert (state.path, state.size_bytes > 0) == (path, True)

@@ -45,7 +45,7 @@ def test_the_cache_is_emptied_at_the_end_of_the_next_step_and_not_before(
     watched.tick()
     assert watched.cuda.emptied == 1
     (taken,) = hub.wait_for(AdviceTaken)
-    sentence = "emptied its cache; 8.0 MiB given back"
+    sentence = "emptied its cache; 8.0 MiB freed"
     assert taken == AdviceTaken(1, 7, is_obeyed=True, outcome=sentence, freed_bytes=8 * MIB)
     hub.ask_for("advise", request=8, action="empty_cache")
     watched.tick(8)
@@ -59,12 +59,12 @@ def test_the_cache_is_emptied_at_the_end_of_the_next_step_and_not_before(
 @pytest.mark.parametrize(
     ("answer", "is_obeyed", "outcome"),
     [
-        (lambda: True, True, "did it by its callback"),
-        (lambda: "skips batches above 4,096", True, "did it by its callback: skips batches above 4,096"),
-        (lambda: False, False, "declined by its callback"),
-        (lambda: None, False, "has a callback, which did nothing about skip_long_batch"),
-        (lambda: 1 // 0, False, "failed at it: ZeroDivisionError: integer division or modulo by zero"),
-        (list, False, "has a callback, which returned list and not True, False, None or a sentence"),
+        (lambda: True, True, "did it with its callback"),
+        (lambda: "skips batches above 4,096", True, "did it with its callback: skips batches above 4,096"),
+        (lambda: False, False, "declined: its callback returned False"),
+        (lambda: None, False, "has a callback that did nothing about skip_long_batch"),
+        (lambda: 1 // 0, False, "failed: ZeroDivisionError: integer division or modulo by zero"),
+        (list, False, "has a callback that returned list; expected True, False, None or a sentence"),
     ],
 )
 def test_a_callback_of_the_program_answers_for_it(
@@ -114,7 +114,7 @@ def test_without_a_callback_or_a_step_nothing_is_done_and_that_is_said(
     monkeypatch.setenv("VRAMSCOPE_ADVICE", "off")
     hub.ask_for("advise", request=9, action="empty_cache", seconds=5)
     wait_until(lambda: watched.tick() and len(hub.of(DemandRefused)) == 2, what="a refusal")
-    reason = "takes no advice: it was started with VRAMSCOPE_ADVICE=off"
+    reason = "accepts no advice: it was started with VRAMSCOPE_ADVICE=off"
     assert hub.of(DemandRefused)[1] == DemandRefused(1, 9, reason)
     watched.step()
     assert watched.cuda.emptied == 0

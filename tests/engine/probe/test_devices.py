@@ -174,7 +174,7 @@ def test_an_allocator_that_tells_nothing_is_announced_without_figures(
         (hello,) = hub.wait_for(Hello)
         assert hello.device is not None
         assert hello.device.uuid == "GPU-11111111-2222-3333-4444-000000000000"
-        assert hello.notes == ("the allocator of this process tells nothing of what it holds",)
+        assert hello.notes == ("the allocator of this process reports no sizes",)
         wait_until(lambda: len(hub.readings()) >= 90)
         assert {row[1:9] for row in hub.readings()} == {(None,) * 8}
         assert asked.count(0) < 20
@@ -207,11 +207,11 @@ def test_devices_that_hold_bytes_and_are_not_followed_are_named(
         cuda.allocate(3 * 1024 * MIB + 102 * MIB, device=1)
         session._tick()
         (hello,) = hub.wait_for(Hello)
-        assert hello.notes == ("also holds 3.1 GiB on GPU 1, which is not followed",)
+        assert hello.notes == ("also uses 3.1 GiB on GPU 1, which is not monitored",)
         session.end("exit")
     cuda.allocate(2 * MIB, device=2)
     others = session._device.describe_others()
-    assert others == "also holds 3.1 GiB on GPU 1, 2.0 MiB on GPU 2, which are not followed"
+    assert others == "also uses 3.1 GiB on GPU 1, 2.0 MiB on GPU 2, which are not monitored"
 
 
 def test_a_demand_that_the_allocator_refuses_leaves_the_readings_going(

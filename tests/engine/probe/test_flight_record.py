@@ -191,7 +191,7 @@ def test_an_allocator_that_takes_no_observer_is_told_once_and_raises_nothing(
     assert not attach_observer(torch)
     assert not attach_observer(torch)
     (note,) = current.failures
-    assert "takes no observer" in note
+    assert "accepts no observer" in note
 
 
 def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_allocator(

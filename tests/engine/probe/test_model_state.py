@@ -268,7 +268,7 @@ def test_an_optimizer_that_cannot_be_looked_into_never_raises_and_is_given_up(
     optimizer.state = None
     assert [watch.measure() for _ in range(5)] == [UNMEASURED] * 3 + [None] * 2
     assert not watch.is_new
-    assert current.failures[-1].endswith("it was given up")
+    assert current.failures[-1].endswith("it was switched off")
 
 
 def test_steps_are_told_on_when_the_bytes_of_the_model_cannot_be(
@@ -297,8 +297,8 @@ def test_the_hello_says_why_the_bytes_of_the_model_are_missing(
             make_torch(StandInCuda()), str(tmp_path), None, is_explicit=True, clock=WoundClock()
         )
         monkeypatch.setattr(current, "session", session)
-        session._model.note = "the bytes of the model are not told"
+        session._model.note = "the model's size is not reported"
         session._tick()
         wait_until(lambda: bool(hub.connections and hub.connections[0]))
-        assert "the bytes of the model are not told" in hub.hello().notes
+        assert "the model's size is not reported" in hub.hello().notes
         session.end("exit")

@@ -336,7 +336,7 @@ def test_an_entry_that_keeps_failing_is_given_up_and_a_note_says_so(
     watched.tick()
     (hello,) = hub.wait_for(Hello)
     assert len(hello.notes) == 3
-    assert hello.notes[-1].endswith("it was given up")
+    assert hello.notes[-1].endswith("it was switched off")
 
 
 def test_a_driver_that_fails_ends_the_sampling_quietly(watched: Watched, capfd: Any) -> None:

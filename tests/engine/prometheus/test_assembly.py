@@ -65,7 +65,7 @@ def test_instances_of_a_card_are_devices_of_their_own() -> None:
 def test_an_error_that_dcgm_never_forgets_is_told_as_such() -> None:
     text = dcgm_text({0: 1}).replace('Hostname="gpu7"} 0', 'Hostname="gpu7"} 79')
     (sample,) = assemble(to_series(text))
-    assert any("XID 79" in note and "does not say when" in note for note in sample.notes)
+    assert any("XID 79" in note and "does not record its time" in note for note in sample.notes)
 
 
 def test_nvidia_gpu_exporter_names_devices_without_what_all_of_them_begin_with() -> None:

@@ -94,7 +94,7 @@ def test_times_that_cannot_be_are_left_out_and_counted_and_the_rest_is_shown() -
         samples, notes = poll(url)
     assert [it.time_s for it in samples] == [now_s - 1]
     assert notes == (
-        "left out of what Prometheus answered: 5 values that are no number, or at times that cannot be",
+        "left out of Prometheus's answer: 5 values that are not numbers or have impossible times",
     )
 
 
@@ -106,7 +106,7 @@ def test_an_answer_of_garbage_alone_is_an_error_that_says_what_came(values: list
         ended = run_once(url)
     assert ended.returncode == 7
     assert ended.stdout == ""
-    assert f"answered with 1 series and {len(values)} values, and none of them is a number" in ended.stderr
+    assert f"answered with 1 series and {len(values)} values, but no value is a valid number" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_is_beyond_all_bounds_is_counted_and_left_out(monkeypatch: pytest.M
     series = [used(f"GPU-{at}", (T, "1000"), host=f"node{at // 3}") for at in range(60)]
     samples = list(assembler.add(series))
     assert sum(len(it.devices) for it in samples) == 5
-    assert assembler.notes == ("left out of what Prometheus answered: 17 nodes beyond 3; 4 devices beyond 5",)
+    assert assembler.notes == ("left out of Prometheus's answer: 17 nodes beyond 3; 4 devices beyond 5",)
     # Those that are gone make room for those that came.
     later = [used(f"GPU-{at}", (T + 1000, "1000"), host=f"other{at // 3}") for at in range(3)]
     (sample,) = assembler.add(later)
@@ -226,7 +226,7 @@ def test_where_every_value_has_a_moment_of_its_own_the_newest_are_shown(
     samples = list(assembler.add(series))
     assert sum(len(it.devices) for it in samples) < 4 * 10 * count
     assert samples[-1].time_s == max(time_s for it in series for time_s, _ in it.values)
-    assert "moments: every value had one of its own" in assembler.notes[0]
+    assert "moments: each value had a different time" in assembler.notes[0]
 
 
 def test_values_and_labels_without_end_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_values_and_labels_without_end_are_left_out(monkeypatch: pytest.MonkeyPa
     with serving(answer(matrix(*series))) as url:
         samples, notes = poll(url)
     assert {device.uuid for it in samples for device in it.devices} == {"GPU-a"}
-    assert notes[0].startswith("left out of what Prometheus answered: 2 series")
+    assert notes[0].startswith("left out of Prometheus's answer: 2 series")
 
 
 def test_numbers_in_labels_and_shares_without_end_are_no_numbers() -> None:

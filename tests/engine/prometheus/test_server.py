@@ -79,19 +79,19 @@ def ask(url: str, **options: float) -> None:
     [
         (401, b"", "refuses: 401 Unauthorized; give user and password with --auth-file"),
         (302, b"", "points elsewhere: 302 Found"),
-        (404, b"", "answered 404 Not Found: is it a Prometheus"),
+        (404, b"", "answered 404 Not Found: check that it is a Prometheus"),
         (
             400,
             b'{"status":"error","errorType":"bad_data","error":"parse error"}',
             "400 Bad Request: parse error",
         ),
         (503, b"", "answered 503 Service Unavailable"),
-        (200, b"<html>", "does not answer as the API of Prometheus does"),
+        (200, b"<html>", "is not a Prometheus API"),
         (200, b'{"status":"success"}', "answered with an error"),
         (
             200,
             b'{"status":"success","data":{"resultType":"matrix","result":[1]}}',
-            "does not answer as the API",
+            "is not a Prometheus API",
         ),
     ],
 )

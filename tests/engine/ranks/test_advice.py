@@ -12,7 +12,7 @@ from .probe_client import MIB, ProbeClient, make_hello, make_readings
 from .rosters import open_roster
 
 PID = os.getpid()
-DONE = "emptied its cache; 8.0 MiB given back"
+DONE = "emptied its cache; 8.0 MiB freed"
 
 
 def make_wish(number: int) -> Wish:
@@ -59,13 +59,13 @@ def test_a_process_that_refuses_ends_or_is_silent_is_an_answer_too(private_envir
             probe.send(make_hello(demands=("advise",)), make_readings(MIB))
             bench.tick()
             bench.roster.ask(PID, make_wish(1))
-            probe.send(DemandRefused(v=1, request=probe.receive().request, reason="takes no advice"))
+            probe.send(DemandRefused(v=1, request=probe.receive().request, reason="accepts no advice"))
             bench.tick()
             bench.roster.ask(PID, make_wish(2))
             bench.tick(after_s=demands.ADVICE_WITHIN_S + demands.ANSWER_WITHIN_S + 1.0)
             bench.roster.ask(PID, make_wish(3))
         bench.tick()
         refused, silent, ended = [it.refusal or "" for it in bench.roster.take_answers()]
-        assert refused == f"process {PID} takes no advice"
+        assert refused == f"process {PID} accepts no advice"
         assert "has not answered within 70 s" in silent
         assert ended == f"process {PID} has ended or was detached"

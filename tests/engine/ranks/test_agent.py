@@ -79,7 +79,7 @@ def test_an_agent_survives_probes_that_talk_nonsense(tmp_path: Path) -> None:
         probe.send(make_hello(backend="cpu"), make_readings(GIB))
         _wait_for_ranks(1)
         (status,) = run("--once", "--json", **library).lines
-    assert any("3 messages of training processes refused" in note for note in status["notes"])
+    assert any("3 messages from training processes rejected" in note for note in status["notes"])
 
 
 def test_an_agent_that_starts_takes_away_what_attaching_left_for_a_process_that_has_ended(

@@ -250,7 +250,7 @@ def test_a_map_of_the_end_of_a_step_is_never_an_older_one_and_may_take_as_long_a
 
 @pytest.mark.parametrize(
     ("backend", "reason"),
-    [("cpu", "trains on CPU, whose allocator tells of no segments"), (None, "has not used a device yet")],
+    [("cpu", "trains on CPU, whose allocator reports no segments"), (None, "has not used a device yet")],
 )
 def test_a_process_without_segments_is_not_asked_for_them(
     private_environment: Path, backend: Backend | None, reason: str

@@ -146,12 +146,12 @@ def _check_advice(client: Client, rank: RankSample) -> None:
     )
     see(client, lambda s: (_reserved(s) or before) <= before - 48 * MIB, "the cache to be given back")
     obeyed = run("advise", str(rank.pid), "skip_long_batch", "--reason", "4,096 tokens would not fit")
-    outcome = "did it by its callback: notes that 4,096 tokens would not fit"
+    outcome = "did it with its callback: notes that 4,096 tokens would not fit"
     assert (obeyed.code, obeyed.stdout) == (0, f"process {rank.pid} {outcome}\n")
     declined = run("advise", str(rank.pid), "checkpoint", "--json")
     (report,) = declined.lines
     assert (declined.code, report["is_obeyed"], report["freed_bytes"]) == (3, False, 0)
-    assert report["outcome"] == "has a callback, which did nothing about checkpoint"
+    assert report["outcome"] == "has a callback that did nothing about checkpoint"
     refused = run("advise", "1", "empty_cache")
     assert (refused.code, refused.stdout) == (2, "")
     assert f"no training process 1 reports to this agent; those that do: {rank.pid}" in refused.stderr

@@ -39,7 +39,7 @@ GARBAGE = (
     b"x" * (MAX_PACKET_BYTES + 1),
 )
 
-TURNED_AWAY = "connections of training processes turned away, of another user or too many: 1"
+TURNED_AWAY = "connections from training processes rejected (another user, or too many): 1"
 
 
 def test_the_socket_is_open_to_its_owner_alone(private_environment: Path) -> None:
@@ -72,7 +72,7 @@ def test_garbage_is_counted_and_told_and_the_process_goes_on(private_environment
         assert roll.ranks[0].allocator is not None
         assert roll.ranks[0].allocator.allocated_bytes == 2 * GIB
         assert roll.notes == (
-            f"{len(GARBAGE)} messages of training processes refused; the newest: process {os.getpid()} "
+            f"{len(GARBAGE)} messages from training processes rejected; the newest: process {os.getpid()} "
             f"sent a packet of more than {MAX_PACKET_BYTES} bytes",
         )
         assert bench.tick(after_s=roster.REFUSAL_TOLD_S + 1).notes == ()
@@ -83,7 +83,7 @@ def test_a_newer_version_is_refused_in_one_line(private_environment: Path) -> No
         probe.send_bytes(encode_json(kind="hello", v=2, pid=1, backend="photonic"))
         roll = bench.tick()
     assert roll.ranks == ()
-    assert "speaks probe protocol 2, this agent understands up to 1: start the agent" in roll.notes[0]
+    assert "uses probe protocol 2, this agent supports up to 1: start the agent" in roll.notes[0]
 
 
 def test_an_unknown_newer_field_is_ignored(private_environment: Path) -> None:
@@ -97,7 +97,7 @@ def test_figures_before_a_hello_are_refused(private_environment: Path) -> None:
         probe.send(make_readings(GIB))
         roll = bench.tick()
     assert roll.ranks == ()
-    assert "said something before its hello" in roll.notes[0]
+    assert "sent a message before its hello" in roll.notes[0]
 
 
 @pytest.mark.parametrize("size", [-1, 2**62 + 1, 2**64, 10**40])

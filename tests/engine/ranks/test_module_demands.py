@@ -20,7 +20,7 @@ def test_modules_are_of_the_next_step_and_an_old_probe_is_not_asked(private_envi
         bench.tick()
         bench.roster.ask(os.getpid(), Wish("modules", ASKER))
         (answer,) = bench.roster.take_answers()
-        assert "is of an older version and knows nothing of modules" in (answer.refusal or "")
+        assert "is too old for modules" in (answer.refusal or "")
         probe.send(make_hello(demands=("segments", "modules")))
         bench.tick()
         for number in (2, 3):

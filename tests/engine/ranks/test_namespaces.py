@@ -43,7 +43,7 @@ def test_two_containers_with_one_pid_are_two_ranks(private_environment: Path) ->
         second.send(make_hello(7, rank=1, started_s=6.0), make_readings(2 * GIB))
         ranks = bench.tick().ranks
         assert [(rank.pid, rank.started_s, rank.state) for rank in ranks] == [(7, 5.0, "ok"), (7, 6.0, "ok")]
-        assert all("its pid is that of its container" in rank.notes[-1] for rank in ranks)
+        assert all("its pid is from inside its container" in rank.notes[-1] for rank in ranks)
         assert not first.is_cut_off()
 
 
@@ -97,7 +97,7 @@ def test_a_wish_for_a_pid_of_two_containers_is_refused_and_reaches_neither(priva
         bench.roster.ask(7, Wish("detach", ASKER))
         (answer,) = bench.roster.take_answers()
         assert answer.refusal is not None
-        assert "2 processes of other containers report as process 7" in answer.refusal
+        assert "2 processes in other containers report as process 7" in answer.refusal
         assert not first.has_demand()
         assert not second.has_demand()
 

@@ -114,7 +114,7 @@ def test_a_killed_process_is_said_to_have_ended(private_environment: Path) -> No
         assert bench.rank().pid == probe.pid
         probe.kill()
         rank = bench.rank()
-    assert (rank.state, rank.reason) == ("ended", "the process has ended without a goodbye")
+    assert (rank.state, rank.reason) == ("ended", "the process ended without notice")
     assert rank.allocator is not None
 
 

@@ -146,8 +146,8 @@ def test_what_a_slow_recording_missed_is_filled_from_the_agents_memory_and_the_r
         assert (follower.remembered, follower.missed) == (len(remembered), missed)
         assert len(remembered) > 1000
         assert (missed > 0) == (last > FINE_TICKS)
-        assert any("as the agent remembers them" in it for it in follower.sentences)
-        assert any("that the agent has forgotten: " in it for it in follower.sentences) == (missed > 0)
+        assert any("from the agent's memory" in it for it in follower.sentences)
+        assert any("that the agent no longer has: " in it for it in follower.sentences) == (missed > 0)
     listener.follower.close()
 
 
@@ -185,6 +185,6 @@ def test_without_its_agent_it_samples_itself_until_another_answers(pretend_nvml:
     with RunningHub(folder) as running:
         running.producer.push([make_sample(7)])
         wait_until(lambda: listener.hear()[-1] == make_sample(7), what="a sample of the new agent")
-    assert listener.follower.sentences[1:] == ["an agent runs; following it from here on"]
+    assert listener.follower.sentences[1:] == ["an agent is running now; following it from here on"]
     listener.follower.close()
     lock.release()

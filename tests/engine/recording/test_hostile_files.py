@@ -124,17 +124,17 @@ def change(path: Path, script: str) -> None:
     ("script", "told"),
     [
         ("PRAGMA user_version = 2000", "a recording of schema version 2; expected 1"),
-        ("PRAGMA application_id = 1", "an SQLite database, but no recording"),
+        ("PRAGMA application_id = 1", "an SQLite database, but not a vramscope recording"),
         (
             "CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM meta; END",
-            "holds 't', which no recording",
+            "has 't', which no recording",
         ),
-        ("DROP TABLE findings; CREATE VIEW findings AS SELECT 1", "holds 'findings', which no recording has"),
+        ("DROP TABLE findings; CREATE VIEW findings AS SELECT 1", "has 'findings', which no recording has"),
         ("CREATE VIRTUAL TABLE v USING fts5(a)", "which no recording has"),
-        ("PRAGMA user_version = 1001; CREATE VIEW v AS SELECT 1", "holds 'v', which no recording has"),
+        ("PRAGMA user_version = 1001; CREATE VIEW v AS SELECT 1", "has 'v', which no recording has"),
         ("DROP TABLE overview", "has no overview"),
-        ("DELETE FROM meta", "damaged, it does not say of what it is"),
-        ("UPDATE meta SET value = 'x'", "damaged, it does not say of what it is"),
+        ("DELETE FROM meta", "damaged, its identity is missing"),
+        ("UPDATE meta SET value = 'x'", "damaged, its identity is missing"),
     ],
 )
 def test_what_no_writer_makes_is_refused_in_one_line(tmp_path: Path, script: str, told: str) -> None:

@@ -81,7 +81,7 @@ def test_each_is_read_or_refused_in_one_line_and_in_bounded_memory(
     )
     *told, peak_kib, peak_of_children_kib = done.stdout.splitlines()
     assert told[0] == "1210 samples"
-    expected = ["no recording", "line 4: longer than", "line 3: longer than", "line 2: longer than"]
+    expected = ["not a recording", "line 4: longer than", "line 3: longer than", "line 2: longer than"]
     expected += ["10.0 GiB is too large", "10.0 GiB is too large", "it is damaged"]
     assert len(told) == len(heads)
     for name, line, words in zip([*heads][1:], told[1:], expected, strict=True):

@@ -86,7 +86,7 @@ def test_old_files_of_the_series_go_and_all_others_stay(tmp_path: Path) -> None:
     series.close("stopped")
     left = {it.name for it in tmp_path.iterdir()}
     assert left == {"run.0002.vscope", "run.00x1.vscope", *(it.name for it in strangers)}
-    assert "run.vscope is older than what is kept, and was deleted" in series.notes
+    assert "deleted run.vscope: older than the time to keep" in series.notes
 
 
 @pytest.mark.parametrize("kind", ["ext4", "nfs4"])
@@ -112,8 +112,8 @@ def test_a_file_that_is_taken_away_is_noticed_within_a_second_and_the_recording_
     clock.now_s += PLACE_LOOK_S
     series.flush()
     told = {"removed": "removed", "renamed": f"renamed to {other}", "replaced": f"renamed to {other}"}[name]
-    where = "the file that has its name now" if name == "replaced" else "a new file"
-    assert series.moved == f"{path} was {told}; the recording goes on in {where}"
+    where = "the file that now has its name" if name == "replaced" else "a new file"
+    assert series.moved == f"{path} was {told}; the recording continues in {where}"
     assert series.notes[-1] == series.moved
     for tick in range(5, 8):
         series.append(make_sample(tick))
@@ -143,7 +143,7 @@ def test_a_file_whose_folder_is_gone_ends_the_recording_in_one_line(tmp_path: Pa
     shutil.rmtree(folder)
     clock.now_s += PLACE_LOOK_S
     with pytest.raises(
-        RecordingStoppedError, match="was removed while it was recorded, and there can be no new"
+        RecordingStoppedError, match="was removed while it was recorded, and a new file cannot be created"
     ):
         series.flush()
     series.close("it failed")

@@ -91,7 +91,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
         with pytest.raises(OutputFileError) as refusal:
             RecordingWriter(path, IDENTITY)
         assert str(refusal.value) == (
-            f"{path}: process {process.pid} is recording into it; name another file with -o"
+            f"{path}: process {process.pid} is recording into it; choose another file with -o"
         )
     with RecordingWriter(path, IDENTITY):
         pass

@@ -62,7 +62,7 @@ def test_a_recording_that_is_cut_while_it_is_played_ends_the_replay_in_words(
     path.write_bytes(recorded)
     last = play_while(path, lambda it: os.truncate(it, left_bytes))
     assert last.reason is not None
-    assert "a.vscope: damaged, it cannot be read" in last.reason
+    assert "a.vscope: damaged and unreadable" in last.reason
     assert not raised
 
 
@@ -73,7 +73,7 @@ def test_a_recording_that_is_overwritten_while_it_is_played_ends_the_replay_in_w
     path.write_bytes(recorded)
     last = play_while(path, lambda it: it.write_bytes(b"something else\n"))
     assert last.reason is not None
-    assert "a.vscope: no recording, or damaged" in last.reason
+    assert "a.vscope: not a recording, or damaged" in last.reason
 
 
 def test_a_recording_that_is_replaced_or_deleted_is_played_on(recorded: bytes, tmp_path: Path) -> None:

@@ -47,5 +47,5 @@ def test_what_is_none_is_refused(text: str) -> None:
 def test_a_recording_without_times_of_day_has_places_only() -> None:
     trace = ReplayState(0.0, 60.0, 0.0, "trace", 1.0, False, False, False, False)
     assert parse_moment("30", trace) == 30
-    with pytest.raises(UsageError, match="not a moment"):
+    with pytest.raises(UsageError, match="not a time"):
         parse_moment("0:30", trace)

@@ -140,7 +140,7 @@ def test_two_recordings_of_one_node_at_one_time_are_told_apart_and_two_clocks_ar
     }
     early = [msgspec.structs.replace(it, time_s=it.seq, clock="trace") for it in _of("alpha", range(9))]
     record(tmp_path / "trace.vscope", early)
-    with pytest.raises(InputFileError, match=r"trace\.vscope: counts from a start of its own"):
+    with pytest.raises(InputFileError, match=r"trace\.vscope: its times count from its own start"):
         open_tapes([tmp_path / "a.vscope", tmp_path / "trace.vscope"])
 
 

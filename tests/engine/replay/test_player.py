@@ -119,7 +119,7 @@ def test_speeds_are_bounded_and_marks_are_visited_in_turn(path: Path) -> None:
     visited = list(_visit(played, 1))
     assert visited == sorted(set(moments))
     assert list(_visit(played, -1)) == visited[-2::-1]
-    assert "No finding" in (played.player.state.word or pytest.fail("nothing was said")).text
+    assert "No finding" in (played.player.state.word or pytest.fail("no message")).text
 
 
 def test_where_nothing_is_found_steps_are_visited(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_what_cannot_be_played_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "odd.txt").write_text("what is this\n")
     (tmp_path / "memory_trace_rank0_wd1_tp1_pp1_l1_bs1.json").write_text("{}")
     for path, told in (
-        (tmp_path / "odd.txt", "no header of a series"),
+        (tmp_path / "odd.txt", "not a header of a series"),
         (tmp_path / "gone.csv", "no such file"),
         (tmp_path, "has both recordings and memory traces"),
     ):
@@ -116,5 +116,8 @@ def test_a_folder_of_recordings_and_a_file_of_another_tool_play_together(tmp_pat
         for tape in tapes:
             tape.close()
     files = ReplayFiles([nodes, inputs["series CSV"]])
-    with pytest.raises(InputFileError, match="counts from a start of its own"), files.prepared():
+    with (
+        pytest.raises(InputFileError, match="its times count from its own start, those of"),
+        files.prepared(),
+    ):
         pass

@@ -40,7 +40,7 @@ def test_ranks_that_are_read_at_about_one_time_are_one_sample_and_keep_their_own
     assert {sample.node for sample in samples} == {"job"}
     assert [it.uuid for it in samples[4].devices] == ["name-rank0/0", "name-rank1/0", "name-late/0"]
     assert joined.notes == (
-        "devices of several files were told apart by their files: rank0/0 is 0, rank1/0 is 1, late/0 is 2",
+        "devices of several files were named by their files: rank0/0 is 0, rank1/0 is 1, late/0 is 2",
     )
 
 
@@ -59,7 +59,7 @@ def test_no_reading_is_lost_and_no_two_samples_are_of_one_time(tmp_path: Path) -
 
 
 def test_clocks_that_cannot_be_one_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match=r"b: counts from a start of its own, .*a from 1970"):
+    with pytest.raises(InputFileError, match=r"b: its times count from its own start, .*a from 1970"):
         _join(tmp_path, a="1700000000,0,1\n", b="1,0,1\n")
 
 

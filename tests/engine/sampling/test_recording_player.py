@@ -44,8 +44,8 @@ def test_a_clock_that_was_set_back_and_other_nodes_are_left_out_and_counted(tmp_
     assert [sample.time_s for sample in source.samples()] == [10.0, 11.0, 12.0, 13.0]
     assert source.clock == "trace"
     assert source.notes == (
-        "samples of 1 other node than node were left out",
-        "samples not newer than the one before were left out: 2",
+        "left out: samples of 1 other node than node",
+        "left out: 2 samples not newer than the one before",
     )
 
 
@@ -58,7 +58,7 @@ def test_a_capacity_is_filled_in_where_none_was_recorded(tmp_path: Path) -> None
     source = open_series(path, capacity_bytes=24 * GIB)
     (played,) = source.samples()
     assert played.devices[0].memory.total_bytes == 24 * GIB
-    assert source.notes == ("capacity 24.0 GiB is as given, not recorded",)
+    assert source.notes == ("capacity 24.0 GiB is given, not recorded",)
 
 
 def test_damage_is_told_with_the_samples_that_are_left(path: Path) -> None:

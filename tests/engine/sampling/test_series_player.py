@@ -69,7 +69,7 @@ def test_a_capacity_may_be_given_where_none_was_recorded(tmp_path: Path) -> None
     path = write_rows(tmp_path, [(0.0, 0, 1), (1.0, 0, 2)])
     source = open_series(path, capacity_bytes=24 * GIB)
     assert [sample.devices[0].memory.total_bytes for sample in source.samples()] == [24 * GIB] * 2
-    assert source.notes == ("capacity 24.0 GiB is as given, not recorded",)
+    assert source.notes == ("capacity 24.0 GiB is given, not recorded",)
     source, _ = play(path)
     assert source.notes == ("capacity was not recorded",)
 
@@ -93,7 +93,7 @@ def test_records_out_of_order_are_put_in_place_as_far_as_the_window_reaches(tmp_
     source, samples = play(write_rows(tmp_path, rows))
     assert allocated(samples) == [(tick, tick) for tick in range(2000) if tick != 100]
     notes = "; ".join(source.notes)
-    assert "3 records were not in order of time and put in place" in notes
+    assert "3 records were out of order and sorted by time" in notes
     assert f"1 record was too far out of order and left out: from line {102 + WINDOW_RECORDS + 50}" in notes
 
 

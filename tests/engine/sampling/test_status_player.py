@@ -81,7 +81,7 @@ def test_a_capacity_may_be_given_where_none_was_told(tmp_path: Path) -> None:
     source = open_series(path, capacity_bytes=GIB)
     (played,) = source.samples()
     assert [device.memory.total_bytes for device in played.devices] == [80 * GIB, GIB]
-    assert source.notes == ("capacity 1.0 GiB is as given, not recorded",)
+    assert source.notes == ("capacity 1.0 GiB is given, not recorded",)
 
 
 def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
     assert [sample.time_s - START_S for sample in samples] == [0, 0.5, 1.5]
     assert [sample.seq for sample in samples] == [0, 1, 2]
     assert source.notes[:2] == (
-        "statuses not newer than the one before were left out: 2",
-        "statuses of other nodes than node7 were left out: 1",
+        "left out: 2 statuses not newer than the one before",
+        "left out: 1 statuses of other nodes than node7",
     )
     assert source.notes[2].startswith("2 records were left out, the first at line 5: JSON is malformed")
     assert source.notes[3].startswith("1 record was left out: line 10: the last line has no end")
@@ -129,5 +129,5 @@ def test_a_newer_version_is_refused_in_a_line(tmp_path: Path) -> None:
 def test_a_stream_without_any_status_is_refused_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text('{"schema": "vramscope.status/1"}\n')
-    with pytest.raises(InputFileError, match="no status in it can be used; line 1: object missing required"):
+    with pytest.raises(InputFileError, match="no usable status; line 1: object missing required"):
         open_series(path)

@@ -85,7 +85,7 @@ def test_measured_ranks_are_folded_as_their_samples_say() -> None:
 def test_what_is_wrong_is_said_as_of_the_whole_file(tmp_path: Path) -> None:
     content = trace([(0.0, 1.0, 1.0), (14.0, 1.0, 1.0)], [(0.0, 1.0, 1.0)])
     path = write_trace(tmp_path, rank_name(0), content)
-    with pytest.raises(InputFileError, match="0 s comes after 14 s; expected one clock"):
+    with pytest.raises(InputFileError, match="0 s comes after 14 s; expected times"):
         read_run_ticks(path, 0.1)
     path.write_text(json.dumps(trace(ROWS), indent=4)[:-9])
     with pytest.raises(InputFileError) as caught:
@@ -145,7 +145,7 @@ def test_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(trace_rows, "MOST_MEMORY_BYTES", 1000)
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     path = write_trace(tmp_path, rank_name(0), trace(ROWS))
-    with pytest.raises(OutputFileError, match="No space left on device; name another folder in TMPDIR"):
+    with pytest.raises(OutputFileError, match="No space left on device; set TMPDIR to another folder"):
         read_run_ticks(path, 0.1)
 
 

@@ -105,7 +105,7 @@ def test_notes_say_what_the_figures_are_and_where_the_trace_ended(tmp_path: Path
     samples = play(TracePlayer(make_run(tmp_path / "run", FIRST), speed=10, clock=clock), clock)
     assert samples[0].notes == (
         "1 of 2 ranks are recorded here",
-        "recorded figures of 1 rank from run, played 10 times as fast",
+        "recorded values of 1 rank from run, played 10 times as fast",
         "used is device used (NVML), everything on the device; allocated is the rank's own; "
         "capacity was not recorded",
     )
@@ -119,7 +119,7 @@ def test_capacity_is_shown_only_when_it_was_given(tmp_path: Path) -> None:
     first = play(player, clock)[0]
     memory = first.devices[0].memory
     assert (memory.total_bytes, memory.free_bytes) == (GIB, GIB - 690 * MIB)
-    assert "capacity 1.0 GiB is as given, not recorded" in first.notes[-1]
+    assert "capacity 1.0 GiB is given, not recorded" in first.notes[-1]
 
 
 def test_capacity_below_what_was_used_leaves_nothing_free(tmp_path: Path) -> None:

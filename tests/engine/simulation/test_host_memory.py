@@ -29,7 +29,7 @@ def test_growth_is_refused_at_the_reserve(capsys: pytest.CaptureFixture[str]) ->
         host.note_growth(GIB)
     assert refused.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("vramscope simulate: this host has 1.0 GiB of memory free")
+    assert line.startswith("vramscope simulate: this host has 1.0 GiB of memory free, but")
     assert "run with --fake" in line
 
 

@@ -101,7 +101,7 @@ def test_a_card_of_another_size_is_refused_while_somebody_holds_it(
         CardLedger(str(tmp_path), 0, 2000)
     assert refused.value.code == 2
     said = capsys.readouterr().err
-    assert f"a job that still runs (process {other.process.pid}), on a card of 1000 bytes" in said
+    assert f"a job that is still running (process {other.process.pid}), with a card of 1000 bytes" in said
     assert "expected 2000 bytes" in said
 
 

@@ -317,7 +317,7 @@ def test_subscriptions_without_end_cost_a_bounded_memory_and_no_viewer_its_sampl
         running.hub.stop()
     context.destroy(linger=0)
     assert seen.hub is not None
-    assert f"wanted more than {MAX_TOPICS} topics" in seen.hub.notes[0]
+    assert f"subscribed to more than {MAX_TOPICS} topics" in seen.hub.notes[0]
     assert client.newest.samples_dropped == 0
 
 
@@ -332,7 +332,7 @@ def test_who_subscribes_again_and_again_is_no_crowd_of_viewers(private_environme
         wait_until(lambda: running.hub._attendance.viewers == 1, what="the one viewer that is left")
     context.destroy(linger=0)
     assert seen.hub is not None
-    assert f"more than {MAX_SUBSCRIBERS:,} subscriptions" in seen.hub.notes[0]
+    assert f"already had {MAX_SUBSCRIBERS:,} subscriptions" in seen.hub.notes[0]
 
 
 class TickingClock(HandClock):

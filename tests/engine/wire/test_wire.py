@@ -31,12 +31,12 @@ def test_an_unknown_newer_field_is_ignored() -> None:
 
 def test_an_unknown_newer_version_is_refused_with_what_to_do() -> None:
     message = msgspec.msgpack.encode({"version": PROTOCOL_VERSION + 1, "shape": "all different"})
-    with pytest.raises(WireError, match=r"speaks protocol 2.*up to 1.*same version"):
+    with pytest.raises(WireError, match=r"uses protocol 2.*up to 1.*same version"):
         decode(message)
 
 
 def test_a_message_over_the_cap_is_refused_before_it_is_decoded() -> None:
-    with pytest.raises(WireError, match="2000 bytes was refused: at most 1000"):
+    with pytest.raises(WireError, match="2000 bytes was rejected: at most 1000"):
         decode(b"\xff" * 2000, max_bytes=1000)
 
 

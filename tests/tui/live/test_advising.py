@@ -56,7 +56,7 @@ async def test_the_marked_process_is_advised_and_what_it_made_of_that_is_said_on
         assert (action, reason) == ("skip_long_batch", REASON)
         assert pid in {rank.pid for rank in ranks}
         answered = RankAdvice(pid, 3, action, Advised(3, pid, False, "has no callback for skip_long_batch"))
-        refused = RankAdvice(pid, 4, action, refusal=f"process {pid} takes no advice")
+        refused = RankAdvice(pid, 4, action, refusal=f"process {pid} accepts no advice")
         for _ in range(2):
             feed.hand_over(msgspec.structs.replace(snapshot, advice=(refused, answered)))
             await pilot.pause()

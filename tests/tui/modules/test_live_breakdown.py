@@ -149,7 +149,7 @@ async def test_another_rank_is_held_against_the_first_at_its_newest_point() -> N
 async def test_a_refusal_and_an_end_are_said() -> None:
     job = Job()
     async with opened(job) as (pilot, _):
-        job.answer(0, refusal="process 1 has called no module")
+        job.answer(0, refusal="process 1 called no module")
         text = await job.tell(pilot)
         assert "process 1 has called no module; asking again every 10 s" in text
         assert len(job.feed.modules_asked) == 1

@@ -262,7 +262,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
     app.sweeps.read = find_by_words
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("5", "enter")
-        await until(pilot, lambda: "no sweep in it; expected memory traces" in shown_text(app))
+        await until(pilot, lambda: "no sweep found; expected memory traces" in shown_text(app))
         await pilot.press("backspace", *f"{tree} --capacity 40GiB", "enter")
         await until(pilot, lambda: isinstance(app.screen, SweepIndexScreen))
         await press(pilot, "end", "enter")

@@ -64,7 +64,7 @@ def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Pa
         (rank,) = list_ranks()
         assert (rank["pid"], rank["state"], rank["backend"]) == (target.pid, "ok", "cpu")
         assert rank["job"] is None
-        wait_until(lambda: list_ranks()[0]["model_state"], what="the bytes of the model")
+        wait_until(lambda: list_ranks()[0]["model_state"], what="the model's size is")
 
         again = attach(target)
         assert (again.code, again.stdout) == (0, f"process {target.pid} reports already\n")
@@ -131,8 +131,8 @@ def test_a_process_without_torch_is_told_and_reports_once_it_has_it(tmp_path: Pa
         outcome = attach(target)
         assert outcome.code == 7
         assert outcome.stderr == (
-            f"vramscope: process {target.pid} (python) has the probe and has not imported torch; "
-            "it reports once it has\n"
+            f"vramscope: process {target.pid} (python) has the probe but has not imported torch yet; "
+            "it will report once it does\n"
         ).replace("(python)", f"({Path(f'/proc/{target.pid}/comm').read_text().strip()})")
         mark.touch()
         target.wait_for("imported")
@@ -144,7 +144,7 @@ def check_late_attach(target: Target, door: Path) -> None:
     target.wait_for("ready")
     outcome = run("attach", str(target.pid), "--timeout", "0.5s")
     assert outcome.code == 7
-    assert "it reports once that returns from where it waits" in outcome.stderr
+    assert "it will report once that thread continues" in outcome.stderr
     assert list_ranks() == []
     with door.open("w"):
         target.wait_for("through")

@@ -183,7 +183,7 @@ def test_mistakes_in_a_batch_are_named(
         (["--figure", "x/"], "--memory-dir is missing"),
         (["--memory-dir", ".", "--figure", "no/such/x/"], "no folder no/such"),
         (["--memory-dir", "no-such", "--figure", "x/"], "no-such: cannot be read"),
-        (["--memory-dir", ".", "--figure", "x/"], "no memory trace in it"),
+        (["--memory-dir", ".", "--figure", "x/"], "no memory trace"),
         (
             ["--memory-dir", ".", "--figure", "x/", "--capacity", "much"],
             "--capacity much: not a size",
@@ -271,7 +271,7 @@ def test_logs_of_another_sweep_are_never_joined(tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     states = [cell["state"] for cell in report["cells"]]
     assert [states.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
-    assert any(f"{LOG_NAME} was taken: paired by" in note for note in report["notes"])
+    assert any(f"{LOG_NAME} was read: paired by" in note for note in report["notes"])
     assert run([*words, str(tmp_path / "log" / SMALL_LOG)]) == 2
     told = capsys.readouterr().err
     assert "no logs in it belong to the traces" in told
@@ -321,7 +321,7 @@ def test_folders_of_several_models_are_refused_by_name_and_each_of_them_is_drawn
             assert "several sweeps" in told
             assert "175B_1024gpus (model 175B, 1,024 GPUs, 96 layers)" in told
             assert "485B_8192gpus_tplimit8 (model 485B, 8,192 GPUs, 96 layers)" in told
-            assert f"name one of them, such as {traces / '175B_1024gpus'}" in told
+            assert f"choose one, such as {traces / '175B_1024gpus'}" in told
     for name in ("175B_1024gpus", "485B_8192gpus_tplimit8"):
         assert run(["heatmap", "--memory-dir", str(traces / name), "--log-dir", str(log)]) == 0
 

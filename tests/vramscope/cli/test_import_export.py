@@ -87,7 +87,7 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     path, output = tmp_path / "run.vscope", tmp_path / "run.csv"
     done = call("import", *ranks, "-o", str(path))
     assert (done.code, done.stdout) == (0, ""), done.stderr
-    assert "told apart by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
+    assert "named by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
     assert re.search(rf"wrote 5 samples of 2 devices to {re.escape(str(path))} \(\d+ KiB\)", done.stderr)
     assert path.stat().st_mode & 0o777 == 0o600
     outcome = call("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")

@@ -135,7 +135,7 @@ def test_flags_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, .
     ("content", "told"),
     [
         (b"", "the file is empty"),
-        (b"some log\n", "neither a memory snapshot nor a flight record"),
+        (b"some log\n", "not a memory snapshot, flight record"),
         (pickle.dumps({"weights": [1, 2]}), "segments"),
         (pickle.dumps(Path("/tmp")), "which is not loaded"),
         (pickle.dumps(small_snapshot())[:200], "expected"),

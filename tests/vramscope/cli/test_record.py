@@ -77,7 +77,7 @@ def test_what_a_killed_recording_holds_is_read_and_continued(
         process.wait()
     assert (refused.code, refused.stdout) == (2, "")
     assert refused.stderr == (
-        f"vramscope: {path}: process {process.pid} is recording into it; name another file with -o\n"
+        f"vramscope: {path}: process {process.pid} is recording into it; choose another file with -o\n"
     )
     left = count(path)
     assert left >= 10

@@ -65,7 +65,7 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path
         (("run", "--simulate", "1GiB", "--device-count", "0", "--fake", "--", "true"), "expected 1 to 64"),
         (
             ("run", "--simulate", "256MiB", "--fake", "--", "true"),
-            "expected more than the context of 512 MiB",
+            "expected more than the 512 MiB context of each process",
         ),
         (("run", "--job", "", "--", "true"), "--job '': expected 1 to 64 printable characters"),
         (("run", "--job", "a\nb", "--", "true"), "expected 1 to 64 printable characters"),
@@ -94,8 +94,8 @@ def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
         PYTORCH_ALLOC_CONF="expandable_segments:True",
     )
     assert outcome.stderr == (
-        "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage (values are not computed) "
-        "(0.5 GiB of each stands for the CUDA context); figures are modelled\n"
+        "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage (values are not "
+        "computed) (0.5 GiB of each stands for the CUDA context); values are modelled\n"
     )
     config = json.loads(outcome.stdout)
     assert config["total_bytes"] == 24 << 30

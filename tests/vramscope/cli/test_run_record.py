@@ -91,5 +91,5 @@ def test_a_file_that_cannot_be_written_is_told_before_the_job_begins(tmp_path: P
     outcome = run("run", f"--record={path}", "--", "echo", "begun", PWD=str(REPOSITORY))
     assert (outcome.code, outcome.stdout) == (125, "")
     assert outcome.stderr.splitlines()[-1] == (
-        f"vramscope: {path}: cannot be written: no such file or directory; name another file with -o"
+        f"vramscope: {path}: cannot be written: no such file or directory; choose another file with -o"
     )

@@ -244,7 +244,7 @@ def test_results_in_bytes_tell_the_peak_of_a_phase_only_where_it_rose(tmp_path: 
     assert (record.format, record.is_lora, record.lora_rank) == ("single-GPU profiler", False, None)
     assert [each.peak.allocated_bytes for each in record.phases] == [900, None]
     assert record.breakdown == {"forward_pass_end": 700}
-    assert any("'optimizer_step' has a start and no end" in note for note in file.notes)
+    assert any("'optimizer_step' has a start but no end" in note for note in file.notes)
 
 
 def test_a_summary_table_tells_each_run(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_our_own_report_comes_back_whole(tmp_path: Path) -> None:
     file = read(tmp_path / "report", f'{text}\n{{"schema": "vramscope.phases/1", "runs": 5}}\n')
     assert file.trainings == ((make_run(),),)
     assert len(file.notes) == 1
-    with pytest.raises(InputFileError, match="of another version"):
+    with pytest.raises(InputFileError, match="unknown version"):
         read(tmp_path / "report", text.replace("phases/1", "phases/2"))
 
 
@@ -283,7 +283,7 @@ def test_what_is_no_such_file_is_refused_in_one_line(tmp_path: Path, text: str) 
     path = tmp_path / "file"
     path.write_text(text)
     assert not is_phase_file(path)
-    with pytest.raises(InputFileError, match="no memory by phase; expected the captured output") as refusal:
+    with pytest.raises(InputFileError, match="no memory by phase; expected the output") as refusal:
         read_phase_file(path)
     assert "\n" not in str(refusal.value)
 

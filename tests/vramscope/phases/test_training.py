@@ -89,7 +89,7 @@ def test_figures_without_storage_are_those_with_it_to_the_byte(
         # A token that comes twice makes the norm of the embedding's gradient smaller, if values are known.
         assert [it[:2] for it in list_levels(fake[mode])] == [it[:2] for it in list_levels(real[mode])]  # type: ignore[index]
         assert fake[mode].run.peak == real[mode].run.peak
-        assert "counts every token" in fake[mode].run.notes[0]
+        assert "treats all tokens" in fake[mode].run.notes[0]
     else:
         assert list_levels(fake[mode]) == list_levels(real[mode])
     assert fake[mode].run.losses == (None, None)

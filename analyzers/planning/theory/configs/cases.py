@@ -143,7 +143,7 @@ MOST_RANKS = 8
 
 
 class FittingChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Flags with which a run would fit, all of them together, and what it would take then, estimated."""
+    """Flags that together make a run fit, and the memory it would then need, estimated."""
 
     flags: tuple[str, ...]
     """Flags of `vramscope estimate` in place of those that were given, such as `--zero 1`."""

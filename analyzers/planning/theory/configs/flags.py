@@ -92,7 +92,7 @@ class Flags:
 
 
 class TrainingRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Model, layout and setup, and what the run is called."""
+    """Model, layout, setup and name of a run."""
 
     name: str
     shape: ModelShape

@@ -118,7 +118,7 @@ NODE = '[[nodes]]\ndevice = "h100"\n'
         (NODE + NODE, 'node0 and node1 have no link: write network = "ib-ndr"'),
         (NODE + "count = 2\ncuont = 1", "nodes[0]: unknown key 'cuont': did you mean count?"),
         (NODE + 'count = "two"', "nodes[0].count: expected `int`, got `str`"),
-        ('[[nodes]]\ndevice = "h10"', "nodes[0]: device 'h10' is not known: did you mean h100"),
+        ('[[nodes]]\ndevice = "h10"', "nodes[0]: device 'h10' is unknown: did you mean h100"),
         ('[[nodes]]\nmemory = "80GiB"', "nodes[0]: neither device nor tflops is given"),
         (
             "[[nodes]]\nmemory = 9\ntflops = 9\ndevices = 2",
@@ -127,10 +127,10 @@ NODE = '[[nodes]]\ndevice = "h100"\n'
         (NODE + "devices = 0", "nodes[0]: devices: 1 x 0 devices; expected at least 1 x 1"),
         (NODE + "count = 1000000", "nodes[0]: count is 1,000,000; expected 1 to 65,536"),
         (NODE + "count = 60000\ndevices = 8", "nodes[0]: more than 65,536 devices"),
-        (NODE + 'names = ["a", "a"]', "nodes[0]: node 'a' is there twice"),
+        (NODE + 'names = ["a", "a"]', "nodes[0]: node 'a' appears twice"),
         (NODE + 'name = "a\\nb"', "nodes[0]: node 'a\\nb': expected 1 to 100 printable characters"),
         (NODE + '[[links]]\nbetween = ["node0", "nod1"]\nlink = "ib-ndr"', "links[0]: 'nod1' is no node"),
-        (NODE + 'link = "nvlnik4"', "nodes[0]: link 'nvlnik4' is not known: did you mean nvlink4"),
+        (NODE + 'link = "nvlnik4"', "nodes[0]: link 'nvlnik4' is unknown: did you mean nvlink4"),
         ('network = "25"\n' + NODE, "network: not a bandwidth: '25'; expected for example 25 GB/s"),
         ("network = [\n" + NODE, "line 2"),
         ("", "empty"),
@@ -155,9 +155,9 @@ def test_a_key_is_told_with_its_line(tmp_path: Path) -> None:
         (
             "c.toml",
             toml.replace("cuont = 3", 'device = "h10"'),
-            "line 5: nodes[1]: device 'h10' is not known",
+            "line 5: nodes[1]: device 'h10' is unknown",
         ),
-        ("c.yaml", yaml, "line 3: nodes[1]: device 'h10' is not known"),
+        ("c.yaml", yaml, "line 3: nodes[1]: device 'h10' is unknown"),
         ("c.yaml", yaml.replace("h10\n", "7\n"), "line 4: nodes[1].device: expected `str`"),
         ("c.yaml", "network: 3 m\n" + yaml.replace("h10\n", "h100\n"), "line 1: network: not a bandwidth"),
     ):
@@ -172,7 +172,7 @@ def test_a_key_is_told_with_its_line(tmp_path: Path) -> None:
         ("1000000x8xh100", "8,000,000 devices; expected at most 65,536"),
         ("16x8xl40s", "node0 and node1 have no link: nothing tells the network of l40s"),
         ("8xa100", "did you mean a100-40gb or a100-80gb"),
-        ("2x8xh100:hdr", "link 'hdr' is not known: did you mean ib-hdr?"),
+        ("2x8xh100:hdr", "link 'hdr' is unknown: did you mean ib-hdr?"),
         ("nonsense", "is no file; expected one, or for example 128x8xh100"),
         ("absent.toml", "no such file"),
     ],
@@ -236,7 +236,7 @@ def test_bad_profiles_are_told_with_their_file(tmp_path: Path) -> None:
         read_cluster(tmp_path)
     write(tmp_path, "p2p_bandwidth_1nodes_2gpus_per_node.json", '{"pp_size_two": 1}')
     with pytest.raises(
-        InputFileError, match="json: key 'pp_size_two' is not known; expected for example pp_size_2"
+        InputFileError, match="json: key 'pp_size_two' is unknown; expected for example pp_size_2"
     ):
         read_cluster(f"h100@{tmp_path}")
     write(tmp_path, "p2p_bandwidth_1nodes_2gpus_per_node.json", '{"pp_size_2": -1}')

@@ -110,7 +110,7 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
     ("factory", "options", "said"),
     [
         ("trainings:broken", {"layers": 3}, "no argument layers, which was given; it takes none"),
-        ("trainings:square", {}, "returned a module: say what it is called with"),
+        ("trainings:square", {}, "returned a module: give its input, for example"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
         ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected 1 or more"),
         ("nowhere:make", {}, "--factory nowhere:make: No module named 'nowhere'"),

@@ -37,7 +37,9 @@ def test_a_tree_is_told_apart_into_sweeps_that_say_how_they_were_paired(index: S
     assert (small.name, small.model, small.grid.world_size) == (SMALL, "175B", 1024)
     assert small.reason == "paired by model and world size"
     assert (large.model, large.grid.world_size, large.tried) == ("485B", 8192, 24)
-    assert "those with a trace are those listed as successful, though named 485B and 540" in large.reason
+    assert (
+        "the layouts with a trace are those listed as successful, though named 485B and 540" in large.reason
+    )
     assert [large.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
     assert large.best is not None
     assert large.best.place == (8, 64)
@@ -52,9 +54,9 @@ def test_traces_and_logs_that_contradict_each_other_stay_apart(tmp_path: Path) -
     (tmp_path / "log" / LOG_NAME / "successful_configs.log").unlink()
     found = {sweep.name: sweep for sweep in index_sweeps([tmp_path], 80.0).sweeps}
     assert len(found) == 3
-    assert found[SMALL_LOG].reason == "logs alone: no traces belong to them"
+    assert found[SMALL_LOG].reason == "logs only: no traces belong to them"
     assert (found[SMALL_LOG].model, found[SMALL_LOG].memory_dir) == ("175", None)
-    assert found["485B_8192gpus_tplimit8"].reason == "traces alone: no logs belong to them"
+    assert found["485B_8192gpus_tplimit8"].reason == "traces only: no logs belong to them"
     assert found["485B_8192gpus_tplimit8"].tried == 6
 
 
@@ -166,7 +168,7 @@ def test_small_multiples_are_the_same_bytes_every_time(
     ("words", "told"),
     [
         (["no-such"], "no-such: cannot be read"),
-        (["."], ".: no sweep in it; expected memory traces such as"),
+        (["."], ".: no sweep found; expected memory traces such as"),
         ([".", "--filter", "gpus=x"], "filter gpus=x: expected a number of GPUs"),
         ([".", "--capacity", "much"], "--capacity much: not a size"),
         ([".", "--json", "--table"], "--json does not go with --table"),

@@ -40,7 +40,7 @@ def test_a_memory_log_of_the_original(tmp_path: Path) -> None:
         ("backward", 37.56),
         ("forward", 38.25),
     ]
-    assert "1 record was left out: line 23: 'stray' is no line of a memory.log" in memory.notes
+    assert "1 record was left out: line 23: 'stray' is not a line of a memory.log" in memory.notes
     breakdown = make_breakdown(memory)
     assert breakdown.find("activation").computed_bytes == 17638 * MIB
     assert breakdown.find("os_state").computed_bytes == round(6923.03 * MIB)
@@ -113,14 +113,12 @@ def test_the_charts_of_a_folder_are_one_profile(tmp_path: Path) -> None:
     assert memory.rank.rank == 3
     found = {kind: size.computed_bytes for kind, size in memory.moments[0].kinds.items()}
     assert found == {"params": 806 * MIB, "grads": 400 * MIB, "os_state": 70 * MIB}
-    assert memory.notes[-1] == "no chart tells os_params, activation"
+    assert memory.notes[-1] == "no chart has os_params, activation"
 
 
 def test_a_page_that_is_named_as_a_chart_and_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "params_memory_sunburst.html").write_text("<html></html>")
-    with pytest.raises(
-        InputFileError, match=r"and params_memory_sunburst\.html holds no chart of one; expected"
-    ):
+    with pytest.raises(InputFileError, match=r"and params_memory_sunburst\.html has no such chart; expected"):
         find_profiles(tmp_path)
 
 
@@ -142,7 +140,7 @@ def test_profiles_of_a_folder_are_in_the_order_of_ranks(tmp_path: Path) -> None:
     ("lines", "why"),
     [
         ([{"schema": "vramscope.modules/2"}], "schema is 'vramscope.modules/2'; this vramscope reads"),
-        ([{"schema": "vramscope.modules/1"}], "no moment in it can be used; it is empty"),
+        ([{"schema": "vramscope.modules/1"}], "no usable moment; it is empty"),
         ([{"schema": "vramscope.modules/1"}, {"tag": 3}], "line 2: Expected `str`, got `int`"),
         (
             [
@@ -151,7 +149,7 @@ def test_profiles_of_a_folder_are_in_the_order_of_ranks(tmp_path: Path) -> None:
             ],
             "line 2: a size, time or path out of range",
         ),
-        ([{"time": 1}], "no memory by module; expected memory.log as SimpleMemoryProfiler writes it"),
+        ([{"time": 1}], "no memory by module in it; expected memory.log of SimpleMemoryProfiler"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line(

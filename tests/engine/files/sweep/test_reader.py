@@ -92,7 +92,7 @@ def test_the_newest_of_several_traces_counts_and_the_rank_that_held_most(tmp_pat
     write_trace(tmp_path, name_trace(4, 4, rank=9), 700.0)
     sweep = read_sweep(tmp_path)
     assert [peak_of(it) for it in sweep.configurations] == [1000.0, 700.0]
-    assert sweep.notes == ("layouts with several traces: 1; the newest of each was taken",)
+    assert sweep.notes == ("layouts with several traces: 1; the newest of each was read",)
     trace = sweep.configurations[1].trace
     assert trace is not None
     assert (trace.rank, trace.ranks) == (9, 2)
@@ -166,7 +166,7 @@ def test_of_several_sweeps_in_a_folder_the_newest_that_fits_is_read(tmp_path: Pa
             False,
             "AssertionError: heads % 3",
         ),
-        ("  exitcode  : -9 (pid: 7)\n", False, "ended by signal 9, often for the memory of the host"),
+        ("  exitcode  : -9 (pid: 7)\n", False, "ended by signal 9, often for lack of host memory"),
         ("iteration 1/ 10\n", False, None),
     ],
 )
@@ -227,7 +227,7 @@ def test_the_highest_peak_counts_and_an_iteration_can_be_chosen(tmp_path: Path) 
 def test_folders_without_a_sweep_are_refused_with_what_was_expected(tmp_path: Path) -> None:
     memory_dir, _ = write_original(tmp_path / "sweep")
     for memory, log, words in (
-        (tmp_path, None, "no memory trace in it"),
+        (tmp_path, None, "no memory trace"),
         (tmp_path / "no", None, "no such file"),
         (memory_dir, tmp_path, "expected successful_configs.log and failed_configs.log"),
         (memory_dir, tmp_path / "no", "no such file"),

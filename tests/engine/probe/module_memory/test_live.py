@@ -139,7 +139,7 @@ def test_a_job_without_modules_says_so(private_environment: Path) -> None:
     with RankHub(private_environment), Client(private_environment) as client:
         with job_in_training(private_environment, FUNCTIONAL):
             see_ranks(client)
-            with pytest.raises(UsageError, match="has called no module with parameters that train"):
+            with pytest.raises(UsageError, match="called no module with trainable parameters"):
                 ask_profiles(client, Wanted(None, "job-1"), 60.0)
         with pytest.raises(UsageError, match="process 1 does not report to the agent"):
             ask_profiles(client, Wanted(1, None), 1.0)
