@@ -50,7 +50,7 @@ class CapacityAnalyzer:
         if finding is not None and (_CAPACITY.read_count(finding) or 0) != capacity_bytes:
             # The next sample answers for the new capacity.
             del self._open[sample.node, device.uuid]
-            return close_finding(finding, sample.time_s, "another capacity is asked about")
+            return close_finding(finding, sample.time_s, "a different capacity was given")
         most = _read_most(device)
         if most is None or most.value_bytes <= (peak_bytes(finding) if finding else capacity_bytes):
             return None
@@ -129,8 +129,8 @@ def _entitle(device: DeviceSample, most: _Most, capacity_bytes: int, time_s: flo
 def _explain_method(most: _Most) -> str:
     recorded = "allocated bytes" if most.is_allocated else "device used (NVML, everything on the device)"
     return (
-        f"Recorded {recorded}, the most within each tick, against a capacity that was assumed (--capacity) "
-        "and not recorded; one sample above it is enough"
+        f"Recorded {recorded}, the most within each tick, compared with the given capacity "
+        "(--capacity), which was not recorded; one sample above it is enough"
     )
 
 
@@ -138,10 +138,10 @@ def _advise(most: _Most, capacity_bytes: int) -> str:
     remedy = "lower the micro-batch size, recompute activations or shard further"
     allocated = f"{format_gib(most.allocated_bytes)} GiB"
     if most.allocated_bytes is None:
-        return f"To run in this capacity, {remedy}"
+        return f"To fit in this capacity, {remedy}"
     if most.allocated_bytes > capacity_bytes:
-        return f"Live tensors alone took {allocated}, so no cache given back would help: {remedy}"
+        return f"Live tensors alone took {allocated}, so freeing the cache would not help: {remedy}"
     return (
-        f"Live tensors took {allocated} then; the rest is cache, which an allocator at its limit gives back "
-        f"before it fails, and what lies outside it. To be sure of room, {remedy}"
+        f"Live tensors took {allocated} at that time; the rest is cache, which the allocator frees "
+        f"before it fails, and memory outside the allocator. To be safe, {remedy}"
     )

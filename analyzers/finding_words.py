@@ -76,7 +76,7 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
     last_s = LAST.read_number(finding)
     when = format_time(finding.opened_s if last_s is None else last_s)
     who = f"Process {pid}" if job is None else f"Process {pid} of job {job}"
-    what = "ran out of memory" if size is None else f"asked for {format_bytes(size)} in vain"
+    what = "ran out of memory" if size is None else f"failed to allocate {format_bytes(size)}"
     after = "" if step is None else f", after step {step:,}"
     return f"{who} {what} at {when}{after}."
 

@@ -437,7 +437,7 @@ def _leave_flat(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
 def _refuse_sizes(sizes: list[float]) -> str | None:
     if len(sizes) < LEAST_SIZES:
         count = "one size" if len(sizes) == 1 else f"{len(sizes) or 'no'} sizes"
-        return f"{count} of steps seen, at least {LEAST_SIZES} are needed"
+        return f"{count} of steps seen; at least {LEAST_SIZES} are needed"
     if sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
         return f"the sizes seen differ by less than {LEAST_RANGE:.0%}"
     return None
@@ -446,9 +446,10 @@ def _refuse_sizes(sizes: list[float]) -> str | None:
 def _refuse_needs(sizes: list[float], seen: int) -> str | None:
     """Return why the known peaks are not enough for an estimate; None where they are."""
     if len(sizes) < LEAST_SIZES or sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
-        known = f"{len(sizes) or 'none'} of {seen}"
+        known = f"{len(sizes)} of {seen}"
         return (
-            f"the peaks of {known} sizes are known well enough, at least {LEAST_SIZES} unlike ones are needed"
+            f"the peaks of {known} sizes are known well enough; at least {LEAST_SIZES} different ones "
+            "are needed"
         )
     return None
 
@@ -458,7 +459,7 @@ def _refuse_line(line: _Line, spread: float) -> str | None:
     if rise <= 0:
         return "the peaks do not grow with the size"
     if spread > BLUR_SHARE * rise:
-        return "other things than the size move the peaks as much"
+        return "other things change the peaks as much as the size does"
     if len(line.sizes) > LEAST_SIZES and _is_bent(line):
         return "the peaks do not grow in a straight line with the size"
     return None

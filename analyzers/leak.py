@@ -184,8 +184,8 @@ def state_leak(finding: Finding, leak: Leak) -> Finding:
         title=_word_title(leak),
         evidence=_list_evidence(leak),
         method=(
-            f"Floors of equal blocks over {leak.episode.window_s:.0f} s rose steadily and without slowing "
-            "down, by a share of the headroom that bears a forecast of its end (horizon ratio); the rate is "
+            f"Floors of equal blocks over {leak.episode.window_s:.0f} s rose steadily without slowing "
+            "down, by enough of the headroom to forecast when it runs out (horizon ratio); the rate is "
             "the median of all slopes (Theil-Sen)"
         ),
         advice=_advise(leak),
@@ -254,17 +254,17 @@ def _advise(leak: Leak) -> str:
     if leak.source == "host":
         return (
             "Look for lists that keep batches or results, data loader workers whose Python objects are "
-            "copied on write, and caches without a bound"
+            "copied on write, and unbounded caches"
         )
     if leak.source == "device":
         return (
-            "Device memory alone does not tell who holds it: start the job with `vramscope run` to see the "
-            "floor of each step"
+            "Device memory alone does not show who uses it: start the job with `vramscope run` to see "
+            "the floor of each step"
         )
     return (
         "Look for tensors that outlive their step: losses kept without .item() or .detach(), hooks and "
-        "lists that hold activations, evaluation without torch.no_grad(), a cache without a bound, "
-        "per-sample gradients kept"
+        "lists that keep activations, evaluation without torch.no_grad(), an unbounded cache, "
+        "per-sample gradients that are kept"
     )
 
 
@@ -381,11 +381,11 @@ def make_track(key: OwnerKey) -> LeakTrack:
 
 # Texts on the memory of a host as a whole, where they differ from those on a process.
 
-HOST_MEASURE = "host memory in use, less what the processes that report hold"
+HOST_MEASURE = "host memory in use, less that of the reporting processes"
 HOST_ADVICE = (
-    "Look for files that pile up in /dev/shm or another tmpfs (df -h -t tmpfs), page-locked buffers that are "
-    "never freed, data loader workers whose Python objects are copied on write, and other programs "
-    "(ps aux --sort -rss)"
+    "Look for files that pile up in /dev/shm or another tmpfs (df -h -t tmpfs), page-locked buffers "
+    "that are never freed, data loader workers whose Python objects are copied on write, and other "
+    "programs (ps aux --sort -rss)"
 )
 
 
@@ -393,4 +393,4 @@ def word_host_title(bytes_per_s: float, grown_bytes: int) -> str:
     """Return the finding in one sentence."""
     pace = format_bytes(round(bytes_per_s * 60))
     grown = format_bytes(grown_bytes)
-    return f"host memory fills by {pace} a minute, in no process that reports ({grown})"
+    return f"host memory fills by {pace} a minute, outside all reporting processes ({grown})"

@@ -342,15 +342,16 @@ def _explain(kind: KindBreakdown) -> str:
 def _name_cause(kind: KindBreakdown, is_less: bool) -> str:
     if kind.kind == "activation":
         return (
-            "computed is what modules without children put out; measured is what autograd saved for the "
-            "backward pass, inputs, attention and loss among it"
+            "computed is the output of modules without children; measured is what autograd saved for "
+            "the backward pass, including inputs, attention and loss"
         )
     if kind.kind == "grads" and is_less:
         return (
-            "computed counts one for each parameter; measured are those that were there when it was written"
+            "computed counts one for each parameter; measured counts those that existed when the "
+            "profile was written"
         )
     if is_less:
-        return "tensors share storages, which are counted once, or have none of their own"
+        return "tensors share storages, which are counted once, or have no storage"
     return "storages are larger than the tensors in them"
 
 
@@ -360,8 +361,8 @@ def _explain_remainder(breakdown: Breakdown) -> tuple[str, ...]:
     if allocated is None or rest is None:
         return ()
     return (
-        f"the allocator had {format_bytes(allocated)} when it had most: {format_bytes(rest)} of it in no "
-        "tensor counted here (buffers, temporary tensors, workspaces, rounding)",
+        f"the allocator had {format_bytes(allocated)} at its peak, {format_bytes(rest)} of it outside "
+        "the tensors counted here (buffers, temporary tensors, workspaces, rounding)",
     )
 
 

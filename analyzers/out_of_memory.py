@@ -134,7 +134,7 @@ class CountTrack:
                 self._open[kind] = msgspec.structs.replace(finding, updated_s=time_s)
             elif time_s - since_s >= CLEAN_S and (is_ended or self._has_stepped(finding)):
                 del self._open[kind]
-                because = PROCESS_ENDED if is_ended else f"{CLEAN_S:.0f} s passed without another"
+                because = PROCESS_ENDED if is_ended else f"{CLEAN_S:.0f} s passed without another one"
                 yield close_finding(finding, time_s, because)
 
     def give_way(self, pid: int, time_s: float) -> Iterator[Finding]:
@@ -204,21 +204,21 @@ def _word_error(rank: RankSample, times: int) -> _Words:
     advice = (
         f"`vramscope inspect {record}` shows what held the memory and who asked"
         if record is not None
-        else f"No flight record was written{told}: start the job with `vramscope run` to have one next time"
+        else f"No flight record was written{told}: start the job with `vramscope run` to get one next time"
     )
-    method = "The process met an out-of-memory error: its allocator's count of them rose"
+    method = "The process had an out-of-memory error: its allocator's count of them rose"
     return _Words(f"{name_rank(rank)} ran out of memory{again}{asking}", method, advice, "critical")
 
 
 def _word_retries(rank: RankSample, times: int) -> _Words:
     once = "once" if times == 1 else f"{times} times"
     method = (
-        "The device refused the allocator a segment, which gave its whole cache back and asked again: "
-        "its count of retries (num_alloc_retries) rose"
+        "The device refused the allocator a segment, so it freed its whole cache and tried again: its "
+        "count of retries (num_alloc_retries) rose"
     )
     advice = (
-        "Every retry stalls training, and the next may fail: lower the micro-batch, end other processes on "
-        "the device, or try PYTORCH_ALLOC_CONF=expandable_segments:True against fragmentation"
+        "Each retry stalls training, and the next may fail: lower the micro-batch, end other processes "
+        "on the device, or try PYTORCH_ALLOC_CONF=expandable_segments:True against fragmentation"
     )
     title = f"{name_rank(rank)} is at the limit of its device: refused memory {once}, the cache was flushed"
     return _Words(title, method, advice, "high" if times >= HIGH_RETRIES else "medium")

@@ -234,7 +234,7 @@ def _explain_method(device: DeviceSample) -> str:
     is_host = device.kind in ("unified", "cpu")
     subject = "Host memory in use" if is_host else "Device used, the most within each tick,"
     return (
-        f"{subject} stood at {FULL_SHARE:.0%} of the capacity or more, or less than "
+        f"{subject} was at {FULL_SHARE:.0%} of the capacity or more, or less than "
         f"{format_bytes(SCARCE_FREE_BYTES)} was free, in every sample of {DWELL_S:.0f} s"
     )
 
@@ -248,14 +248,13 @@ def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None)
         )
     if holdings is not None:
         return f"Of it {holdings.words}. {holdings.advise(device.memory.total_bytes or 0)}"
-    known = (
-        "Full is normal for a caching allocator; cache and need cannot be told apart without allocator data"
-    )
+    known = "Full is normal for a caching allocator; without allocator data, cache and need look the same"
     if severity == "low":
         return f"{known}. Leave room before starting another process on this device"
     return (
-        f"{known}. So little free memory can make a new CUDA context or NCCL communicator fail: start "
-        "nothing else on this device, or cap the cache with torch.cuda.set_per_process_memory_fraction(0.95)"
+        f"{known}. With so little free memory a new CUDA context or NCCL communicator can fail: start "
+        "nothing else on this device, or cap the cache with "
+        "torch.cuda.set_per_process_memory_fraction(0.95)"
     )
 
 

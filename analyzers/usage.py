@@ -34,8 +34,8 @@ _METHOD = (
     f"minutes, and at least {HELD_SHARE:.0%} of the capacity was used in each"
 )
 _ADVICE = (
-    "The processes on the device hold memory and compute nothing: end those that are forgotten, or call "
-    "torch.cuda.empty_cache() in one that only waits, so that others can have it"
+    "The processes on the device use memory and compute nothing: end forgotten ones, or call "
+    "torch.cuda.empty_cache() in one that only waits, so that others can use it"
 )
 
 
@@ -81,7 +81,7 @@ class IdleTrack(OpenFinding):
         if self.is_settled(time_s):
             return ()
         if self._relief.is_due:
-            return self.close(time_s, "the device computed again" if is_busy else "its memory was given back")
+            return self.close(time_s, "the device is computing again" if is_busy else "its memory was freed")
         return self._update(device, used, total, time_s)
 
     def is_forgotten(self, time_s: float, gap_s: float) -> bool:
@@ -126,7 +126,7 @@ class IdleTrack(OpenFinding):
             finding,
             time_s,
             device=device.label,
-            title=f"{held} held on {name}, which has computed nothing for {format_age(idle_s)}",
+            title=f"{held} used on {name}, which has computed nothing for {format_age(idle_s)}",
             evidence=(
                 _HELD(self._least_bytes),
                 CAPACITY(device.memory.total_bytes),

@@ -116,7 +116,7 @@ class _Track(OpenFinding):
                 f"{format_gib(peak.taken_bytes)} of {format_gib(peak.total_bytes)} GiB"
             ),
             evidence=_list_evidence(peak, warning, critical, holdings),
-            method="The most that was used within each sample, against the thresholds that were given",
+            method="The maximum used within each sample, compared with the given thresholds",
             advice=_advise(peak, holdings),
         )
 
@@ -168,6 +168,7 @@ def _advise(peak: _Level, holdings: Holdings | None) -> str:
     if holdings is not None:
         return f"Of it {holdings.words}. {holdings.advise(peak.total_bytes)}"
     return (
-        f"{format_bytes(peak.total_bytes - peak.taken_bytes)} is left. Lower the micro-batch or end other "
-        "processes on the device; start the job with `vramscope run` to see how much of it is only cache"
+        f"{format_bytes(peak.total_bytes - peak.taken_bytes)} is left. Lower the micro-batch or end "
+        "other processes on the device; start the job with `vramscope run` to see how much of it is "
+        "only cache"
     )

@@ -128,7 +128,7 @@ def summarize(
         is_recorded: Whether the sample comes from a file.
     """
     if sample is None:
-        return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
+        return Verdict("unknown", Sentence((("Waiting for the first data", "Waiting…"),)))
     if not sample.devices:
         return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
@@ -299,10 +299,10 @@ def describe_absence(sample: Sample, *, is_recorded: bool = False) -> Iterator[t
     if is_recorded and not sample.notes:
         yield ("No device was recorded at this moment", "No device recorded")
         return
-    yield _describe_cause(sample.notes[0] if sample.notes else "none was found on this node")
+    yield _describe_cause(sample.notes[0] if sample.notes else "none found on this node")
     if is_recorded:
         return
-    yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
+    yield ("vramscope doctor shows what was checked", "see vramscope doctor", "")
 
 
 def _describe_cause(note: str) -> tuple[str, ...]:
@@ -340,7 +340,7 @@ def describe_state(
         yield (f"{name_devices(ended)} ended: no job reports", "ended")
         return
     if fullest is None:
-        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
+        yield ("OOM risk unknown: no data", "OOM risk unknown", "OOM risk ?")
         return
     worst = max([fullest, *readable], key=lambda device: LEVELS.index(risks[device.uuid].level))
     headroom = find_headroom(fullest, assessments)

@@ -86,7 +86,9 @@ def _run(heap: RuledHeap, events: Iterable[tuple[int, int]]) -> tuple[int, bool,
     for index, (block_id, size) in enumerate(events):
         if size > 0:
             if block_id in live:
-                raise TraceError(f"event {index} allocates block {block_id}, which is live; free it first")
+                raise TraceError(
+                    f"event {index} allocates block {block_id}, which is already live; free it first"
+                )
             try:
                 live[block_id] = take(size, 0)
             except AllocatorOutOfMemoryError:

@@ -213,8 +213,8 @@ class AllocatorSettings:
     def describe(self) -> str:
         """Describe in a line what differs from the defaults, and what is not modelled or not known."""
         said = [f"{key}:{value}" for key, value in _split_pairs(self.text)] if self.text else ["defaults"]
-        notes = [f"{key} changes nothing in this model" for key, _ in self.unmodelled]
-        notes += [f"{key} is not known to PyTorch" for key, _ in self.unknown]
+        notes = [f"{key} has no effect in this model" for key, _ in self.unmodelled]
+        notes += [f"{key} is unknown to PyTorch" for key, _ in self.unknown]
         if not self.is_native:
             notes.append("cudaMallocAsync is modelled as the native backend")
         return ", ".join(said) + (f" ({'; '.join(notes)})" if notes else "")
@@ -228,7 +228,7 @@ def _split_pairs(text: str) -> list[tuple[str, str]]:
         match = re.match(r"([^:,\[\]]+):(\[[^\]]*\]|[^:,\[\]]+)(?:,|$)", rest)
         if match is None:
             raise AllocatorSettingsError(
-                f"allocator settings {text!r}: expected key:value pairs with commas between, got {rest!r}"
+                f"allocator settings {text!r}: expected key:value pairs separated by commas, got {rest!r}"
             )
         pairs.append((match.group(1), match.group(2)))
         rest = rest[match.end() :]

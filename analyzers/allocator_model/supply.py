@@ -36,12 +36,12 @@ class PrivatePools:
     def begin(self, pool_id: PoolId, stream: int | None) -> None:
         """Let allocations of a stream, or of all, go to a pool; a new one if it does not exist."""
         if any(captured == pool_id for captured, _ in self.captures):
-            raise PoolError(f"private pool {pool_id} is already being allocated to; end it first")
+            raise PoolError(f"private pool {pool_id} is already in use for allocations; end it first")
         pool = self.live.get(pool_id)
         if pool is None:
             self.live[pool_id] = PrivatePool(pool_id, self._small, self._large)
         elif pool.use_count == 0:
-            raise PoolError(f"private pool {pool_id} was released; take another id")
+            raise PoolError(f"private pool {pool_id} was released; use another id")
         else:
             pool.use_count += 1
         self.captures.append((pool_id, stream))
@@ -51,7 +51,7 @@ class PrivatePools:
             if capture[0] == pool_id:
                 self.captures.remove(capture)
                 return
-        raise PoolError(f"private pool {pool_id} is not being allocated to; begin it first")
+        raise PoolError(f"private pool {pool_id} is not in use for allocations; begin it first")
 
     def release(self, pool_id: PoolId) -> None:
         """Release one use; after the last the pool's cached memory may go back to the device."""

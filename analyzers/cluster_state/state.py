@@ -290,7 +290,7 @@ class FindingBook:
             yield from _state(entry, msgspec.structs.replace(blank, node=stated.node), stated, now_s)
         elif entry.finding is not None and entry.crossing.is_due:
             del self._entries[key]
-            because = "its job has ended" if stated is None else "it holds no longer"
+            because = "its job has ended" if stated is None else "no longer true"
             yield from entry.close(now_s, because)
         elif entry.finding is not None and stated is not None and entry.is_news(stated):
             yield from _state(entry, entry.finding, stated, now_s)

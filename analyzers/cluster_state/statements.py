@@ -77,12 +77,11 @@ CLUSTER_OOM = "cluster_oom"
 MOST_LISTED = 16
 MOST_NAMED = 3
 METHOD = (
-    "The forecasts of the agents of all nodes for the ranks of one job, held together; times are counted "
-    "from the arrival of each sample, so that clocks of nodes need not agree"
+    "The forecasts of all nodes' agents for the ranks of one job, combined; times count from the "
+    "arrival of each sample, so the nodes' clocks may differ"
 )
 ADVICE = (
-    "An error of one rank ends the whole job: save a checkpoint now, then see the finding on the rank that "
-    "is named first"
+    "One rank's error ends the whole job: save a checkpoint now, then see the finding on the rank named first"
 )
 
 
@@ -118,9 +117,9 @@ def _word_title(job: JobState, picture: ClusterPicture, threatened: list[Cluster
     others = threatened[1:]
     told = f"{job.label[0].upper()}{job.label[1:]}"
     when = "may run out of memory" if first.oom_s is None else f"out of memory in {_left(first, picture)}"
-    old = ", by its last word" if first.is_old else ""
+    old = ", by its last report" if first.is_old else ""
     more = f", then {count(len(others), 'more rank')} on {_name_nodes(others)}" if others else ""
-    seen = f"; seen are {picture.coverage}" if picture.coverage else ""
+    seen = f"; visible: {picture.coverage}" if picture.coverage else ""
     return f"{told} {when}: {first.name} ({first.place}{old}) first{more}{seen}"
 
 
@@ -155,7 +154,7 @@ def _list_evidence(
 
 def _describe_rank(rank: ClusterRank, picture: ClusterPicture) -> str:
     left = "" if rank.oom_s is None else f" in {_left(rank, picture)}"
-    old = ", last word" if rank.is_old else ""
+    old = ", last report" if rank.is_old else ""
     return f"{rank.level}{left}: {rank.place}, pid {rank.key.pid}{old}"
 
 
@@ -189,10 +188,11 @@ def state_skew(job: JobState, picture: ClusterPicture) -> Statement:
         f"{format_bytes(worst.peak_bytes)}, those of all other stages at {format_bytes(others)} at most"
         f"{_word_plan(worst)}",
         evidence=_list_stages(job, worst),
-        method="Highest peak of live bytes on a rank of each stage since it is watched, over the mean of all "
-        f"stages, at {BOTTLENECK_FACTOR:g} or above; and an error is foreseen at a rank of that stage",
-        advice=f"Give stage {worst.stage} fewer layers, or recompute activations there; "
-        "`vramscope plan --measured` says how to split anew",
+        method="Highest peak of live bytes on a rank of each stage while watched, divided by the mean of "
+        f"all stages, is {BOTTLENECK_FACTOR:g} or more; and a rank of that stage is forecast to "
+        "run out of memory",
+        advice=f"Give stage {worst.stage} fewer layers, or recompute activations there; `vramscope plan "
+        "--measured` computes a new split",
         news=(worst.stage,),
     )
 
@@ -227,7 +227,7 @@ def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
     share = next((it.mean_share for it in picture.nodes if it.node == node), None)
     others = [it.mean_share for it in picture.nodes if it.node in job.nodes and it.node != node]
     known = [it for it in others if it is not None]
-    beside = f", where those of its other nodes are {max(known):.0%} full at most" if known else ""
+    beside = f", those of its other nodes at most {max(known):.0%} full" if known else ""
     full = "" if share is None else f": its devices are {share:.0%} full on average{beside}"
     return Statement(
         kind=CLUSTER_IMBALANCE,
@@ -242,9 +242,9 @@ def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
             Evidence("balance", _round(job.balance)),
             Evidence("bottleneck nodes", ", ".join(job.bottleneck_nodes)),
         ),
-        method="Used share of the devices of each node of the job, on average, over that of all of them, "
-        f"above {BOTTLENECK_FACTOR:g}; and an error is foreseen at a rank there",
-        advice=f"Give the ranks of {node} less, or see what else uses its devices",
+        method="Mean used share of each node's devices, divided by the mean of all nodes of the job, is "
+        f"above {BOTTLENECK_FACTOR:g}; and a rank there is forecast to run out of memory",
+        advice=f"Give the ranks of {node} less work, or check what else uses its devices",
         news=(job.bottleneck_nodes,),
     )
 

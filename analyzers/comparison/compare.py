@@ -90,16 +90,16 @@ def _explain_time(a: RunSummary, b: RunSummary, matching: Matching) -> str | Non
         return None
     has_steps = [any(track.first_step is not None for track in run.tracks) for run in (a, b)]
     if all(has_steps):
-        return "they have no steps in common"
+        return "they share no steps"
     missing = [name for name, found in zip("AB", has_steps, strict=True) if not found]
-    return f"{' and '.join(missing)} {'tells' if len(missing) == 1 else 'tell'} no steps"
+    return f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} no steps"
 
 
 def _describe(run: RunSummary, file: str, kind: str) -> RunFacts:
     starts = [track.first_step for track in run.tracks if track.first_step is not None]
     ends = [track.last_step for track in run.tracks if track.last_step is not None]
     left_out = run.subjects_left_out
-    more = (f"ranks and devices past the first few thousand were left out: {left_out:,}",) if left_out else ()
+    more = (f"left out: {left_out:,} ranks and devices after the first few thousand",) if left_out else ()
     return RunFacts(
         file=file,
         format=kind,

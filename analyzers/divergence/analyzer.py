@@ -75,9 +75,9 @@ def word_growth(name: str, peers: int, grown_bytes: int, *, is_first: bool) -> W
     first = " first" if is_first and peers > 1 else ""
     return Words(
         f"{name} grows away from {others}{first}: +{format_bytes(grown_bytes)} at step ends, and rising",
-        "Floors of ranks that should be alike (live bytes at step ends): its distance from the middle one "
-        "rose over six spans without falling back or slowing down, three times further than its peers moved",
-        f"Look for what only {name} does or keeps: logging, evaluation, saving, or data of its own",
+        "Floors of ranks that should be alike (live bytes at step ends): this rank's distance from the "
+        "median rose over six spans without falling or slowing, three times as far as its peers moved",
+        f"Look for what only {name} does or keeps: logging, evaluation, saving, or its own data",
     )
 
 
@@ -89,9 +89,9 @@ def word_straggler(name: str, peers: int, peak_bytes: int, middle_bytes: int, li
     return Words(
         f"{name} limits its group: it peaks at {format_bytes(peak_bytes)} of {format_bytes(limit_bytes)}, "
         f"where {others} {format_bytes(middle_bytes)}",
-        "Peaks of ranks of one pipeline stage: the same rank was the highest, near its limit and far above "
-        "the middle one, in every block of ten minutes",
-        f"Give {name} less: balance the lengths of its batches, or what only it computes and keeps",
+        "Peaks of the ranks of one pipeline stage: the same rank was highest, near its limit and far "
+        "above the median, in every block of ten minutes",
+        f"Give {name} less work: balance its batch lengths, or what only it computes and keeps",
     )
 
 

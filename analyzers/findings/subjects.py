@@ -185,7 +185,7 @@ class Holdings(NamedTuple):
     def words(self) -> str:
         parts = [
             f"live tensors {format_bytes(self.live_bytes)}",
-            f"cache that the allocator gives back before it fails {format_bytes(self.cache_bytes)}",
+            f"cache that the allocator frees before it fails {format_bytes(self.cache_bytes)}",
         ]
         if self.stranded_bytes:
             parts.append(f"stranded {format_bytes(self.stranded_bytes)}")
@@ -198,20 +198,18 @@ class Holdings(NamedTuple):
         largest = max(self.live_bytes, self.cache_bytes, self.stranded_bytes, self.outside_bytes or 0)
         if self.cache_bytes >= LITTLE_CACHE_SHARE * total_bytes:
             return (
-                f"The job can still have {format_bytes(self.cache_bytes)} out of its cache; to leave room "
-                "for another process, cap the cache with torch.cuda.set_per_process_memory_fraction(0.95)"
+                f"The job can still use {format_bytes(self.cache_bytes)} of its cache; to leave room "
+                "for another process, cap the cache with "
+                "torch.cuda.set_per_process_memory_fraction(0.95)"
             )
         if largest == self.outside_bytes:
             return (
-                "Most is held outside the allocators that report: end other processes on the device, or "
-                "start them with `vramscope run` to see what they hold"
+                "Most is outside the reporting allocators: end other processes on the device, or start "
+                "them with `vramscope run` to see what they use"
             )
         if largest == self.stranded_bytes:
             return "Most is stranded: try PYTORCH_ALLOC_CONF=expandable_segments:True"
-        return (
-            "The cache has little left to give back: lower the micro-batch, recompute activations or shard "
-            "further"
-        )
+        return "Little cache is left to free: lower the micro-batch, recompute activations or shard further"
 
 
 def measure_holdings(sample: Sample, device: DeviceSample) -> Holdings | None:

@@ -441,7 +441,7 @@ def _read_device(
         used_bytes=device.memory.used_bytes,
         total_bytes=device.memory.total_bytes,
         level="unknown" if is_doubted else risk.level,
-        reason="its node is lost" if is_doubted else risk.reason,
+        reason="its node was lost" if is_doubted else risk.reason,
         oom_in_s=None if is_doubted else risk.time_left_s(sample.time_s),
         probability=None if is_doubted else max(chances, default=None),
         kinds=_list_kinds(device, snapshot.findings) if snapshot.findings else (),

@@ -215,7 +215,7 @@ _NUMBERS: dict[str, Number] = {
 KEYS = (*_TEXTS, "used", "free", *_NUMBERS)
 # How similar words must be for one to be offered for the other: `usd` and `used`, not `foo` and `oom`.
 _NEAR = 0.7
-EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! before one turns it round"
+EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! in front negates"
 
 
 def compile_filter(text: str) -> Check:
@@ -270,7 +270,7 @@ def _explain(key: str) -> str:
 
 def _read_text(term: str, key: str, sign: str, value: str) -> Check:
     if sign not in (":", "="):
-        raise UsageError(f"filter {term}: {key} is a name and takes : with * and ?, not {sign}")
+        raise UsageError(f"filter {term}: {key} is a name: use : with * and ?, not {sign}")
     patterns = [pattern for pattern in value.casefold().split(",") if pattern]
     if key == "state" and not any(
         fnmatchcase(it, pattern) for it in get_args(DeviceState) for pattern in patterns

@@ -29,7 +29,7 @@ def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
     past = sum(device.is_node_lost for device in others)
     now = len(others) - past
     more = ((f"{now:,} more at risk", f"+{now:,}", ""),) if now else ()
-    words = "last words" if past > 1 else "last word"
+    words = "last reports" if past > 1 else "last report"
     return (*more, (f"{past:,} more by {words}", f"{past:,} {words}", "")) if past else more
 
 
@@ -48,11 +48,11 @@ def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...],
     known = census.present
     unknown = census.unknown
     if not known:
-        text = "No figures are of now" if census.total else "No device is known yet"
+        text = "No current data" if census.total else "No device is known yet"
         if not census.total and coverage.devices_left_out:
             text = "No device matches --devices"
         return Verdict(
-            "unknown", Sentence(((text if coverage.total else "Waiting for the first figures",), *seen))
+            "unknown", Sentence(((text if coverage.total else "Waiting for the first data",), *seen))
         )
     if not unknown:
         is_chosen = coverage.nodes_left_out or coverage.devices_left_out
@@ -68,7 +68,7 @@ def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:
     """Name the device and what threatens it, from the complete form to the shortest."""
     whose = f"{lead.name} of {lead.node}"
     short = f"{lead.node}/{lead.label}"
-    old, was = (" (last word)", " (last)") if lead.is_old else ("", "")
+    old, was = (" (last report)", " (last)") if lead.is_old else ("", "")
     if lead.oom_in_s is not None:
         left = format_age(lead.oom_in_s)
         brief = left.replace(" ", "")

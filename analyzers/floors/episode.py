@@ -244,7 +244,7 @@ class GrowthTrack:
         for level in range(self.completed):
             self.floors.note_record(level)
         if self.floors.has_restarted:
-            self._end("what was allocated was given back: it began anew")
+            self._end("all of it was freed: growth started again")
             return
         episode = self.episode
         if episode is not None and self.completed:

@@ -184,21 +184,21 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         ]
         if not said:
             count = len(self.candidates)
-            said = [f"simulated: none of {count} other settings would have reserved less than {own}"]
+            said = [f"simulated: {count} other settings would not have reserved less than {own}"]
         return (*said, self._describe_basis())
 
     def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
         before = (
-            f"; {format_bytes(self.before_bytes)} that lived before are taken to have come by address"
+            f"; {format_bytes(self.before_bytes)} allocated earlier are assumed to be in order of address"
             if self.before_bytes
             else ""
         )
         own = format_bytes(self.peak_reserved_bytes)
         recorded = format_bytes(self.recorded_peak_bytes)
         return (
-            f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the model "
-            f"reserves {own}, recorded were {recorded}"
+            f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the "
+            f"model reserves {own}, the recording {recorded}"
         )
 
 
@@ -231,13 +231,13 @@ def read_own_settings(snapshot: MemorySnapshot) -> str:
 def _refuse_trace(snapshot: MemorySnapshot, device: int, recorded: RecordedTrace) -> str | None:
     if len(recorded.events) < LEAST_EVENTS:
         count = len(recorded.events)
-        return f"its trace has {count:,} allocations and frees, at least {LEAST_EVENTS} are needed"
+        return f"its trace has {count:,} allocations and frees; at least {LEAST_EVENTS} are needed"
     segments = snapshot.segments
     mine = [row for row in range(len(segments)) if segments.device[row] == device]
     total = sum(segments.total_bytes[row] for row in mine)
     private = sum(segments.total_bytes[row] for row in mine if is_private(snapshot, row))
     if private > PRIVATE_SHARE * total:
-        return f"{format_bytes(private)} lie in private pools, which the replay cannot follow"
+        return f"{format_bytes(private)} are in private pools, which the replay cannot follow"
     return None
 
 
@@ -280,13 +280,13 @@ def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak:
 
 def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str:
     begins = (
-        f", which begins with {format_bytes(recorded.before_bytes)} live and an unknown cache,"
+        f", which starts with {format_bytes(recorded.before_bytes)} live and an unknown cache,"
         if recorded.before_bytes
         else ""
     )
     return (
-        f"replayed with its own settings this trace{begins} reserves {format_bytes(peak)} in the model, "
-        f"recorded were {format_bytes(recorded_peak)}"
+        f"replayed with its own settings, this trace{begins} reserves {format_bytes(peak)} in the "
+        f"model but {format_bytes(recorded_peak)} in the recording"
     )
 
 

@@ -124,19 +124,19 @@ def level_of(ratio: float | None) -> Level | None:
 # Texts of a finding on fragmentation.
 
 _COUNTED = (
-    "Inactive split bytes (PyTorch's counter: free, beside live blocks of a segment), the least of the "
-    "fullest moments of a window of several steps; weighed against the limit less the peak"
+    "Inactive split bytes (PyTorch's counter: free, next to live blocks in a segment), the minimum "
+    "over the fullest moments of several steps, compared with the limit less the peak"
 )
 _REFUSED = (
     f"{_COUNTED}; and the device refused a segment (num_alloc_retries) within {RETRY_S / 60:.0f} minutes"
 )
 _FLUSHED = (
-    f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, as "
-    "when the cache is flushed, and each time at least this stayed reserved and not allocated"
+    f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, "
+    "as when the cache is flushed, and each time at least this much stayed reserved but not allocated"
 )
 _ADVICE = (
-    "Try PYTORCH_ALLOC_CONF=expandable_segments:True, or bring lengths into a few buckets; `vramscope "
-    "inspect` of a memory snapshot replays the job's own trace under other settings"
+    "Try PYTORCH_ALLOC_CONF=expandable_segments:True, or sort lengths into a few buckets; `vramscope "
+    "inspect` of a memory snapshot replays the job's own trace with other settings"
 )
 
 
@@ -151,12 +151,12 @@ def word_finding(name: str, cost: Cost) -> Words:
     rest = format_bytes(cost.rest_bytes)
     if cost.retries:
         times = "once" if cost.retries == 1 else f"{cost.retries} times"
-        title = f"{name} was refused memory {times} while {stranded} of its own lay stranded in segments"
+        title = f"{name} was refused memory {times} while {stranded} of its own were stranded in segments"
         return Words(title, _REFUSED, _ADVICE)
     if cost.flushes >= FLUSHES:
         title = f"{name} flushes its cache at the limit, and {stranded} stays reserved and unused each time"
         return Words(title, _FLUSHED, _ADVICE)
-    title = f"{name} has {stranded} stranded in segments even at its peaks, and only {rest} left beside"
+    title = f"{name} has {stranded} stranded in segments even at its peaks, and only {rest} left"
     return Words(title, _COUNTED, _ADVICE)
 
 
@@ -168,10 +168,10 @@ def word_method(measure: Measure | None) -> str:
         return "PyTorch's counter of inactive split bytes, as a share of the reserved bytes"
     if measure == "unused":
         return (
-            "Only allocated and reserved bytes are known: what is reserved and not allocated is told, at its "
-            "least within the window; cache and fragmentation cannot be told apart in it"
+            "Only allocated and reserved bytes are known: this is reserved less allocated, at its "
+            "minimum within the window; it mixes cache and fragmentation"
         )
-    return "No figures of an allocator: device memory alone says nothing of fragmentation"
+    return "No allocator data: device memory alone does not show fragmentation"
 
 
 # A measure over all the time it was seen, in bounded memory: spans that double when they grow too many.
@@ -278,7 +278,7 @@ _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
 _STRANDED = EvidenceKey("stranded", "bytes")
 _PEAK = EvidenceKey("peak allocated", "bytes")
 _LIMIT = EvidenceKey("limit", "bytes")
-_REST = EvidenceKey("room left beside", "bytes")
+_REST = EvidenceKey("room left", "bytes")
 _RETRIES = EvidenceKey("refusals in 5 min")
 _FLUSHES = EvidenceKey("flushes in 15 min")
 
@@ -370,7 +370,7 @@ class FragmentationTrack(OpenFinding):
             return self.state(_state(opened, subject, cost, time_s))
         if is_due:
             self._crossing = Crossing()
-            return self.close(time_s, "enough room is left beside what is stranded")
+            return self.close(time_s, "enough room is left besides the stranded bytes")
         return self._update(subject, cost, time_s)
 
     def _update(self, subject: Subject, cost: Cost, time_s: float) -> Sequence[Finding]:

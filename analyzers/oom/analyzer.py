@@ -89,7 +89,7 @@ def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     name = _name(subject)
     if forecast.middle_s is None or forecast.low_s is None or forecast.high_s is None:
         chance = f"{forecast.probability:.0%} within {_format_left(HORIZON_S)}"
-        return f"{name} may run out of memory ({chance}): a step as large as some may be does not fit"
+        return f"{name} may run out of memory ({chance}): the largest steps may not fit"
     span = (
         f"{round(forecast.low_s)}-{round(forecast.high_s)} s"
         if forecast.high_s < 600
@@ -154,11 +154,11 @@ def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
 def _explain_method(forecast: Forecast) -> str:
     if forecast.middle_s is None:
         return (
-            "The tail of what recent steps took above their floor (peaks over a threshold) reaches beyond "
-            "what is left"
+            "The largest recent steps above their floor (tail of peaks over a threshold) need more "
+            "than is left"
         )
     return (
-        "First passage: a robust line through the floors since the onset (Theil-Sen), met by what recent "
+        "First passage: a robust line through the floors since the onset (Theil-Sen) plus what recent "
         "steps took above it; 80 % interval of rate and steps together"
     )
 
@@ -169,7 +169,7 @@ def _advise(forecast: Forecast) -> str:
             "Bound the longest batch: sort or cut by length, lower the micro-batch, or recompute activations"
         )
     return (
-        "Save a checkpoint now; then look for what grows from step to step: the finding on the leak says "
+        "Save a checkpoint now; then look for what grows from step to step: the leak finding says "
         "since when and how fast"
     )
 
@@ -226,7 +226,7 @@ class OomTrack(OpenFinding):
         if watch.growth.ended_because is not None:
             return self.close(time_s, watch.growth.ended_because)
         if self._foreseen_s is not None and time_s - self._foreseen_s >= CALM_S:
-            return self.close(time_s, "nothing is foreseen any more")
+            return self.close(time_s, "no longer forecast")
         return ()
 
 
@@ -332,7 +332,7 @@ def is_other(told: Assessment, newest: Assessment) -> bool:
 def _explain_level(watch: Watch, forecast: Forecast, watched_s: float) -> str:
     episode = watch.growth.episode
     if forecast.middle_s is not None and episode is not None and episode.is_peak:
-        return "its peaks grow" if episode.is_believed else "its peaks grow, and may stop growing"
+        return "its peaks grow" if episode.is_believed else "its peaks grow but may stop growing"
     if forecast.middle_s is not None:
         return "its floor grows"
     if forecast.probability > SEEN_PROBABILITY:

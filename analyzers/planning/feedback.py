@@ -229,8 +229,8 @@ def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], measured:
     stages = len(bounds) - 1
     if stages != measured.pipeline:
         raise UsageError(
-            f"the plan has {stages} stages, the job that was measured {measured.pipeline}; "
-            f"plan for {measured.pipeline}"
+            f"the plan has {stages} stages, the measured job {measured.pipeline}; plan for "
+            f"{measured.pipeline}"
         )
     spans = enumerate(pairwise(bounds))
     return [sum(costs[stage][start:end]) // measured.tensor for stage, (start, end) in spans]
@@ -246,7 +246,7 @@ def _choose_basis(stages: Sequence[MeasuredStage]) -> Basis:
     known = [stage.peak for stage in stages if stage.peak.allocated_bytes or stage.peak.reserved_bytes]
     if not known:
         raise UsageError(
-            "no rank with a pipeline coordinate tells its memory; record the job for longer than a step"
+            "no rank with a pipeline coordinate reports its memory; record the job for longer than a step"
         )
     return "allocated" if all(peak.allocated_bytes for peak in known) else "reserved"
 
@@ -299,11 +299,11 @@ def _list_notes(measured: MeasuredJob, basis: Basis, factors: Sequence[_Factor])
     notes = []
     if any(not 1 / FAR_OFF <= factor.value <= FAR_OFF for factor in factors):
         notes.append(
-            "Plan and measurement are far apart: before layers are moved, see that model, sequence length, "
-            "micro-batch and states of the plan are those of the job."
+            "Plan and measurement are far apart: before moving layers, check that model, sequence "
+            "length, micro-batch and states of the plan match the job."
         )
     if not measured.has_steps:
-        notes.append("No rank told of a training step that had ended: its peak may not have been met yet.")
+        notes.append("No rank has reported a finished training step: peaks may not have been reached yet.")
     unseen = sorted(set(range(measured.pipeline)) - {stage.peak.stage for stage in measured.stages})
     if unseen:
         numbers = ", ".join(map(str, unseen))
@@ -313,13 +313,15 @@ def _list_notes(measured: MeasuredJob, basis: Basis, factors: Sequence[_Factor])
             "Not all ranks of the job were seen: a stage may have needed more, and there may be more."
         )
     if any(stage.peak.is_simulated for stage in measured.stages):
-        notes.append("Ranks train on a modelled card: their figures are of its allocator, not of a device.")
+        notes.append(
+            "Ranks train on a modelled card: their values are from its allocator, not from a device."
+        )
     if basis == "reserved":
-        notes.append("Not every stage tells its live tensors: factors are of reserved memory.")
+        notes.append("Not every stage reports its live tensors: factors are for reserved memory.")
     if measured.tensor > 1:
         notes.append(
-            f"{measured.tensor} tensor ranks share each layer: planned figures are divided by "
-            f"{measured.tensor}, and the factors hold what they do not share."
+            f"{measured.tensor} tensor ranks share each layer: planned sizes are divided by "
+            f"{measured.tensor}, and the factors include what they do not share."
         )
     return notes
 
@@ -335,7 +337,7 @@ def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[
     activations = list_activations(graph.layers)
     if activations is None:
         raise UsageError(
-            f"{graph.name}: the activations of its layers are not known, which a comparison needs; "
+            f"{graph.name}: the activations of its layers are unknown, but a comparison needs them; "
             "make the graph from a name or a configuration"
         )
     states = list_states(graph.layers, training)

@@ -218,9 +218,9 @@ def _explain_capacities(
         least = split_in_flight(memory, activations, count, micro_batches).maximum
     capacities = [group.capacity_bytes for group in groups]
     return (
-        f"no order of {count} devices was found in which stages stay within their {min(capacities):,} to "
-        f"{max(capacities):,} bytes: with {least:,} bytes on every device any order does; use more stages or "
-        "larger devices"
+        f"no order of {count} devices was found in which stages stay within their {min(capacities):,} "
+        f"to {max(capacities):,} bytes: with {least:,} bytes on every device any order works; use more "
+        "stages or larger devices"
     )
 
 
@@ -233,7 +233,9 @@ def _check(
     check_stages(len(costs), len(groups), min((*costs, *memory, *(activations or ())), default=0))
     for given in (memory, activations):
         if given is not None and len(given) != len(costs):
-            raise UsageError(f"bytes of {len(given)} layers for costs of {len(costs)}: expected as many")
+            raise UsageError(
+                f"bytes of {len(given)} layers for costs of {len(costs)}: expected the same number"
+            )
     slowest = min(group.speed for group in groups)
     if slowest < 1:
         raise UsageError(f"a speed of {slowest}: expected an integer of at least 1")

@@ -173,8 +173,8 @@ def _word_peaks(peaks: FloorTrend | None, floors: FloorTrend) -> Iterator[str]:
     last = format_bytes(peaks.last_bytes)
     if first != last:
         yield (
-            f"the most allocated in a step rose from {first} to {last} over {peaks.steps} steps, though each "
-            "left as little behind: batches or sequences that grow do that"
+            f"the peak of a step rose from {first} to {last} over {peaks.steps} steps, though the "
+            "floor did not: growing batches or sequences do that"
         )
 
 
@@ -183,13 +183,10 @@ def _word_trend(trend: FloorTrend) -> str:
     last = format_bytes(trend.last_bytes)
     if trend.is_rising:
         growth = format_bytes(round(trend.growth_bytes_per_step))
-        return (
-            f"the least allocated of a step rose from {first} to {last} over {trend.steps} steps, "
-            f"{growth} each"
-        )
+        return f"the floor of a step rose from {first} to {last} over {trend.steps} steps, {growth} each"
     if first == last:
-        return f"the least allocated of a step stayed at {first} over {trend.steps} steps"
-    return f"the least allocated of a step went from {first} to {last} over {trend.steps} steps, not steadily"
+        return f"the floor of a step stayed at {first} over {trend.steps} steps"
+    return f"the floor of a step went from {first} to {last} over {trend.steps} steps, not steadily"
 
 
 BLOCKS = 6
@@ -341,7 +338,7 @@ def explain_request(record: FlightRecord, shares: DeviceShares) -> Iterator[str]
         yield f"{format_bytes(needed - free)} more free on the device would have been enough"
     elif not _has_expandable(record):
         yield (
-            "as much was free on the device: the process may have a limit of its own "
+            "that much was free on the device: the process may have its own limit "
             "(torch.cuda.set_per_process_memory_fraction)"
         )
 
@@ -407,8 +404,9 @@ def _advise_on_kept(kept: KeptMemory | None) -> Iterator[str]:
             f"{line.filename}:{line.line}"
         )
     yield (
-        f"every step leaves about {growth} behind, and {size} are kept from step to step{where}: find what "
-        "holds them, such as a loss that is summed up with its graph; a larger device would only fail later"
+        f"every step leaves about {growth} behind, and {size} are kept from step to step{where}: find "
+        "what keeps them, such as a loss that is summed with its graph; a larger device would only "
+        "fail later"
     )
 
 
@@ -436,13 +434,14 @@ def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterat
         return
     if left >= size:
         yield (
-            f"{format_bytes(left)} were reserved and held no tensor, enough for the request if they were in "
-            "one piece: PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used elsewhere"
+            f"{format_bytes(left)} were reserved but had no tensor, enough for the request if they "
+            "were in one piece: PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used "
+            "elsewhere"
         )
     else:
         yield (
-            f"only {format_bytes(left)} were reserved and held no tensor, less than the request: "
-            "fragmentation is not what stood against it"
+            f"only {format_bytes(left)} were reserved but had no tensor, less than the request: "
+            "fragmentation is not the cause"
         )
 
 
@@ -451,8 +450,8 @@ def _advise_on_streams(record: FlightRecord, shares: DeviceShares) -> Iterator[s
     size = record.failure.size_bytes
     if awaiting and awaiting >= (size or 0):
         yield (
-            f"{format_bytes(awaiting)} are freed and wait for another stream: let the side stream catch up "
-            "earlier, or free its inputs after it has"
+            f"{format_bytes(awaiting)} are freed but wait for another stream: let the side stream "
+            "catch up earlier, or free its inputs after it has"
         )
 
 
@@ -462,8 +461,8 @@ def _advise_on_others(shares: DeviceShares) -> Iterator[str]:
     # A context with its libraries needs some hundred MiB.
     if shares.other_bytes >= max(_NOTABLE * shares.total_bytes, GIB):
         yield (
-            f"{format_bytes(shares.other_bytes)} of the device are not in this process's allocator: look for "
-            "other processes on it"
+            f"{format_bytes(shares.other_bytes)} of the device are outside this process's allocator: "
+            "look for other processes on it"
         )
 
 
@@ -474,13 +473,13 @@ def _advise_on_model(record: FlightRecord, shares: DeviceShares) -> Iterator[str
         return
     if (model.grad_sample_bytes or 0) >= _NOTABLE * total:
         yield (
-            f"per-sample gradients hold {format_bytes(model.grad_sample_bytes)}: a smaller physical batch "
-            "(Opacus BatchMemoryManager) lowers them in proportion"
+            f"per-sample gradients take {format_bytes(model.grad_sample_bytes)}: a smaller physical "
+            "batch (Opacus BatchMemoryManager) lowers them in proportion"
         )
     if (model.optimizer_bytes or 0) >= _LARGE * total:
         yield (
-            f"optimizer state holds {format_bytes(model.optimizer_bytes)}: shard it over the data-parallel "
-            "ranks, or keep it in fewer bits"
+            f"optimizer state takes {format_bytes(model.optimizer_bytes)}: shard it over the "
+            "data-parallel ranks, or keep it in fewer bits"
         )
 
 
@@ -494,8 +493,8 @@ def _advise_on_activations(
     if rest >= _LARGE * shares.total_bytes:
         beside = "" if kept is None else ", nor kept from step to step"
         yield (
-            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state{beside}, so mostly "
-            "activations: a smaller micro-batch, shorter sequences or checkpointing lowers them"
+            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state{beside}, so "
+            "mostly activations: a smaller micro-batch, shorter sequences or checkpointing lowers them"
         )
 
 

@@ -445,12 +445,12 @@ def _describe_rest(levels: MemoryLevels) -> Iterator[str]:
     if levels.releasable_bytes > notable_bytes:
         yield (
             f"{format_bytes(levels.releasable_bytes)} are cached in whole segments or pages that "
-            "torch.cuda.empty_cache() would give back"
+            "torch.cuda.empty_cache() would free"
         )
     if levels.internal_bytes is not None and levels.internal_bytes > notable_bytes:
         yield (
-            f"{format_bytes(levels.internal_bytes)} of the live bytes were not asked for: rounding, and "
-            "remainders too small to split off"
+            f"{format_bytes(levels.internal_bytes)} of the live bytes were not requested: rounding, "
+            "and remainders too small to split off"
         )
     waiting_bytes = levels.active_bytes - levels.allocated_bytes
     if waiting_bytes > notable_bytes:
@@ -465,8 +465,8 @@ def _describe_requests(requests: Sequence[RequestFit]) -> Iterator[str]:
     if unservable:
         largest = max(unservable, key=lambda request: request.size_bytes)
         yield (
-            f"of the {len(requests)} sizes that the job asks for most, {len(unservable)} would need a new "
-            f"segment now; the largest of them is {format_bytes(largest.size_bytes)}"
+            f"of the {len(requests)} sizes that the job requests most, {len(unservable)} would need a "
+            f"new segment now; the largest of them is {format_bytes(largest.size_bytes)}"
         )
 
 
@@ -477,7 +477,7 @@ def _describe_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
         place = f"{named.headline.name} at {named.headline.filename}:{named.headline.line}"
         yield f"{_count_share(named)} come from {place}"
         if unnamed is not None and unnamed.size_bytes > named.size_bytes:
-            yield f"{_count_share(unnamed)} have no stack: they were allocated before history was recorded"
+            yield f"{_count_share(unnamed)} have no stack: they were allocated before recording started"
     elif unnamed is not None:
         yield (
             "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start "

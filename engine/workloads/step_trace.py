@@ -411,7 +411,7 @@ def find_loss(output: Any) -> Any:
 STEPS = 2
 _ALLOCATOR = "vramscope_allocator_model"
 # From here on a refusal of the simulated device gives advice that is for `vramscope run`.
-_ADVICE = ", and with --fake tensors have none"
+_ADVICE = ", but with --fake tensors have no values"
 # Frames of files with these prefixes are no use to the user.
 _OURS = (
     str(Path(__file__).resolve().parents[1]),

@@ -52,8 +52,8 @@ def test_one_sample_above_the_capacity_is_enough() -> None:
         "capacity asked about": CAPACITY,
         "allocated at the peak": 50 * GIB,
     }
-    assert "assumed (--capacity) and not recorded" in found.method
-    assert "gives back before it fails" in found.advice
+    assert "compared with the given capacity (--capacity), which was not recorded" in found.method
+    assert "frees before it fails" in found.advice
 
 
 def test_most_within_a_tick_counts_even_where_the_tick_ended_below() -> None:
@@ -93,7 +93,7 @@ def test_live_tensors_alone_above_the_capacity_are_told_where_device_used_was_no
     (found,) = run([recorded(rank(None, allocated_gib=69.7))])
     assert found.title == "would not fit 60.0 GiB: rank 6 allocated 69.7 GiB at 1.0 s"
     assert evidence(found)["peak allocated"] == round(69.7 * GIB)
-    assert "no cache given back would help" in found.advice
+    assert "freeing the cache would not help" in found.advice
 
 
 def test_excess_too_small_for_the_figures_is_told_as_such() -> None:
@@ -106,7 +106,7 @@ def test_other_capacity_closes_the_finding_and_is_answered_anew() -> None:
     (opened,) = run([recorded(rank(61))], analyzer)
     (closed,) = run([recorded(rank(61, total_bytes=80 * GIB), time_s=2)], analyzer)
     assert (closed.id, closed.closed_s) == (opened.id, 2)
-    assert evidence(closed)["closed because"] == "another capacity is asked about"
+    assert evidence(closed)["closed because"] == "a different capacity was given"
     assert run([recorded(rank(79, total_bytes=80 * GIB), time_s=3)], analyzer) == []
     (anew,) = run([recorded(rank(81, total_bytes=80 * GIB), time_s=4)], analyzer)
     assert anew.id != opened.id

@@ -113,7 +113,7 @@ def test_it_closes_once_training_has_gone_on() -> None:
     going = [at(1 + n, rank(ooms=1), step=10 + n) for n in range(1, 80)]
     *_, closed = run(steps + going)
     assert closed.closed_s == 1 + CLEAN_S
-    assert evidence(closed)["closed because"] == "60 s passed without another"
+    assert evidence(closed)["closed because"] == "60 s passed without another one"
     stuck = [at(1 + n, rank(ooms=1), step=10) for n in range(1, 300)]
     assert all(finding.is_open for finding in run(steps + stuck))
 

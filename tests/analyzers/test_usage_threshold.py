@@ -54,6 +54,6 @@ def test_the_advice_uses_what_the_probe_tells() -> None:
     rank = RankSample(pid=1, device_uuid="GPU-0", allocator=reading)
     ((_, known),) = play(77.0, rank=rank)
     assert "live tensors 30.0 GiB" in known.advice
-    assert "can still have 40.0 GiB out of its cache" in known.advice
+    assert "can still use 40.0 GiB of its cache" in known.advice
     ((_, unknown),) = play(77.0)
     assert "3.0 GiB is left" in unknown.advice

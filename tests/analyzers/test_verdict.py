@@ -45,7 +45,7 @@ SILENT = sample()
 ENDED = sample(device(20, kind="simulated", state="ended", age_s=90.0))
 
 CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
-    "before the first": (None, (), "unknown", "Waiting for the first figures"),
+    "before the first": (None, (), "unknown", "Waiting for the first data"),
     "healthy": (
         HEALTHY,
         (),
@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         "GPU 2 stale: a driver call has not returned for 37 s · OOM risk unknown: no allocator data · "
         "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
     ),
-    "all lost": (ALL_LOST, (), "unknown", "GPUs 0, 1 and 2 lost · OOM risk unknown: no figures"),
+    "all lost": (ALL_LOST, (), "unknown", "GPUs 0, 1 and 2 lost · OOM risk unknown: no data"),
     "many lost": (
         MANY_LOST,
         (),
@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         UNREADABLE,
         (),
         "unknown",
-        "GPU 0 memory unreadable: this device does not tell its memory · OOM risk unknown: no figures",
+        "GPU 0 memory unreadable: this device does not tell its memory · OOM risk unknown: no data",
     ),
     "unified": (
         UNIFIED,
@@ -140,13 +140,13 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         NONE_FOUND,
         (),
         "unknown",
-        f"No GPU: {NO_LIBRARY.rstrip('.')} · vramscope doctor says what was looked for",
+        f"No GPU: {NO_LIBRARY.rstrip('.')} · vramscope doctor shows what was checked",
     ),
     "no device, no note": (
         SILENT,
         (),
         "unknown",
-        "No GPU: none was found on this node · vramscope doctor says what was looked for",
+        "No GPU: none found on this node · vramscope doctor shows what was checked",
     ),
     "forecast": (FULL, (finding(),), "critical", finding().title),
     "forecast with a lost device": (
@@ -316,8 +316,8 @@ def test_use_above_the_capacity_is_told_as_such_before_its_finding_arrives() -> 
         (
             "The NVIDIA driver refused this user (NVML error 4): /dev/nvidiactl must be readable; see `ls`.",
             WIDE,
-            "No GPU: the NVIDIA driver refused this user (NVML error 4): /dev/nvidiactl must be readable; "
-            "see `ls` · vramscope doctor says what was looked for",
+            "No GPU: the NVIDIA driver refused this user (NVML error 4): /dev/nvidiactl must be "
+            "readable; see `ls` · vramscope doctor shows what was checked",
         ),
         (
             "NVIDIA driver not loaded: it is installed, but does not run (NVML error 9); load it.",

@@ -83,7 +83,9 @@ def _make_nodes(entry: ClusterEntry, source: KeyLines) -> tuple[ClusterNode, ...
                 nodes[name] = node = _make_node(group, name)
                 devices += len(node.devices)
                 if devices > MOST_DEVICES:
-                    raise UsageError(f"more than {MOST_DEVICES:,} devices in all; expected at most so many")
+                    raise UsageError(
+                        f"more than {MOST_DEVICES:,} devices in total; expected at most that many"
+                    )
     if not nodes:
         raise InputFileError(f"{source.place('nodes')}: expected at least one [[nodes]]")
     return tuple(nodes.values())
@@ -101,7 +103,7 @@ def _check_name(name: str, known: Collection[str]) -> None:
 def _list_names(group: NodeEntry, earlier: int) -> list[str]:
     if group.names is not None:
         if group.name is not None or group.count is not None:
-            raise UsageError("names does not go with name or count: give the names alone")
+            raise UsageError("names cannot be combined with name or count: give only names")
         return list(group.names)
     count = 1 if group.count is None else group.count
     if not 1 <= count <= MOST_DEVICES:
@@ -157,7 +159,7 @@ def _explain_ends(ends: tuple[str, str], nodes: dict[str, int], devices: dict[st
     if not lost:
         return f"between {ends[0]} and {ends[1]}: one is a node and one a device; expected two alike"
     first = next(iter(nodes))
-    return f"{lost[0]!r} is no node and no device; expected a node ({first}) or a device ({first}:0)"
+    return f"{lost[0]!r} is neither a node nor a device; expected a node ({first}) or a device ({first}:0)"
 
 
 def _check_linked(cluster: Cluster, source: KeyLines) -> None:
@@ -221,7 +223,7 @@ def _list_entries(group: NodeEntry) -> tuple[DeviceEntry, ...]:
     alone = ("device", "memory", "tflops", "memory_bandwidth", "kind")
     beside = [name for name in alone if getattr(group, name) is not None]
     if beside:
-        raise UsageError(f"{beside[0]} does not go with a list of devices: write it in the list")
+        raise UsageError(f"{beside[0]} cannot be combined with a list of devices: write it in the list")
     return group.devices
 
 
@@ -281,8 +283,8 @@ def parse_short_form(text: str) -> Cluster:
     match = _SHORT.match(text.strip())
     if match is None:
         raise UsageError(
-            f"cluster {text[:60]!r} is no file; expected one, or for example 128x8xh100: nodes, devices of "
-            "each, name"
+            f"cluster {text[:60]!r} is not a file; expected one, or for example 128x8xh100: nodes, "
+            "devices of each, name"
         )
     nodes, devices, name, network = match.groups()
     counts = int(nodes or 1), int(devices)
@@ -321,8 +323,8 @@ def _find_network(text: str, name: str, model: DeviceModel, network: str | None)
         return find_link(network)
     if model.network is None:
         raise UsageError(
-            f"cluster {text}: node0 and node1 have no link: nothing tells the network of {name}; "
-            f"write it behind a colon, for example {text}:ib-hdr or '{text}:25 GB/s'"
+            f"cluster {text}: node0 and node1 have no link: the network of {name} is unknown; write it "
+            f"after a colon, for example {text}:ib-hdr or '{text}:25 GB/s'"
         )
     return find_link(model.network)
 
@@ -408,15 +410,15 @@ def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
     usual = Counter(links.values()).most_common(1)[0][0] if links else Link(bytes_per_s=float("inf"))
     own = {ends: link for ends, link in links.items() if link != usual}
     made = ClusterNode(name=node, devices=devices, link=usual)
-    return Cluster(name=f"{node}, as its driver tells", nodes=(made,), links=own)
+    return Cluster(name=f"{node}, as reported by its driver", nodes=(made,), links=own)
 
 
 def _make_local_device(device: TopologyDevice, node: str, index: int) -> ClusterDevice:
     model = recognise_device(device.name)
     if model is None:
         raise UsageError(
-            f"the speed of GPU {index} ({device.name}) is not known; write a cluster file with its memory "
-            "and tflops"
+            f"the speed of GPU {index} ({device.name}) is unknown; write a cluster file with its "
+            "memory and tflops"
         )
     return ClusterDevice(
         node=node,
@@ -437,7 +439,7 @@ def _make_link(topology: NodeTopology, pair: TopologyPair) -> Link:
     rates = [_rate_pcie(device) for device in ends]
     if None in rates:
         raise UsageError(
-            f"nothing tells what links GPU {pair.first} and GPU {pair.second}; write a cluster file with link"
+            f"the link of GPU {pair.first} and GPU {pair.second} is unknown; write a cluster file with link"
         )
     kind = "PCIe" if pair.meeting is None else f"PCIe, paths meet at the {pair.meeting}"
     return Link(bytes_per_s=min(rate for rate in rates if rate), latency_s=PCIE_LATENCY_S, kind=kind)

@@ -125,8 +125,8 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
         raise UsageError(f"{where}: {nodes} x {devices_per_node} devices; expected at least 1 x 1")
     if nodes * devices_per_node > MOST_DEVICES:
         raise UsageError(
-            f"{where}: {nodes * devices_per_node:,} devices; expected at most {MOST_DEVICES:,}: "
-            "plan for one part of the cluster, its data-parallel replicas are alike"
+            f"{where}: {nodes * devices_per_node:,} devices; expected at most {MOST_DEVICES:,}: plan "
+            "for a part of the cluster; data-parallel replicas are alike"
         )
 
 

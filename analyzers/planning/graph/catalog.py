@@ -99,10 +99,12 @@ def check_architecture(model: Architecture, what: str) -> Architecture:
 
 def _check_experts(experts: ExpertShape, what: str) -> None:
     if not 1 <= experts.top_k <= experts.experts:
-        raise UsageError(f"{what}: {experts.top_k} experts a token of {experts.experts}: expected 1 to all")
+        raise UsageError(
+            f"{what}: {experts.top_k} of {experts.experts} experts per token: expected from 1 to all"
+        )
     if not 1 <= experts.ffn * experts.experts + experts.shared_ffn <= LARGEST:
         raise UsageError(
-            f"{what}: experts of a width of {experts.ffn}: expected at least 1, and {LARGEST:,} in all"
+            f"{what}: experts of width {experts.ffn}: expected at least 1, and at most {LARGEST:,} in total"
         )
 
 
@@ -232,7 +234,7 @@ def find_model(name: str) -> Architecture:
     if wanted in MODELS:
         return MODELS[wanted]
     known = suggest(wanted, MODELS, f"known are {', '.join(MODELS)}.", most=3, cutoff=0.5)
-    raise UsageError(f"unknown model {name!r}: {known} The path of its config.json does as well")
+    raise UsageError(f"unknown model {name!r}: {known} The path of its config.json works too")
 
 
 # Parameters, FLOPs and activations of the parts of a transformer.

@@ -102,7 +102,7 @@ def _find_family(config: Mapping[str, object], what: str) -> Family:
             known = dict.fromkeys((*_FAMILIES, *FAMILIES))
             nearest = find_nearest(type_, known)
             hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(known)}"
-            raise InputFileError(f"{what}: model_type {type_!r} is not known: {hint}")
+            raise InputFileError(f"{what}: model_type {type_!r} is unknown: {hint}")
         return _FAMILIES[type_]
     if {"num_local_experts", "num_experts"} & config.keys():
         return "moe"
@@ -204,4 +204,4 @@ def decode_graph(data: bytes, what: str) -> GraphDocument:
 
 def _check_figures(figures: Sequence[float | None], where: str) -> None:
     if not all(0 <= (figure or 0) <= LARGEST for figure in figures):
-        raise InputFileError(f"{where} has a figure out of range: expected 0 to {LARGEST:,}")
+        raise InputFileError(f"{where} has a number out of range: expected 0 to {LARGEST:,}")

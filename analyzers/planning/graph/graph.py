@@ -369,7 +369,7 @@ def _build_graph(layers: Sequence[LayerNode], edges: Sequence[EdgeInfo], name: s
     graph: DiGraph = networkx.DiGraph()
     for layer in layers:
         if layer.layer_id in graph:
-            raise UsageError(f"{name}: layer {layer.layer_id} is there twice: expected each layer_id once")
+            raise UsageError(f"{name}: layer {layer.layer_id} appears twice: expected each layer_id once")
         graph.add_node(layer.layer_id, layer=layer)
     for edge in edges:
         for end in (edge.source_id, edge.target_id):
@@ -397,13 +397,11 @@ def _sort_layers(graph: DiGraph, name: str) -> list[LayerNode]:
     except networkx.NetworkXUnfeasible:
         around = [source for source, _ in networkx.find_cycle(graph)]
         circle = " -> ".join(str(each) for each in (*around, around[0]))
-        raise UsageError(
-            f"{name}: its layers run in a circle ({circle}): remove one of these edges"
-        ) from None
+        raise UsageError(f"{name}: its layers form a cycle ({circle}): remove one of these edges") from None
     parts = sorted((sorted(part) for part in networkx.weakly_connected_components(graph)), key=len)
     if len(parts) > 1:
         raise UsageError(
-            f"{name}: {len(parts)} parts without an edge between them; layer {parts[0][0]} is not joined "
-            "to the rest: expected one connected graph"
+            f"{name}: {len(parts)} parts without an edge between them; layer {parts[0][0]} is not "
+            "connected to the rest: expected one connected graph"
         )
     return [graph.nodes[each]["layer"] for each in order]

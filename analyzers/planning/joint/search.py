@@ -183,9 +183,12 @@ def _describe_assumptions(
 def _describe_optimality(shape: ModelShape, cluster: Cluster, found: list[Evaluation]) -> str:
     """Describe how good the list is, within what was searched and what the models say."""
     unlike = shape.experts is not None and len({*shape.experts.is_expert_layer}) > 1
-    layers = "; for memory a layer without experts counts as one with them" if unlike else ""
+    layers = "; for memory, a layer without experts counts as one with them" if unlike else ""
     if cluster.is_uniform:
-        return f"exact: devices are alike, and layers are split for the fastest slowest stage{layers}"
+        return (
+            "exact: devices are alike, and layers are split so that the slowest stage is as fast as "
+            f"possible{layers}"
+        )
     gaps = [each.gap for each in found]
     known = [gap for gap in gaps if gap is not None]
     if len(known) == len(gaps) and not any(known):
@@ -310,9 +313,9 @@ def _explain_degrees(shape: ModelShape, cluster: Cluster, options: JointOptions,
         return f"CP = {options.context} does not divide the {devices:,} devices; choose a divisor of them"
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in pruned.most_common(3))
     return (
-        f"no degrees use all {devices:,} devices for {shape.heads} heads, {shape.layers} layers and a global "
-        f"batch of {options.global_batch:,}: {reasons}; choose a global batch that more data ranks divide, "
-        "or another number of devices"
+        f"no degrees use all {devices:,} devices for {shape.heads} heads, {shape.layers} layers and a "
+        f"global batch of {options.global_batch:,}: {reasons}; choose a global batch that more data "
+        "ranks divide, or a different number of devices"
     )
 
 
@@ -352,8 +355,8 @@ def _suggest(shape: ModelShape, cluster: Cluster, options: JointOptions, needed:
         (times for times in more if _fits(shape, times * len(cluster.devices), cluster, options)), None
     )
     if enough is not None:
-        ways.append(f"take {enough * len(cluster.devices):,} such devices")
-    ways.append(f"take devices of {needed / options.memory_share / GIB:.0f} GiB")
+        ways.append(f"use {enough * len(cluster.devices):,} such devices")
+    ways.append(f"use devices of {needed / options.memory_share / GIB:.0f} GiB")
     if needed <= memory:
         ways.append(f"give a memory share of {needed / memory + 0.005:.2f}")
     return "to make it fit, " + ", or ".join(ways)

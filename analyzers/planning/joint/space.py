@@ -143,7 +143,7 @@ def check_options(options: JointOptions) -> None:
         raise UsageError(f"recomputation {options.recomputes}; expected some of none, selective and full")
 
 
-BEYOND_NODE = "more tensor ranks than a node has devices, or than asked for"
+BEYOND_NODE = "more tensor ranks than a node has devices, or than allowed"
 HEADS = "TP divides heads, groups of keys and values, or inner columns unevenly"
 SEQUENCE = "CP or TP with sequence parallelism divides the sequence unevenly"
 STAGES = "more stages than layers"
@@ -152,7 +152,7 @@ BATCH = "DP does not divide the global batch"
 INTERLEAVING = "interleaving needs even pieces, and micro-batches in multiples of PP"
 TOO_LARGE = "too much memory on some rank"
 SLOWER_THAN_LISTED = "cannot be faster than what is listed (bound on the step time)"
-SAME_DEGREES = "not faster than another configuration of the same degrees"
+SAME_DEGREES = "not faster than another configuration with the same degrees"
 
 
 class Degrees(NamedTuple):

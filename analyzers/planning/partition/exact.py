@@ -93,7 +93,7 @@ def split_in_flight(
     """
     check_stages(len(kept), stages, min((*kept, *per_micro_batch), default=0))
     if micro_batches < 1:
-        raise UsageError(f"{micro_batches} micro-batches: a step has at least 1")
+        raise UsageError(f"{micro_batches} micro-batches: expected at least 1")
     made: dict[int, Stage] = {}
     for number in range(stages):
         in_flight = min(stages - number, micro_batches)

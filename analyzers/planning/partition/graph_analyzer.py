@@ -98,7 +98,7 @@ def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> S
     if capacity_bytes is None:
         reason += "; no capacity was given, so every number of stages counts as fitting"
     elif chosen.fits is None:
-        reason += "; activations of the layers are not known, so nothing can be said of the capacity"
+        reason += "; activations of the layers are unknown, so the capacity cannot be checked"
     else:
         if left_out:
             reason += (
@@ -126,8 +126,8 @@ def _describe_margin(result: PartitionResult | None, capacity_bytes: int) -> str
     if left_share >= THIN_SHARE:
         return told
     return (
-        f"{told}, a thin margin: CUDA's context, communication buffers and fragmentation are not counted and "
-        "often take more"
+        f"{told}, a thin margin: CUDA's context, communication buffers and fragmentation are not "
+        "counted and often need more"
     )
 
 
@@ -191,7 +191,7 @@ class GraphAnalyzer:
         self, graph: ModelGraph, *, micro_batches: int = MICRO_BATCHES, states: str = "mixed-adam"
     ) -> None:
         if micro_batches < 1:
-            raise UsageError(f"{micro_batches} micro-batches: a step has at least 1")
+            raise UsageError(f"{micro_batches} micro-batches: expected at least 1")
         if states not in STATE_BYTES:
             raise UsageError(f"states {states!r}: expected {', '.join(STATE_BYTES)}")
         self.graph = graph
@@ -263,7 +263,9 @@ class GraphAnalyzer:
             NothingFitsError: No number fits in the capacity.
         """
         if not 1 <= min_stages <= max_stages:
-            raise UsageError(f"{min_stages} to {max_stages} stages: expected at least 1, and the least first")
+            raise UsageError(
+                f"{min_stages} to {max_stages} stages: expected at least 1, and the smaller number first"
+            )
         numbers = range(min_stages, max_stages + 1)
         chosen: Strategy = "balanced_memory" if rule == "legacy" else strategy
         search = self.judge_stage_counts(numbers, balance_metric, chosen, device or Device(), rule)
@@ -325,8 +327,9 @@ class GraphAnalyzer:
         live = list_activations(self.graph.layers)
         if live is None:
             raise UsageError(
-                f"{self.graph.name}: the activations of its layers are not known, which this split needs; "
-                "make the graph from a name or a configuration, or balance weights alone (--metric memory)"
+                f"{self.graph.name}: the activations of its layers are unknown, but this split needs "
+                "them; make the graph from a name or a configuration, or balance weights alone "
+                "(--metric memory)"
             )
         kept = list_states(self.graph.layers, self._training)
         return split_in_flight(kept, live, stages, self._training.micro_batches).bounds

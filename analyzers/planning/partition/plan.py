@@ -13,10 +13,10 @@ from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSea
 PLAN_SCHEMA = "vramscope.plan/1"
 # Why a strategy is the one to use, by what counts.
 _LEAST: Mapping[Metric, str] = {
-    "training": "its fullest stage holds least",
-    "memory": "its fullest stage has least weights",
-    "compute": "its slowest stage computes least",
-    "parameters": "its fullest stage has fewest parameters",
+    "training": "its fullest stage is smallest",
+    "memory": "its fullest stage has the fewest bytes of weights",
+    "compute": "its slowest stage is fastest",
+    "parameters": "its fullest stage has the fewest parameters",
 }
 
 

@@ -92,12 +92,12 @@ def split_theory(cells: Sequence[SweepCell]) -> tuple[list[tuple[float, float]],
         if cell.states_bytes is not None and cell.activations_bytes is not None
     ]
     if told and len(told) == len(cells):
-        return told, "as the logs tell them"
+        return told, "from the logs"
     parts = fit_two_parts(cells, [float(cell.theory_bytes or 0) for cell in cells])
     if parts is None or parts.worst_share > _WORST_SHARE:
         return None
     split = [(parts.states_bytes / it.gpus_per_replica, parts.activations_bytes / it.tp) for it in cells]
-    return split, "worked out of how the theory changes with PP"
+    return split, "derived from how the theory changes with PP"
 
 
 def _dot(first: Sequence[float], second: Sequence[float]) -> float:
@@ -143,7 +143,7 @@ _WORDS = {
     "down": "memory falls as {what} grows: ",
     "up": "memory grows with {what}: ",
     "flat": "memory does not depend on {what}: ",
-    "mixed": "memory goes both ways as {what} grows: ",
+    "mixed": "memory both rises and falls as {what} grows: ",
 }
 
 
@@ -202,7 +202,7 @@ def describe_recommendations(grid: SweepGrid) -> Iterator[SweepFinding]:
     chosen = candidates[:_MOST_LAYOUTS]
     told = "; ".join(
         f"{name_cell(cell)}, about {show_gib(parts.predict(cell.tp, cell.pp))}"
-        f"{', again: it failed and no cause is told' if cell.state == 'failed' else ''}"
+        f"{', again: it failed for an unknown reason' if cell.state == 'failed' else ''}"
         for cell in chosen
     )
     yield SweepFinding("recommendation", f"try next: {told} ({basis})", list_places(chosen))
@@ -258,8 +258,8 @@ def _count_states(grid: SweepGrid, failed: list[SweepCell]) -> str:
         f"{number:,} {words}"
         for number, words in (
             (of_memory, "out of memory"),
-            (len(failed) - of_memory - unknown, "for another cause"),
-            (unknown, "with no cause told"),
+            (len(failed) - of_memory - unknown, "for another reason"),
+            (unknown, "for an unknown reason"),
         )
         if number
     ]

@@ -162,7 +162,7 @@ def _describe_best(grid: SweepGrid) -> tuple[str, ...]:
     best = find_best(grid)
     if best is None:
         return (
-            f"nothing that ran told its memory, of {count(len(grid.cells), 'layout')}",
+            f"no run of {count(len(grid.cells), 'layout')} reported its memory",
             "nothing measured",
         )
     share = 100 * (best.actual_bytes or 0) / grid.capacity_bytes

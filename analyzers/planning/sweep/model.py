@@ -36,7 +36,7 @@ STATE_WORDS: dict[CellState, StateWords] = {
     "failed": StateWords("fail", "failed", "failed", "failed"),
     "not_run": StateWords("·", "not run", "not run", "did not run"),
     "invalid": StateWords("n/a", "not possible", "not possible", "cannot run"),
-    "running": StateWords("…", "started, no result", "started, no result", "began and told no result"),
+    "running": StateWords("…", "started, no result", "started, no result", "started without a result"),
 }
 
 
@@ -357,8 +357,8 @@ def describe_best(grid: SweepGrid) -> Iterator[SweepFinding]:
     beyond = [cell for cell in grid.measured if (cell.actual_bytes or 0) >= grid.capacity_bytes]
     if beyond:
         text = (
-            f"{count(len(beyond), 'layout')} ran and held {show_gib(grid.capacity_bytes)} or more, too much "
-            f"for the device asked for: {name_cells(beyond)}"
+            f"{count(len(beyond), 'layout')} ran with {show_gib(grid.capacity_bytes)} or more, too "
+            f"much for the given device: {name_cells(beyond)}"
         )
         yield SweepFinding("failures", text, list_places(beyond))
     front = find_front(grid)

@@ -130,8 +130,8 @@ def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -
     check_layout(shape, layout, setup.seq_length)
     if 0 < shape.learned_positions < setup.seq_length:
         raise UsageError(
-            f"a sequence has {setup.seq_length} tokens, and the model learns {shape.learned_positions} "
-            f"positions; choose a sequence of {shape.learned_positions} tokens at most"
+            f"a sequence has {setup.seq_length} tokens, but the model learns {shape.learned_positions} "
+            f"positions; choose a sequence of at most {shape.learned_positions} tokens"
         )
 
 

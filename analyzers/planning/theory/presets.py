@@ -225,7 +225,7 @@ def find_preset(name: str) -> ModelShape:
     if key in PRESETS:
         return PRESETS[key]
     hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}; or give a file")
-    raise UsageError(f"no model is called {name!r}; {hint}")
+    raise UsageError(f"unknown model {name!r}; {hint}")
 
 
 # Two formulas published by others, as yardsticks: Megatron-LM's own estimate, and that of a fork of it.

@@ -215,7 +215,7 @@ def check_layout(shape: ModelShape, layout: ParallelLayout, seq_length: int) -> 
 def _check_experts(shape: ModelShape, layout: ParallelLayout) -> None:
     if shape.experts is None:
         if layout.expert > 1:
-            raise UsageError(f"EP is {layout.expert}, and the model has no experts; use --ep 1")
+            raise UsageError(f"EP is {layout.expert}, but the model has no experts; use --ep 1")
         return
     _check_divides("EP", layout.expert, shape.experts.experts, "experts")
     _check_divides("expert TP", layout.expert_shards, shape.experts.ffn, "inner columns of an expert")
@@ -241,7 +241,7 @@ def split_layers(layers: int, layout: ParallelLayout) -> tuple[tuple[range, ...]
     """
     sizes = _size_stages(layers, layout)
     if sum(sizes) != layers:
-        raise UsageError(f"the stages hold {sum(sizes)} layers, and the model has {layers}; make them add up")
+        raise UsageError(f"the stages have {sum(sizes)} layers, but the model has {layers}; make them equal")
     ends = accumulate(sizes)
     pieces = [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
     return tuple(tuple(pieces[rank :: layout.pipeline]) for rank in range(layout.pipeline))

@@ -37,8 +37,8 @@ def _ask(
 def test_the_neighbour_on_the_device_is_asked_for_its_cache_once_in_ten_minutes() -> None:
     words = {0: GRAVE, 1: CACHING}
     told = (
-        "rank 1: empty_cache: rank 0 on the same device is foreseen to run out of memory in 5 m 00 s; "
-        "8.0 GiB here are not needed"
+        "rank 1: empty_cache: rank 0 on the same device may run out of memory in 5 m 00 s; "
+        "8.0 GiB of cache here are not needed"
     )
     assert _ask(words, is_shared=True) == [told]
     assert len(_ask(words, is_shared=True, seconds=610)) == 2
@@ -55,15 +55,15 @@ def test_nobody_is_asked_for_what_cannot_help() -> None:
 def test_a_rank_on_a_full_device_is_asked_for_its_cache_for_the_sake_of_other_libraries() -> None:
     [told] = _ask({0: GRAVE._replace(floor_gib=70, peak_gib=70, reserved_gib=78)})
     assert told == (
-        "rank 0: empty_cache: the device is full and 8.0 GiB of the cache are not needed: libraries besides "
-        "the allocator, as NCCL, need room"
+        "rank 0: empty_cache: the device is full, and 8.0 GiB of the cache are not needed: libraries "
+        "outside the allocator, such as NCCL, need room"
     )
 
 
 def test_a_long_batch_is_to_be_skipped_only_where_sizes_are_told_and_seen_ones_no_longer_fit() -> None:
     [told] = _ask({0: GRAVE._replace(headroom=(TOKENS,))})
     assert told == (
-        "rank 0: skip_long_batch: out of memory is foreseen in 5 m 00 s; 6,144 tokens would fit, and steps "
+        "rank 0: skip_long_batch: out of memory expected in 5 m 00 s; 6,144 tokens would fit, and steps "
         "of up to 9,000 were seen"
     )
     fits = msgspec.structs.replace(TOKENS, largest_size=20_000)

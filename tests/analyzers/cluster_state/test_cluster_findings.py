@@ -70,7 +70,7 @@ def test_a_lost_node_is_told_and_holds_the_finding_until_it_is_forgotten() -> No
     lost = make_node(1, 29.0, {3: GRAVE}, is_lost=True)
     told = watch(state, lambda at_s: [make_node(0, at_s, {}), lost], 500, since_s=30)
     assert all(it.id == found.id and it.is_open for it in told)
-    assert told[-1].title.endswith("rank 3 (GPU 1 of n1, by its last word) first; seen are 1 of 2 nodes")
+    assert told[-1].title.endswith("rank 3 (GPU 1 of n1, by its last report) first; visible: 1 of 2 nodes")
     assert state.picture.coverage == "1 of 2 nodes"
     closed = watch(state, lambda at_s: [make_node(0, at_s, {}), lost], 200, since_s=530)
     assert [(it.id, it.is_open) for it in closed] == [(found.id, False)]

@@ -67,7 +67,7 @@ def test_only_steps_that_both_have_are_compared() -> None:
     assert shown is not None
     assert shown.parts_at == 60
     apart = compare(train(), train(steps=range(500, 600)))
-    assert (apart.aligned_by, apart.aligned_because) == ("time", "they have no steps in common")
+    assert (apart.aligned_by, apart.aligned_because) == ("time", "they share no steps")
 
 
 def test_ranks_of_one_run_only_are_named() -> None:
@@ -127,7 +127,7 @@ def test_what_the_driver_tells_is_compared_with_a_run_that_tells_all() -> None:
         return 12.0 if since_s < 50 else 20.0
 
     told = compare(train(ranks=(0,)), watch(used, interval_s=0.5))
-    assert (told.aligned_by, told.aligned_because) == ("time", "B tells no steps")
+    assert (told.aligned_by, told.aligned_because) == ("time", "B has no steps")
     assert [each.figure for each in told.subjects[0].figures] == ["used"]
     shown = told.subjects[0].shown
     assert shown is not None

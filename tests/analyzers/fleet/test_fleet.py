@@ -32,14 +32,14 @@ def test_the_last_word_of_a_lost_node_is_called_that_at_every_width_and_counted_
     gone = msgspec.structs.replace(make_node("n1", 2, oom=0), connection="lost", reason="cut")
     _note(fleet, gone, make_node("n2", 3, level="high"), make_node("n3", 1))
     verdict = judge_fleet(fleet.picture.census, fleet.coverage)
-    expected = "out of memory in 1 m 16 s (last word) · 3 more at risk · 2 of 3 nodes"
+    expected = "out of memory in 1 m 16 s (last report) · 3 more at risk · 2 of 3 nodes"
     assert verdict.text(100) == f"GPU 0 of n1: {expected}"
     assert "last" in verdict.text(28)
     _note(fleet, msgspec.structs.replace(make_node("n2", 3, level="high"), connection="lost", reason="cut"))
-    assert "3 more by last words" in judge_fleet(fleet.picture.census, fleet.coverage).text(100)
+    assert "3 more by last reports" in judge_fleet(fleet.picture.census, fleet.coverage).text(100)
     calm = Fleet()
     _note(calm, msgspec.structs.replace(make_node("n1", 2, level="low"), connection="lost", reason="cut"))
-    assert judge_fleet(calm.picture.census, calm.coverage).text(80) == "No figures are of now · 0 of 1 node"
+    assert judge_fleet(calm.picture.census, calm.coverage).text(80) == "No current data · 0 of 1 node"
 
 
 def test_the_sentence_names_the_device_its_node_and_the_coverage() -> None:

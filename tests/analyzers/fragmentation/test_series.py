@@ -72,7 +72,7 @@ def test_a_reading_says_what_cannot_be_told_apart() -> None:
     )
     assert reading.unused_share == pytest.approx(0.2, abs=0.02)
     assert reading.utilization == pytest.approx(0.8, abs=0.02)
-    assert "cannot be told apart" in reading.method
+    assert "it mixes cache and fragmentation" in reading.method
     trend = analyzer.trend(reading.key)
     assert trend is not None
     assert trend.measure == "unused"

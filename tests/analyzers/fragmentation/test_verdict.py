@@ -43,7 +43,7 @@ def test_a_cache_of_variable_lengths_is_no_finding_with_much_room_or_little(capa
 def test_a_refusal_while_enough_is_stranded_is_critical_at_once_and_closes_once_it_is_over() -> None:
     opened, *_, last = found_in(Job(1300 * MIB, vary(1, *LENGTHS), keep=200), 600)
     assert (opened.kind, opened.severity, opened.device) == ("fragmentation", "critical", "0")
-    assert opened.title == "rank 0 was refused memory once while 95 MiB of its own lay stranded in segments"
+    assert opened.title == "rank 0 was refused memory once while 95 MiB of its own were stranded in segments"
     assert opened.opened_s < 100.0
     assert (last.id, last.is_open) == (opened.id, False)
     assert "expandable_segments" in opened.advice
@@ -97,8 +97,7 @@ def test_much_stranded_with_little_room_beside_it_opens_late_and_low() -> None:
     (opened,) = watch(FragmentationAnalyzer(), run_of((400, NEAR)))
     assert opened.severity == "low"
     assert (
-        opened.title
-        == "process 7 has 12.0 GiB stranded in segments even at its peaks, and only 3.0 GiB left beside"
+        opened.title == "process 7 has 12.0 GiB stranded in segments even at its peaks, and only 3.0 GiB left"
     )
     assert 300 <= opened.opened_s <= 400
 
@@ -119,7 +118,7 @@ def test_it_closes_with_room_and_does_not_ring_twice_in_between() -> None:
     found = watch(FragmentationAnalyzer(), run_of((300, NEAR), (300, between), (300, NEAR), (300, FAR)))
     assert len({finding.id for finding in found}) == 1
     assert found[-1].closed_s is not None
-    assert found[-1].evidence[-1].value == "enough room is left beside what is stranded"
+    assert found[-1].evidence[-1].value == "enough room is left besides the stranded bytes"
 
 
 def test_refusals_that_come_every_few_minutes_are_one_finding() -> None:

@@ -115,7 +115,7 @@ def test_sampled_peaks_tell_once_there_are_many_and_do_not_tell_too_little_memor
     few = [step for size in (1000, 2000, 4000) for step in sampled(size, 20, numbers)]
     refused = estimate_headroom(few, 80 * GIB)
     assert refused.reason == (
-        "the peaks of none of 3 sizes are known well enough, at least 3 unlike ones are needed"
+        "the peaks of 0 of 3 sizes are known well enough; at least 3 different ones are needed"
     )
     slopes = []
     for seed in range(40):

@@ -111,7 +111,7 @@ def test_request_beyond_the_device_is_told_so(tmp_path: Path) -> None:
 
 def test_refusal_although_enough_was_free_points_at_a_limit(tmp_path: Path) -> None:
     sentences = summarize(tmp_path, failure={"size_bytes": GIB, "device_free_bytes": 5 * GIB}).sentences
-    assert sentences[1].startswith("as much was free on the device: the process may have a limit of its own")
+    assert sentences[1].startswith("that much was free on the device: the process may have its own limit")
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def fewer(reserved_bytes: int) -> dict[str, int]:
 
 def test_other_holders_of_the_device_are_named(tmp_path: Path) -> None:
     text = advice_of(tmp_path, stats=fewer(20 * GIB))
-    assert "3.5 GiB of the device are not in this process's allocator" in text
+    assert "3.5 GiB of the device are outside this process's allocator" in text
     small = {"total_bytes": 4 * GIB}
-    assert "not in this process's allocator" not in advice_of(
+    assert "outside this process's allocator" not in advice_of(
         tmp_path, device=small, failure={"device_used_bytes": 4 * GIB}, stats=fewer(4 * GIB - 700 * MIB)
     )
 
@@ -173,8 +173,8 @@ def test_other_holders_of_the_device_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ({"grad_sample_bytes": 5 * GIB}, "per-sample gradients hold 5.0 GiB"),
-        ({"optimizer_bytes": 9 * GIB}, "optimizer state holds 9.0 GiB"),
+        ({"grad_sample_bytes": 5 * GIB}, "per-sample gradients take 5.0 GiB"),
+        ({"optimizer_bytes": 9 * GIB}, "optimizer state takes 9.0 GiB"),
         ({}, "11.0 GiB are neither parameters, gradients nor optimizer state, so mostly activations"),
     ],
 )
@@ -198,7 +198,7 @@ def test_memory_kept_from_step_to_step_is_not_called_activations(tmp_path: Path)
     assert summary.kept.size_bytes == 40 * 250 * MIB
     assert summary.advice[0].startswith(
         "every step leaves about 250 MiB behind, and 9.8 GiB are kept from step to step, the most (9.0 GiB) "
-        "allocated by train at /job/train.py:17: find what holds them"
+        "allocated by train at /job/train.py:17: find what keeps them"
     )
     assert "micro-batch" not in "\n".join(summary.advice)
 
@@ -228,7 +228,7 @@ def test_growth_alone_tells_what_is_kept_where_the_model_is_unknown(tmp_path: Pa
 
 def test_blocks_that_wait_for_streams_are_named(tmp_path: Path) -> None:
     stats = {**record()["stats"], "allocated_bytes.all.current": 16 * GIB}
-    assert "3.0 GiB are freed and wait for another stream" in advice_of(tmp_path, stats=stats)
+    assert "3.0 GiB are freed but wait for another stream" in advice_of(tmp_path, stats=stats)
 
 
 def steps_of(floors: list[int]) -> list[FlightStep]:
@@ -273,6 +273,6 @@ def test_a_growing_batch_is_told_by_its_peaks_and_not_by_its_floor() -> None:
         for at in range(36)
     )
     sentences = " ".join(summarize_flight_record(FlightRecord(steps=steps)).sentences)
-    assert "the least allocated of a step stayed at 112 MiB over 36 steps" in sentences
-    assert "the most allocated in a step rose from 400 MiB to 1000 MiB over 36 steps" in sentences
+    assert "the floor of a step stayed at 112 MiB over 36 steps" in sentences
+    assert "the peak of a step rose from 400 MiB to 1000 MiB over 36 steps" in sentences
     assert "not steadily" not in sentences

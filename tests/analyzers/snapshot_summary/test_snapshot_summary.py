@@ -159,7 +159,7 @@ def test_blocks_from_before_the_history_are_told_apart() -> None:
     assert device.sentences[-2:] == (
         "17% of the live bytes (1 MiB in 1 block) come from forward at /job/model.py:12",
         "83% of the live bytes (5 MiB in 1 block) have no stack: "
-        "they were allocated before history was recorded",
+        "they were allocated before recording started",
     )
 
 

@@ -45,7 +45,7 @@ def test_memory_held_for_half_an_hour_without_any_utilisation_is_told_once() -> 
     (opened,) = found_in([BUSY] * 10 + [IDLE] * 200)
     assert (opened.kind, opened.severity, opened.device) == ("idle_held", "low", "0")
     assert opened.opened_s == 100.0 + 1800.0
-    assert opened.title == "40.0 GiB held on GPU 0, which has computed nothing for 30 m 00 s"
+    assert opened.title == "40.0 GiB used on GPU 0, which has computed nothing for 30 m 00 s"
     assert {item.name: item.value for item in opened.evidence}["idle since"] == 100.0
     assert "empty_cache" in opened.advice
 
@@ -72,18 +72,18 @@ def test_it_closes_when_the_device_computes_again_and_not_at_one_spark() -> None
     opened, closed = found_in([IDLE] * 181 + [BUSY] + [IDLE] * 3 + [BUSY] * 4)
     assert opened.id == closed.id
     assert closed.closed_s == (181 + 1 + 3 + 2) * 10.0
-    assert closed.evidence[-1].value == "the device computed again"
+    assert closed.evidence[-1].value == "the device is computing again"
 
 
 def test_it_closes_when_the_memory_is_given_back() -> None:
     (_, closed) = found_in([IDLE] * 181 + [(1.0, 0.0)] * 4)
-    assert closed.evidence[-1].value == "its memory was given back"
+    assert closed.evidence[-1].value == "its memory was freed"
 
 
 def test_it_is_told_again_when_the_idle_time_has_doubled_or_much_more_is_held() -> None:
     opened, doubled, grown = found_in([IDLE] * 400 + [(60.0, 0.0)] * 20)
     assert (doubled.updated_s, grown.updated_s) == (3600.0, 4000.0)
-    assert grown.title.startswith("60.0 GiB held")
+    assert grown.title.startswith("60.0 GiB used")
     assert opened.id == doubled.id == grown.id
 
 

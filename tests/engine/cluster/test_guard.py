@@ -161,7 +161,7 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_and_a_ho
                 wait_until(lambda it=event: watching.has_told(it), what=f"the {event}")  # type: ignore[misc]
             demand = grave.probe.receive()
             assert (demand.kind, demand.action) == ("advise", "empty_cache")
-            assert "libraries besides the allocator" in (demand.reason or "")
+            assert "libraries outside the allocator" in (demand.reason or "")
             answer = AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=words, freed_bytes=GIB)
             grave.probe.send(answer)
             wait_until(lambda: watching.has_told("outcome"), what="the answer")

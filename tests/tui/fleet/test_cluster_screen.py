@@ -70,9 +70,7 @@ async def test_a_finding_across_nodes_is_on_the_fleet_and_in_full_behind_a_key()
     async with app.run_test(size=(120, 30)) as pilot:
         await wait_for_text(pilot, "Job run-0 (4 ranks on 2 nodes) out of memory in", "2 more across nodes")
         await pilot.press("c")
-        await wait_for_text(
-            pilot, "An error of one rank ends the whole job", "stage skew 1.27 (planned 1.23)"
-        )
+        await wait_for_text(pilot, "One rank's error ends the whole job", "stage skew 1.27 (planned 1.23)")
         await wait_for_text(pilot, "0 2 70.0 GiB 64.0 GiB +6.0 GiB", "1 2 40.0 GiB 40.0 GiB +0 B")
         assert isinstance(app.screen, ClusterScreen)
         await pilot.press("pagedown", "escape")

@@ -104,7 +104,7 @@ async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -
         assert not first_screen(app, BreakdownScreen).icicle.zoom
         text = await press("f", "f", "f", "f")
         assert "▌activations 513 MiB" in text
-        assert "activations: 513 MiB measured, 256 MiB computed: computed is what modules" in text
+        assert "activations: 513 MiB measured, 256 MiB computed: computed is the output of modules" in text
         assert "of 256 MiB (100 %) computed, over the whole profile" in await press("b")
         text = await press("b", "left_square_bracket", "left_square_bracket")
         assert "2 of 3: backward, 1.5 s" in text

@@ -35,7 +35,7 @@ def _text(finding: Finding) -> str:
 
 
 def test_an_error_is_told_in_a_sentence() -> None:
-    assert "Process 31370 of job q asked for 28 MiB in vain at t 10.0 s, after step 86." in _text(MET)
+    assert "Process 31370 of job q failed to allocate 28 MiB at t 10.0 s, after step 86." in _text(MET)
 
 
 def test_an_error_that_ended_its_process_is_told_until_another_follows() -> None:

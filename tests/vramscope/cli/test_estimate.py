@@ -116,7 +116,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("--model", "llama2-7b", "--tp", "3"), "TP = 3 does not divide the 32 heads"),
-        (("--model", "llama2-7b", "--world-size", "7", "--tp", "2"), "world size 7 is no multiple"),
+        (("--model", "llama2-7b", "--world-size", "7", "--tp", "2"), "world size 7 is not a multiple"),
         (("--model", "lama2-7b"), "did you mean llama2-7b"),
         (("--model", "absent.json"), "absent.json: cannot be read"),
         (("--model", "llama2-7b", "--output", "x"), "--output needs --batch"),

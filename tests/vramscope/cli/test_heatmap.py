@@ -228,7 +228,7 @@ def test_a_peak_after_the_first_iteration_is_drawn_and_named(
     report = json.loads(capsys.readouterr().out)
     ran = {(it["tp"], it["actual_gb"], it["iteration"]) for it in report["cells"] if it["actual_gb"]}
     assert ran == {(2, 60.7, 1), (4, 31.0, 1)}
-    assert any("held 60.0 GiB or more" in finding["text"] for finding in report["findings"])
+    assert any("with 60.0 GiB or more" in finding["text"] for finding in report["findings"])
     assert "after iteration 0: 2 of 2" in report["notes"][0]
     assert run([*words, "--output", str(tmp_path / "heat"), "--dpi", "50"]) == 0
     text = (tmp_path / "heat.alt.txt").read_text()

@@ -81,7 +81,7 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
             (*WORDS[1:], "--figure", "plan.pdf"),
             "whose plans are drawn with --screen: there, E writes the picture",
         ),
-        ((*WORDS[1:], "--seq", "4096"), "choose a sequence of 1024 tokens at most"),
+        ((*WORDS[1:], "--seq", "4096"), "choose a sequence of at most 1024 tokens"),
     ],
 )
 def test_mistakes_are_told_in_a_line(

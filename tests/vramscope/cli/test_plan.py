@@ -106,7 +106,7 @@ def test_the_recommendation_is_the_same_whether_other_strategies_are_listed_or_n
     (alone,), (listed,) = call(*words).lines, call(*words, "--strategy", "all").lines
     for plan in (alone, listed):
         assert (plan["recommended_strategy"], plan["recommended_stages"]) == ("exact", 2)
-    assert "of the strategies its fullest stage holds least" in listed["reason"]
+    assert "of the strategies its fullest stage is smallest" in listed["reason"]
     assert "of the strategies" not in alone["reason"]
 
 

@@ -98,8 +98,8 @@ def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLay
     ranks = tensor * pipeline * context
     if world_size < 1 or world_size % ranks:
         raise UsageError(
-            f"world size {world_size} is no multiple of TP x PP x CP = {tensor} x {pipeline} x {context} = "
-            f"{ranks}; choose degrees whose product divides it"
+            f"world size {world_size} is not a multiple of TP x PP x CP = {tensor} x {pipeline} x "
+            f"{context} = {ranks}; choose degrees whose product divides it"
         )
     stages = _read_stages(flags, pipeline)
     first = "decoder-first-pipeline-num-layers"
@@ -150,7 +150,7 @@ def _read_stages(flags: Flags, pipeline: int) -> tuple[int, ...] | None:
         unit = match.group(1) or match.group(3) or ""
         times = int(match.group(2) or match.group(4))
         if len(text) + len(unit) * times > 64 * _MOST_STAGES:
-            raise UsageError("pipeline-model-parallel-layout is longer than any pipeline; shorten it")
+            raise UsageError("pipeline-model-parallel-layout is too long; shorten it")
         text = text[: match.start()] + unit * times + text[match.end() :]
     if re.search(r"[^Etm|L]", text):
         raise UsageError(
@@ -159,8 +159,8 @@ def _read_stages(flags: Flags, pipeline: int) -> tuple[int, ...] | None:
     stages = tuple(stage.count("t") for stage in text.split("|"))
     if len(stages) % pipeline:
         raise UsageError(
-            f"pipeline-model-parallel-layout has {len(stages)} stages, no multiple of PP = {pipeline}; "
-            "choose as many for each pipeline rank"
+            f"pipeline-model-parallel-layout has {len(stages)} stages, not a multiple of PP = "
+            f"{pipeline}; choose the same number for each pipeline rank"
         )
     return stages
 
@@ -266,8 +266,8 @@ def _count_micro_batches(flags: Flags, layout: ParallelLayout, micro_batch: int)
     whole = flags.find_count("global-batch-size", share)
     if share < 1 or whole % share:
         raise UsageError(
-            f"global batch {whole} is no multiple of micro-batch x DP = {micro_batch} x {layout.data}; "
-            "choose one that is"
+            f"global batch {whole} is not a multiple of micro-batch x DP = {micro_batch} x "
+            f"{layout.data}; choose one that is"
         )
     return max(1, whole // share)
 
@@ -479,7 +479,7 @@ def _read_layer_flags(text: str, layers: int) -> tuple[bool, ...]:
         found += [value.strip() == "1" for value in values.split(",")] * int(times or 1)
     if len(found) != layers:
         raise UsageError(
-            f"moe-layer-freq {text!r} does not give {layers} layers; expected one 0 or 1 a layer"
+            f"moe-layer-freq {text!r} does not give {layers} layers; expected a 0 or 1 for each layer"
         )
     return tuple(found)
 

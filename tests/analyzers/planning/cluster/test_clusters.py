@@ -129,7 +129,10 @@ NODE = '[[nodes]]\ndevice = "h100"\n'
         (NODE + "count = 60000\ndevices = 8", "nodes[0]: more than 65,536 devices"),
         (NODE + 'names = ["a", "a"]', "nodes[0]: node 'a' appears twice"),
         (NODE + 'name = "a\\nb"', "nodes[0]: node 'a\\nb': expected 1 to 100 printable characters"),
-        (NODE + '[[links]]\nbetween = ["node0", "nod1"]\nlink = "ib-ndr"', "links[0]: 'nod1' is no node"),
+        (
+            NODE + '[[links]]\nbetween = ["node0", "nod1"]\nlink = "ib-ndr"',
+            "links[0]: 'nod1' is neither a node",
+        ),
         (NODE + 'link = "nvlnik4"', "nodes[0]: link 'nvlnik4' is unknown: did you mean nvlink4"),
         ('network = "25"\n' + NODE, "network: not a bandwidth: '25'; expected for example 25 GB/s"),
         ("network = [\n" + NODE, "line 2"),
@@ -170,10 +173,10 @@ def test_a_key_is_told_with_its_line(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("1000000x8xh100", "8,000,000 devices; expected at most 65,536"),
-        ("16x8xl40s", "node0 and node1 have no link: nothing tells the network of l40s"),
+        ("16x8xl40s", "node0 and node1 have no link: the network of l40s is unknown"),
         ("8xa100", "did you mean a100-40gb or a100-80gb"),
         ("2x8xh100:hdr", "link 'hdr' is unknown: did you mean ib-hdr?"),
-        ("nonsense", "is no file; expected one, or for example 128x8xh100"),
+        ("nonsense", "is not a file; expected one, or for example 128x8xh100"),
         ("absent.toml", "no such file"),
     ],
 )

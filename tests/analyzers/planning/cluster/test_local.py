@@ -48,9 +48,7 @@ def test_what_cannot_be_planned_for_is_told(pretend_nvml: PretendDriver) -> None
     with pytest.raises(SourceUnavailableError, match="reports no device"):
         read_cluster("local")
     device = pretend_nvml.add_device(name="Pretend GPU 80GB")
-    with pytest.raises(
-        UsageError, match=r"speed of GPU 0 \(Pretend GPU 80GB\) is not known; write a cluster"
-    ):
+    with pytest.raises(UsageError, match=r"speed of GPU 0 \(Pretend GPU 80GB\) is unknown; write a cluster"):
         read_cluster("local")
     device.add_instance(GIB)
     with pytest.raises(UsageError, match="GPU 0 is split by MIG"):

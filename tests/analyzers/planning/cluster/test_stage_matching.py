@@ -29,7 +29,7 @@ def test_no_order_is_better(
     costs, memory, live = (list(column) for column in zip(*layers, strict=True))
     best = find_best_of_all(costs, memory, live, micro_batches, devices)
     if best is None:
-        with pytest.raises(UsageError, match="bytes on every device any order does"):
+        with pytest.raises(UsageError, match="bytes on every device any order works"):
             match_stages(costs, memory, devices, activations=live, micro_batches=micro_batches)
         return
     found = match_stages(costs, memory, devices, activations=live, micro_batches=micro_batches)
@@ -96,7 +96,7 @@ def match_in_order(costs: list[int], devices: list[StageDevice]) -> int:
 
 
 def test_what_cannot_be_matched_says_what_would_do() -> None:
-    with pytest.raises(UsageError, match="with 30 bytes on every device any order does"):
+    with pytest.raises(UsageError, match="with 30 bytes on every device any order works"):
         match_stages([1] * 6, [10] * 6, [StageDevice(1, 20), StageDevice(2, 29)])
     with pytest.raises(UsageError, match="3 stages for 2 layers"):
         match_stages([1, 1], [1, 1], [StageDevice(1, 9)] * 3)

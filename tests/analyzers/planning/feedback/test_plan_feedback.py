@@ -121,7 +121,7 @@ def test_the_table_says_what_is_estimated_and_what_limits_it(
     assert "Planned values are computed." in text
     assert "estimates: planned bytes times the factor of their stage" in text
     assert "* is the median of the others" in text
-    assert "2 tensor ranks share each layer: planned figures are divided by 2" in text
+    assert "2 tensor ranks share each layer: planned sizes are divided by 2" in text
     assert "On a device of 16.0 GiB that leaves" in text
     assert "A different split would need less:" in text
 

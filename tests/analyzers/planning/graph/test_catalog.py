@@ -61,7 +61,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         ({"layers": 0}, "layers is 0, expected at least 1"),
         (
             {"experts": ExpertShape(experts=4, top_k=5, ffn=8, is_expert_layer=(True,))},
-            "5 experts a token of 4",
+            "5 of 4 experts per token",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("c.json", '{"model_type": "lama"}', "model_type 'lama' is not known: the nearest is llama"),
+        ("c.json", '{"model_type": "lama"}', "model_type 'lama' is unknown: the nearest is llama"),
         (
             "c.json",
             '{"model_type": "llama", "hidden_size": "big"}',

@@ -71,11 +71,11 @@ def test_networkx_holds_layers_and_edges() -> None:
     [
         (
             [_edge(place, place + 1) for place in range(14)] + [_edge(5, 2)],
-            r"in a circle \(2 -> 3 -> 4 -> 5 -> 2\)",
+            r"form a cycle \(2 -> 3 -> 4 -> 5 -> 2\)",
         ),
         (
             [_edge(place, place + 1) for place in range(13)],
-            "2 parts without an edge .* layer 14 is not joined",
+            "2 parts without an edge .* layer 14 is not connected",
         ),
         ([_edge(0, 99)], "the edge from 0 to 99 names layer 99, which is not among the nodes"),
     ],
@@ -107,5 +107,5 @@ def test_a_file_that_is_no_graph_is_refused(content: str, words: str, tmp_path: 
 def test_negative_figures_are_refused(tmp_path: Path) -> None:
     path = _save(tmp_path)
     path.write_text(path.read_text().replace('"parameter_count": 1536', '"parameter_count": -1'))
-    with pytest.raises(InputFileError, match="node '13' has a figure out of range"):
+    with pytest.raises(InputFileError, match="node '13' has a number out of range"):
         GPTModelGraph.load(path)

@@ -169,7 +169,7 @@ def test_limits_that_nothing_meets_say_what_would() -> None:
     with pytest.raises(UsageError, match=r"no configuration fits into 13\.5 GiB of each device") as refusal:
         plan_jointly("llama2-7b", shape, parse_short_form("4xt4"), options)
     assert "the least that was found is" in str(refusal.value)
-    assert "take devices of" in str(refusal.value)
+    assert "use devices of" in str(refusal.value)
     with pytest.raises(UsageError, match="no degrees use all 37 devices"):
         plan_jointly(
             "llama2-7b", shape, parse_short_form("37xh100"), JointOptions(global_batch=3, seq_length=2048)

@@ -96,7 +96,7 @@ def test_fewest_stages_that_fit_cost_least_device_time() -> None:
 
 def test_a_capacity_says_nothing_where_activations_are_unknown(analyzer: GraphAnalyzer) -> None:
     search = analyzer.optimize_pipeline_stages(device=Device(capacity_bytes=1))
-    assert "nothing can be said of the capacity" in search.reason
+    assert "the capacity cannot be checked" in search.reason
 
 
 def test_1f1b_holds_less_than_any_other_strategy() -> None:
@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused(analyzer: GraphAnalyzer) -> None:
         analyzer.partition_graph_balanced(52)
     with pytest.raises(UsageError, match=r"Number of stages \(49\) cannot exceed transformer layers \(48\)"):
         analyzer.partition_graph_balanced(49, strategy="uniform")
-    with pytest.raises(UsageError, match="the activations of its layers are not known"):
+    with pytest.raises(UsageError, match="the activations of its layers are unknown"):
         analyzer.partition_graph_balanced(4, strategy="exact-1f1b")
     with pytest.raises(UsageError, match="4 to 2 stages"):
         analyzer.optimize_pipeline_stages(4, 2)

@@ -109,7 +109,7 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
 @pytest.mark.parametrize(
     ("factory", "options", "said"),
     [
-        ("trainings:broken", {"layers": 3}, "no argument layers, which was given; it takes none"),
+        ("trainings:broken", {"layers": 3}, "no argument layers; its arguments are none"),
         ("trainings:square", {}, "returned a module: give its input, for example"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
         ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected 1 or more"),

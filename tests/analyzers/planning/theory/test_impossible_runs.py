@@ -21,7 +21,7 @@ SETUP = TrainingSetup(seq_length=4096, micro_batch_size=1)
         ("llama2-7b", {"context": 3}, "2 x CP = 6 does not divide the 4096 tokens"),
         ("mixtral-8x7b", {"expert": 3, "data": 3}, "EP = 3 does not divide the 8 experts"),
         ("mixtral-8x7b", {"expert": 8, "data": 4}, "does not divide the 4 ranks of a pipeline stage"),
-        ("llama2-7b", {"pipeline": 2, "stage_layers": (16, 15)}, "hold 31 layers, and the model has 32"),
+        ("llama2-7b", {"pipeline": 2, "stage_layers": (16, 15)}, "have 31 layers, but the model has 32"),
         ("llama2-7b", {"pipeline": 4, "first_stage_layers": 7}, "25 layers remain for 3 middle stages"),
     ],
 )
@@ -34,7 +34,7 @@ def test_an_impossible_degree_is_named(model: str, degrees: dict[str, object], w
 
 def test_a_sequence_longer_than_the_positions_is_refused_and_rotary_ones_have_no_end() -> None:
     with pytest.raises(
-        UsageError, match="has 4096 tokens, and the model learns 1024 positions; choose a"
+        UsageError, match="has 4096 tokens, but the model learns 1024 positions; choose a"
     ) as caught:
         estimate_stages(PRESETS["gpt2-xl"], ParallelLayout(), SETUP)
     assert "\n" not in str(caught.value)
