@@ -143,7 +143,7 @@ def find_own_gap(device: DeviceSample, rank: RankSample) -> int | None:
 
 
 class _Part(NamedTuple):
-    """Parts that cannot be told apart; without a size they are all that is left, and come last."""
+    """Parts that cannot be separated; without a size they are all that is left, and come last."""
 
     kinds: tuple[PartKind, ...]
     size_bytes: int | None

@@ -115,7 +115,7 @@ def find_caller(frames: Sequence[Frame]) -> Frame | None:
 
 
 def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the Python frames of a stack without our own, or all of them where there is none."""
+    """Return the Python frames of a stack without our own, or all frames where none are left."""
     python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))
     return python or frames
 

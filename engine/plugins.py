@@ -100,7 +100,7 @@ def find_entry_points(group: PluginGroup) -> "list[EntryPoint]":
 
 
 def _may_be_offered(group: PluginGroup) -> bool:
-    """Tell whether any distribution could offer the group.
+    """Return whether any distribution could offer the group.
 
     importlib.metadata takes as long to import as all else that a headless verb needs, so the files it would
     read are searched first; a path that is no folder (a zip file) counts as a maybe.
@@ -116,7 +116,7 @@ def _may_be_offered(group: PluginGroup) -> bool:
 
 
 def _has_entries(file: Path, header: str) -> bool:
-    """Tell whether a section has entries; an unreadable file counts as a maybe."""
+    """Return whether a section has entries; an unreadable file counts as a maybe."""
     try:
         _, _, following = file.read_text(encoding="utf-8").partition(header)
     except (OSError, UnicodeDecodeError):

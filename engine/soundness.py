@@ -62,12 +62,12 @@ def check_numbers(body: msgspec.Struct) -> None:
 
 
 def is_sound(body: msgspec.Struct) -> bool:
-    """Tell whether all numbers of a message, or of a part of one, are possible."""
+    """Return whether all numbers of a message, or of a part of one, are possible."""
     return _checker_of(type(body)).are_sound([body])
 
 
 def is_time(seconds: float) -> bool:
-    """Tell whether a number of seconds can be a time or a duration."""
+    """Return whether a number of seconds can be a time or a duration."""
     return EARLIEST_S <= seconds <= LATEST_S
 
 

@@ -91,7 +91,7 @@ def make_csv_cell(text: str) -> str:
 
 
 def shows_unicode(stream: TextIO) -> bool:
-    """Tell whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
+    """Return whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
     if (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") != "utf8":
         return False
     # Python writes UTF-8 in the locale C too (PEP 540): the locale says what the terminal shows.
@@ -100,7 +100,7 @@ def shows_unicode(stream: TextIO) -> bool:
 
 
 def names_utf8(environ: Mapping[str, str]) -> bool:
-    """Tell whether the locale is UTF-8; without any, a UTF-8 terminal is by far the likelier one."""
+    """Return whether the locale is UTF-8; without any, a UTF-8 terminal is by far the likelier one."""
     name = name_locale(environ)
     return name == "" or "utf8" in name.lower().replace("-", "")
 
@@ -179,7 +179,7 @@ def clean_texts(value: _Value, *, is_large: bool = False) -> _Value:
 
 
 def _is_clean(value: object) -> bool:
-    """Tell whether all texts are printable; writing JSON, which marks what is not, is the fastest way."""
+    """Return whether all texts are printable; writing JSON, which marks what is not, is the fastest way."""
     try:
         data = msgspec.json.encode(value)
         if b"\x7f" in data or (b"\\" in data and _ESCAPED.search(data) is not None):

@@ -158,7 +158,7 @@ class CachingAllocator:
         self._run(self._heap.end_pool, pool_id)
 
     def release_pool(self, pool_id: PoolId) -> None:
-        """Take back one use of a private pool; after the last its memory may go back to the card.
+        """Release one use of a private pool; after the last its memory may go back to the card.
 
         Raises:
             PoolError: The pool has no use left.

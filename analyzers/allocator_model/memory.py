@@ -17,7 +17,7 @@ class DeviceMemory(Protocol):
         """Reserve memory of the card, as cudaMalloc does; return False when it has no room."""
 
     def release(self, size_bytes: int) -> None:
-        """Give back what was reserved."""
+        """Free what was reserved."""
 
     def free_bytes(self) -> int:
         """Return the bytes that nobody holds at present."""

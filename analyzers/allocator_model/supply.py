@@ -173,7 +173,7 @@ class StreamEvents:
 
 
 class Supply:
-    """Takes segments from the device and gives them back."""
+    """Allocates segments on the device and frees them."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class Supply:
         )
 
     def release_cached(self) -> None:
-        """Give everything back that is cached and whole, of released private pools too."""
+        """Free everything that is cached and whole, of released private pools too."""
         if not self._private_pools.captures:
             self.counters.num_sync_all_streams += 1
             self._events.synchronize()
@@ -307,7 +307,7 @@ class Supply:
         self._private_pools.forget_empty()
 
     def _release_blocks(self, pool: Pool) -> None:
-        """Give back the free blocks that are whole segments, and the whole pages of expandable ones."""
+        """Free the free blocks that are whole segments, and the whole pages of expandable ones."""
         to_unmap = []
         for block in pool.free_blocks():
             if block.region is not None:
@@ -332,7 +332,7 @@ class Supply:
         self.record("segment_free", block.address, block.size, arena)
 
     def _release_oversize(self, arena: Arena, size: int) -> bool:
-        """Give back unsplittable blocks, as many as the request needs; return whether that was enough."""
+        """Free unsplittable blocks, as many as the request needs; return whether that was enough."""
         limit = self.settings.max_split_bytes
         if limit is None:
             return False
@@ -351,7 +351,7 @@ class Supply:
         return released >= least
 
     def _collect_garbage(self) -> None:
-        """Give back whole cached blocks of the large pool that were not used for longer than others."""
+        """Free whole cached blocks of the large pool that were not used for longer than others."""
         threshold = int(self.settings.garbage_collection_threshold * (self.limit_bytes or 0))
         reserved = self.counters.reserved.all.current
         if reserved <= threshold:
@@ -459,7 +459,7 @@ class ExpandableRegions:
         return block
 
     def unmap(self, arena: Arena, block: Block) -> None:
-        """Give back the pages that are wholly within a free block; what is left at both ends stays."""
+        """Free the pages that are wholly within a free block; what is left at both ends stays."""
         region = block.region
         assert region is not None  # noqa: S101 - only called for blocks of regions
         page = region.page_bytes

@@ -124,7 +124,7 @@ def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
 
 
 def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
-    """Return the gravest device, or the previous one (`now`) while there is little between them.
+    """Return the device at highest risk, or the previous one (`now`) while there is little between them.
 
     The previous one stays where no other is nearer, or fuller by a tenth of its capacity.
     """

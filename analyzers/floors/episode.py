@@ -73,7 +73,7 @@ def demand_share(window_s: float) -> float:
 def judge_growth(
     blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_lenient: bool = False
 ) -> Growth | None:
-    """Return the growth of floors; None where there is none, or it is going to end.
+    """Return the growth of floors; None without growth, or where it is going to end.
 
     Args:
         blocks: Consecutive blocks of one scale, eight or more.

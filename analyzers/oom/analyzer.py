@@ -251,7 +251,7 @@ SETTLED_S = 180.0
 
 
 def assess_device(subject: Subject) -> Assessment:
-    """Return the assessment of a device of which device used alone is known."""
+    """Return the assessment of a device for which only device used is known."""
     device = subject.device
     return Assessment(
         node=subject.sample.node,

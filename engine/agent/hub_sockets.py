@@ -187,7 +187,7 @@ class HubSockets:
         return self._gate.refuse(peer, request)
 
     def is_on_its_way(self, peer: bytes, request: Request) -> bool:
-        """Tell whether an answer to this very request was sent already, over a line that may be slow."""
+        """Return whether an answer to this very request was sent already, over a line that may be slow."""
         if self._gate is None or not isinstance(peer, RemotePeer):
             return False
         return self._gate.is_on_its_way(peer, request)

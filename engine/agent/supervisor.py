@@ -280,7 +280,7 @@ class Attendance:
         self._ends_s = max(self._ends_s, now_s + VIEWER_WITHIN_S)
 
     def is_over(self, now_s: float, *, has_ranks: bool) -> bool:
-        """Tell whether everybody has left and stayed away; call it several times a second."""
+        """Return whether everybody has left and stayed away; call it several times a second."""
         if self.viewers or has_ranks:
             self._ends_s = now_s + self._linger_s
             return False

@@ -195,7 +195,7 @@ def _split_authorization(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _explain(reason: object) -> str:
-    """Say what went wrong on the way, without the address."""
+    """Describe what went wrong on the way, without the address."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"has an untrusted certificate: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):

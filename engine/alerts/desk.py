@@ -41,7 +41,7 @@ class ToldFinding(msgspec.Struct, frozen=True):
     is_closed: bool = False
 
     def is_like(self, finding: Finding) -> bool:
-        """Tell whether a finding is of the same kind and device."""
+        """Return whether a finding is of the same kind and device."""
         return (finding.kind, finding.node, finding.device_uuid) == (self.kind, self.node, self.device_uuid)
 
 
@@ -432,7 +432,7 @@ class AlertBook:
         self.save()
 
     def _has_news_of_itself(self) -> bool:
-        """Tell whether the next hub must know the time of this one: it has something to leave."""
+        """Return whether the next hub must know the time of this one: it has something to leave."""
         return bool(self._list_decisions()) or self._told.has_open
 
     def _list_decisions(self) -> list[Decision]:

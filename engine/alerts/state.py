@@ -154,7 +154,7 @@ class CrossingLog:
 
 
 def is_told(crossing: Crossing, settings: AlertSettings) -> bool:
-    """Tell whether the settings ask for alerts of a crossing: its kind and the highest severity of the
+    """Return whether the settings ask for alerts of a crossing: its kind and the highest severity of the
     finding.
     """
     is_grave = SEVERITIES.index(crossing.gravest) >= SEVERITIES.index(settings.level)

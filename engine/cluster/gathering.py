@@ -45,7 +45,7 @@ MOST_RANKS = 512
 
 
 def trim_sample_to_report(sample: Sample, node_id: str, time_s: float, interval_s: float) -> Sample:
-    """Return what a node reports of its newest sample; of a report that comes in, what is kept of it.
+    """Return the part of a node's newest sample that is reported, or kept from a received report.
 
     Of a device that does not answer only its size is reported: what it said before is old by now.
 
@@ -305,7 +305,7 @@ def prepare_gathering(
 
 
 def describe_gathering(listening: Listening) -> str:
-    """Say where reports are accepted, and from whom."""
+    """Return where reports are accepted, and from whom."""
     where = f"collecting on {listening.address.text}"
     if listening.pair is not None:
         return f"{where} for your key and keys with the role worker (`vramscope keys list`)"

@@ -201,7 +201,7 @@ class NodesWatch:
             self._hide(name).close()
 
     def _hide(self, name: str) -> RemoteNode:
-        """Tell nothing more of a node; return it."""
+        """Report nothing more about a node; return it."""
         self._in_full.forget(name)
         self._told_s.pop(name, None)
         self._gone.append(name)
@@ -353,7 +353,7 @@ TAKES_OVER_S = 5.0
 
 
 class Change(NamedTuple):
-    """What follows from what is known of the ways."""
+    """Conclusions from what is known about the ways."""
 
     set_aside: list[str]
     """Names of nodes that are followed by a better way."""
@@ -449,7 +449,7 @@ def is_relayed(connection: NodeConnection) -> bool:
 
 
 class RelayLinks:
-    """Takes what relays tell, and keeps the nodes behind them among those that are followed."""
+    """Processes what relays report, and follows the nodes behind them."""
 
     def __init__(
         self,
@@ -493,7 +493,7 @@ class RelayLinks:
         return self._tend(link)
 
     def receive(self, ready: Mapping[object, int]) -> list[str]:
-        """Take what has come; return the names of the nodes that should look what it is."""
+        """Process what has come; return the names of the nodes that should look what it is."""
         heard: list[str] = []
         for link in self._links.values():
             if not ready.keys().isdisjoint(link.connection.sources):
@@ -512,7 +512,7 @@ class RelayLinks:
             link.node.close()
 
     def _tend(self, link: RelayLink) -> list[str]:
-        """Take what a relay told and hand on what came; return the names of the nodes that it is news for."""
+        """Process a relay's report and pass its events on; return the names of the nodes with news."""
         has_news = link.take_news()
         if has_news:
             self._renew(link)

@@ -191,7 +191,7 @@ class Relay:
         return None
 
     def _tell(self) -> None:
-        """Tell once a second that the relay is there, and of its nodes where that is news."""
+        """Report once a second that the relay is there, and of its nodes where that is news."""
         now_s = self._clock.monotonic_s()
         if now_s < self._tell_s:
             return
@@ -298,7 +298,7 @@ class RelayedNode:
         self._questions.pass_on(peer, request)
 
     def answer_waiting(self) -> None:
-        """Tell everything to those who wait for it, where it is known."""
+        """Send everything to those who wait for it, where it is known."""
         newest = self.node.picture.newest
         hub_id = self.node.conversation.hub_id
         if not self._waiting or newest.connection != "live" or newest.hub is None:
@@ -324,7 +324,7 @@ class RelayedNode:
         self._gate.answer(peer, self._label, message)
 
     def _tell(self, topic: bytes, told: Told, data: bytes | None = None) -> None:
-        """Tell all who follow a topic, as it came where that is known."""
+        """Send to all who follow a topic, as it came where that is known."""
         message = data or encode_told(topic, self.node.conversation.hub_id, told)
         self._publish(topic, message, lambda: told)
 

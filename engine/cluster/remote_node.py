@@ -136,7 +136,7 @@ class RemoteNode:
         )
         """What is said with its hub."""
         self.known_nodes: KnownNodes | None = None
-        """What a relay has told of the nodes behind it; None where it is none."""
+        """Nodes behind a relay, as it reported them; None for an agent that is not a relay."""
         self.on_heard: OnHeard | None = None
         """Told of each message, before the picture is."""
         self._wanted = select_devices(devices)
@@ -147,7 +147,7 @@ class RemoteNode:
 
     @property
     def has_answered(self) -> bool:
-        """Whether its hub has ever told everything."""
+        """Whether its hub has ever sent its full state."""
         return self.picture.newest.hub is not None
 
     def needs_lookup(self, now_s: float) -> bool:
@@ -163,7 +163,7 @@ class RemoteNode:
         self.conversation.ask()
 
     def follow(self, detail: Detail) -> None:
-        """Follow more of it or less; what is remembered of one that is no longer drawn is let go."""
+        """Follow more of it or less; forget the details of a node that is no longer drawn."""
         if detail == self.conversation.detail:
             return
         self._asked_s = self._clock.monotonic_s()
@@ -223,7 +223,7 @@ class RemoteNode:
         return [event for event in trimmed if event is not None]
 
     def _warn(self, event: Event) -> Event:
-        """Return an event with what should be known of who tells it among the notes of its hub."""
+        """Return an event with notes about its sender added to its hub's notes."""
         warning = self.connection.warning
         if warning is None:
             return event
@@ -248,7 +248,7 @@ class RemoteNode:
         return self._apply(events)
 
     def _name_trouble(self, now_s: float) -> str | None:
-        """Return why there are no live figures, in one sentence; None where there are, or may be yet."""
+        """Return why there are no live values, in one sentence; None where there are, or may be soon."""
         turned_away = self.conversation.turned_away
         if turned_away is not None:
             return f"refused: {turned_away}"
@@ -257,7 +257,7 @@ class RemoteNode:
         return self.connection.trouble or self._name_silence(now_s)
 
     def _name_silence(self, now_s: float) -> str | None:
-        """Return what is known of a hub that is not heard; None where it may yet answer at first."""
+        """Return what is known about a silent hub; None where it may still give its first answer."""
         if self.connection.is_connected:
             is_early = not self.has_answered and now_s - self._asked_s < FIRST_ANSWER_WITHIN_S
             return self.conversation.refused or (None if is_early else "the agent is silent")

@@ -167,7 +167,7 @@ class ViewersAgent:
 
 
 class Bridge:
-    """Carries messages both ways and reads none of them.
+    """Carries messages both ways without reading them.
 
     Args:
         input_fd: Where the viewer's frames come from.
@@ -304,7 +304,7 @@ class SshConnection:
         return received
 
     def note_events(self) -> bool:
-        """Take what has come; return whether the bridge there began its work with it."""
+        """Process what has come; return whether the bridge there began its work with it."""
         if self._process is None or self._polled_fd is None:
             return False
         self._received += self._process.read()

@@ -54,7 +54,7 @@ class FileKind(NamedTuple):
         return self.how == "it" and (usage in self.readers or (SERIES[0] in self.readers and usage in ALIKE))
 
     def explain(self, usage: str) -> str:
-        """Say what it is and who reads it, for a verb that does not."""
+        """Return what it is and which verb reads it, for a verb that does not."""
         if not self.readers:
             return f"{self.words}, which no verb reads"
         names = [f"`vramscope {reader}`" for reader in self.readers]
@@ -195,7 +195,7 @@ def _is_series(path: Path, head: bytes) -> FileKind | None:
 
 
 def is_recording(path: Path) -> bool:
-    """Tell whether an SQLite file has our application id."""
+    """Return whether an SQLite file has our application id."""
     from ..recording.schema import APPLICATION_ID
 
     with path.open("rb") as file:

@@ -49,7 +49,7 @@ _WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 
 
 class TraceHead:
-    """Gathers what is around the events while the bytes of a file pass."""
+    """Collects what is around the events while the bytes of a file pass."""
 
     def __init__(self) -> None:
         self._head = b""

@@ -57,7 +57,7 @@ MOST_GIVEN_TICKS = 1 << 17
 
 
 class LevelTicks:
-    """Gathers the levels of one device.
+    """Collects the levels of one device.
 
     Args:
         interval_s: Length of a tick that a person asked for; None for the shortest that suits.

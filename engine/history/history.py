@@ -74,7 +74,7 @@ class BucketView:
         lasts[at] = last
 
     def has(self, end_s: float, count: int) -> bool:
-        """Tell whether no bucket of these was dropped; no other view has more than the most."""
+        """Return whether no bucket of these was dropped; no other view has more than the most."""
         first = int(end_s // self.bucket_s) - count + 1
         return self._newest_dropped is None or first > self._newest_dropped or self._capacity >= MAX_BUCKETS
 

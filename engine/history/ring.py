@@ -108,7 +108,7 @@ class ColumnRing:
         return unroll(self._times, self._start)
 
     def has(self, row: Row) -> bool:
-        """Tell whether this very tick is in the ring."""
+        """Return whether this very tick is in the ring."""
         at = self.count_to(row.seq) - 1
         return at >= 0 and self._row((self._start + at) % len(self)) == row
 

@@ -180,7 +180,7 @@ def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, ti
 
 
 def _explain_silence(report: str, timeout_s: float) -> str:
-    """Say why a process that has the probe did not report."""
+    """Return why a process that has the probe did not report."""
     if report.startswith(FAILED):
         return f"could not start the probe: {report.removeprefix(FAILED).strip()[:300]}"
     if report == WITHOUT_TORCH:
@@ -242,7 +242,7 @@ def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
 
 
 def _explain(pid: int, proc: Path) -> str:
-    """Say which rule of ptrace(2) forbids it, and what would permit it."""
+    """Return which rule of ptrace(2) forbids it, and what would permit it."""
     scope = _read_number(proc / "sys/kernel/yama/ptrace_scope")
     if (proc / str(pid)).stat().st_uid != os.geteuid():
         return (
@@ -270,7 +270,7 @@ def _explain(pid: int, proc: Path) -> str:
 
 
 def _can_trace(proc: Path) -> bool:
-    """Tell whether this process has CAP_SYS_PTRACE."""
+    """Return whether this process has CAP_SYS_PTRACE."""
     try:
         lines = (proc / "self/status").read_text().splitlines()
     except OSError:

@@ -95,7 +95,7 @@ def _find_in(pid: int, file: MappedFile, names: Collection[str], proc: Path) -> 
 
 
 def _is_start_of(mapped_offset: int, segment_offset: int) -> bool:
-    """Tell whether a mapping begins with a segment, which the loader rounds down to a whole page."""
+    """Return whether a mapping begins with a segment, which the loader rounds down to a whole page."""
     return mapped_offset <= segment_offset < mapped_offset + 65536
 
 

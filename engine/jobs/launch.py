@@ -129,7 +129,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
 
 
 def is_runnable(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Tell whether a command is likely to run; `become` then says what is wrong with one that is not."""
+    """Return whether a command is likely to run; `become` then says what is wrong with one that is not."""
     import shutil
 
     return shutil.which(command[0], path=environment.get("PATH", os.defpath)) is not None

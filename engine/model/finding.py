@@ -209,7 +209,7 @@ class Analyzer(Protocol):
     """Name of the analyzer, as in its entry point."""
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        """Take one sample and return the findings it opened, updated or closed.
+        """Process one sample and return the findings it opened, updated or closed.
 
         Only fields that the history ring keeps may decide, so that a restarted worker that is fed the ring
         concludes the same. `engine/history/block.py` names those of devices, `engine/history/block.py`
@@ -273,7 +273,7 @@ class Inquirer(Protocol):
         ...
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
-        """Take one sample and what was found in it; return what should be asked now."""
+        """Process one sample and the findings in it; return what should be asked now."""
         ...
 
     def awaits_map(self, node: str, pid: int) -> bool:
@@ -281,11 +281,11 @@ class Inquirer(Protocol):
         ...
 
     def take_map(self, segment_map: SegmentMap) -> None:
-        """Take an answer."""
+        """Process an answer."""
         ...
 
     def enrich(self, finding: Finding) -> Finding:
-        """Return a finding with what is known of it by now; the same object where nothing is."""
+        """Return a finding with what is known about it by now; the same object where nothing is new."""
         ...
 
 

@@ -113,7 +113,7 @@ class TraceColumns(msgspec.Struct, frozen=True):
     """Microseconds since the epoch, or `UNMEASURED`."""
     stack: IntColumn
     is_overflowed: bool | None = None
-    """Whether older events were dropped; None where the file does not tell."""
+    """Whether older events were dropped; None where the file does not say."""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -139,7 +139,7 @@ class StackTable(msgspec.Struct, frozen=True):
 
 
 class Annotation(msgspec.Struct, frozen=True, gc=False):
-    """A mark that a program set beside the trace (a profiler step, a phase)."""
+    """A mark that a program added to the trace (a profiler step, a phase)."""
 
     device: int
     time_us: int
@@ -208,9 +208,10 @@ class TraceLevels:
     """Levels after each event of a trace, in columns of equal length."""
 
     allocated_bytes: IntArray
-    """Live tensors: a block leaves when its tensor dies. A block that was freed since counts with what was
-    asked for, rounded up to 512 B, so that the level may lie below the allocator's own figure by the
-    remainders (each up to 1 MiB) that were not split off those."""
+    """Live tensors: a block leaves when its tensor dies. A block that was freed since counts with the
+    requested size, rounded up to 512 B, so that the level may be below the allocator's own by the remainders
+    (each up to 1 MiB) that were not split off.
+    """
     reserved_bytes: IntArray
     start_allocated_bytes: int
     start_reserved_bytes: int
@@ -275,7 +276,7 @@ def _change(
 
 
 def _anchor(change: IntArray, final_bytes: int) -> tuple[IntArray, int]:
-    """Return the levels after each change of which the last is given, and the one before the first."""
+    """Return the levels after each change, and the one before the first; the last one is given."""
     import numpy as np
 
     total = np.cumsum(change)
@@ -285,7 +286,7 @@ def _anchor(change: IntArray, final_bytes: int) -> tuple[IntArray, int]:
 
 
 OF_TEXT = "text"
-"""`FlightRecord.reason` where nothing was recorded and only a text tells of the error."""
+"""`FlightRecord.reason` where only a text describes the error."""
 
 
 class FlightProcess(msgspec.Struct, frozen=True):

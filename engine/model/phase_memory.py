@@ -6,10 +6,10 @@ from typing import Literal
 import msgspec
 
 PrivacyMode = Literal["hooks", "functorch", "ghost", "none"]
-"""How Opacus takes gradients by sample: hooks, torch.func, norms alone (ghost clipping); or not at all."""
+"""How Opacus computes per-sample gradients: hooks, torch.func, only their norms (ghost clipping); or none."""
 PRIVACY_MODES: tuple[PrivacyMode, ...] = ("hooks", "functorch", "ghost", "none")
 Precision = Literal["fp32", "bf16", "amp"]
-"""Of weights and arithmetic; `amp` keeps weights in fp32 and runs under autocast to bf16."""
+"""Type of weights and arithmetic; `amp` keeps weights in fp32 and runs under autocast to bf16."""
 OptimizerName = Literal["sgd", "adam", "adamw"]
 Strategy = Literal["ddp", "fsdp2"]
 RunEnd = Literal["finished", "out_of_memory", "interrupted", "failed"]
@@ -20,7 +20,7 @@ STEP_PHASES = ("Forward", "Loss", "Backward", "Optimizer Step", "Zero Gradients"
 
 
 class PhaseTraining(msgspec.Struct, frozen=True, kw_only=True):
-    """What is trained, and how: all that a run by phase is told."""
+    """What to train, and how: all inputs of a run by phase."""
 
     model_size: str | None = "small"
     """Name of a preset; None where a factory or a folder of Hugging Face gives the model."""
@@ -32,7 +32,7 @@ class PhaseTraining(msgspec.Struct, frozen=True, kw_only=True):
     seq_length: int = 128
     num_steps: int = 3
     warmup_steps: int = 0
-    """Steps before the first that is told."""
+    """Steps before the first reported one."""
     learning_rate: float = 1e-4
     noise_multiplier: float = 1.0
     max_grad_norm: float = 1.0
@@ -40,13 +40,13 @@ class PhaseTraining(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: OptimizerName = "sgd"
     precision: Precision = "fp32"
     is_checkpointed: bool = False
-    """Whether the activations inside blocks are computed anew in the backward pass."""
+    """Whether the activations inside blocks are recomputed in the backward pass."""
     strategy: Strategy | None = None
     """How ranks of torchrun share the model; None for one process."""
     is_fixed: bool = False
     """Whether `ModuleValidator.fix` may replace what Opacus cannot handle."""
     seed: int = 42
-    """Of weights, tokens and noise."""
+    """Random seed of weights, tokens and noise."""
 
 
 class MemoryLevels(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class PhaseDevice(msgspec.Struct, frozen=True, kw_only=True):
     is_fake: bool = False
     """Simulated without storage: bytes are followed, values are not computed."""
     note: str | None = None
-    """Why it is another device than was asked for, or how."""
+    """Why, or how, it is not the device that was requested."""
 
 
 class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of the model: `vocab_size`, `hidden_size`, `intermediate_size`, `num_layers`, `num_heads`,
     `num_kv_heads`; empty for a model of a factory."""
     phases: tuple[PhaseMemory, ...] = ()
-    """In order: those before the first step, then those of each step, warm-up left out."""
+    """In order: those before the first step, then those of each step, without warm-up."""
     losses: tuple[float | None, ...] = ()
     """By step; None where values are not computed."""
     state: TrainingState | None = None
@@ -131,13 +131,13 @@ class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
     """In which phase it ended, where it did not finish."""
     failed_step: int | None = None
     requested_bytes: int | None = None
-    """What was asked for when memory ran out, to the two decimals of PyTorch's message."""
+    """Bytes requested when memory ran out, to the two decimals of PyTorch's message."""
     held: MemoryLevels | None = None
-    """What was held when memory ran out: the most of that phase."""
+    """Memory in use when it ran out: the peak of that phase."""
     error: str | None = None
-    """What was wrong, in one line, where it did not finish."""
+    """The error in one line, where it did not finish."""
     notes: tuple[str, ...] = ()
-    """Sentences about what was done: modules replaced, figures that are modelled."""
+    """Sentences about what was done: replaced modules, modelled values."""
 
     @property
     def peak(self) -> MemoryLevels:
@@ -194,7 +194,7 @@ class LengthStudy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any figure is that of a simulated device."""
+        """Whether any value is from a simulated device."""
         return any(run.device.kind == "simulated" for run in self.runs)
 
 
@@ -320,12 +320,12 @@ class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file holds: runs of ours, or records of other profilers."""
+    """Contents of one file: our runs, or records of other profilers."""
 
     file: str
     """Its name."""
     trainings: tuple[tuple[PhaseRun, ...], ...] = ()
-    """Of ours: the runs of all ranks of each."""
+    """Our trainings, each with the runs of all its ranks."""
     records: tuple[PhaseRecord, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about what the values are and what was left out."""

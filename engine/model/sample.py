@@ -272,7 +272,7 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its figures are of a modelled card, or of a simulation that was recorded: not measured."""
+        """Whether its values are from a modelled card or a recorded simulation: not measured."""
         return self.kind == "simulated" or (self.kind == "trace" and self.name == SIMULATED_TRACE)
 
     @property
@@ -345,20 +345,21 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     ranks: tuple[RankSample, ...] = ()
     """Training processes that report through the probe, each with the device its tensors live on."""
     notes: tuple[str, ...] = ()
-    """Sentences about what was looked for and not found, or what limits the figures."""
+    """Sentences about what was not found, or what limits the values."""
     clock: Literal["wall", "trace"] = "wall"
     is_last: bool = False
     """Whether no sample follows: a recording has ended."""
     devices_left_out: int = 0
-    """Devices that the node has beside these, and for which nobody asked; 0 where all are told."""
+    """Other devices of the node, which were not asked for; 0 where all are here."""
 
 
 AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]
-"""What a training process is asked to do at the end of a step. The first the probe does itself; the others
-are for the callback of the program, which knows what they mean to it."""
+"""What a training process is asked to do at the end of a step. The probe does the first itself; the others
+are for the program's callback, which decides what they mean.
+"""
 
 ADVICE_ACTIONS: Final[tuple[AdviceAction, ...]] = get_args(AdviceAction)
-"""All of them."""
+"""All actions."""
 
 
 ModuleMemoryFormat = Literal["module memory", "InternLM log", "InternLM chart"]
@@ -373,16 +374,16 @@ class KindBytes(msgspec.Struct, frozen=True):
     """All of one kind at one moment."""
 
     computed_bytes: int | None = None
-    """What the shapes of tensors come to; activations: the outputs of modules without children."""
+    """From the shapes of tensors; activations: the outputs of modules without children."""
     measured_bytes: int | None = None
-    """What the storages hold; activations: those that autograd saved for the backward pass."""
+    """From their storages; activations: those that autograd saved for the backward pass."""
 
 
 class LayoutEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What one node of a tree holds itself, without its children."""
+    """Bytes of one node of a tree, without its children."""
 
     path: str
-    """Names joined by dots, the first of which is the tree's: `param_mem.blocks.0.mlp.w1.weight`."""
+    """Names joined by dots, that of the tree first: `param_mem.blocks.0.mlp.w1.weight`."""
     computed_bytes: int | None
     measured_bytes: int | None
 
@@ -394,7 +395,7 @@ class MemoryMoment(msgspec.Struct, frozen=True, kw_only=True):
     time_s: float
     """Since the profile began."""
     allocated_bytes: int | None = None
-    """What the allocator of the device said."""
+    """Allocated bytes of the device's allocator."""
     kinds: dict[str, KindBytes]
     """By kind; `activation` is what lived at that moment, `activation_peak` what lived at the most so far."""
     layouts: dict[str, tuple[LayoutEntry, ...]] = {}
@@ -402,14 +403,14 @@ class MemoryMoment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile: what a file tells of one rank."""
+    """A profile of one rank, from a file."""
 
     format: ModuleMemoryFormat
     rank: RankCoordinates | None = None
     device: str | None = None
     """As PyTorch names it: `cuda:0`."""
     is_simulated: bool = False
-    """The device is a modelled card: its allocator's figures are not of a real one."""
+    """The device is a modelled card, so its allocator's values are modelled too."""
     moments: tuple[MemoryMoment, ...]
     notes: tuple[str, ...] = ()
     """Sentences about what the values are and what was left out."""

@@ -76,7 +76,7 @@ def stop(reason: str = "detached") -> None:
 
 
 def is_running() -> bool:
-    """Tell whether a probe runs in this very process."""
+    """Return whether a probe runs in this very process."""
     session = current.session
     return session is not None and bool(session.is_alive())
 

@@ -111,7 +111,7 @@ class Demands:
             self._advice.meet_step()
 
     def answer(self) -> bool:
-        """Make the maps that may wait no longer, pack finished ones; tell whether there were any."""
+        """Make the maps that are due, pack finished ones; return whether there were any."""
         if current.session is not self._session:
             return False
         now_s = self._clock.monotonic_s()
@@ -153,7 +153,7 @@ class Demands:
         return self._advice
 
     def _answer_from(self, kind: str, answering: ModuleDemands | Advice | None) -> bool:
-        """Put answers of a kind into the outbox, once those before are sent; tell whether there were any."""
+        """Put answers of a kind into the outbox, after earlier ones are sent; return if there were any."""
         if answering is None or self._outbox.has_parts(kind):
             return False
         packets = answering.take_packets()

@@ -79,7 +79,7 @@ Frames = tuple[tuple[str, int, str], ...]
 
 
 def can_snapshot(module: Module, *, is_history_on: bool) -> bool:
-    """Tell whether a snapshot is cheap here: one without traces, or of an allocator that records none.
+    """Return whether a snapshot is cheap here: one without traces, or of an allocator that records none.
 
     A `memory_snapshot` without `include_traces` marshals the whole ring of traces to drop it.
     """

@@ -286,7 +286,7 @@ def end_recording(torch: Module) -> None:
 
 
 def is_taken_over() -> bool:
-    """Tell whether the program has used the switch since our recording began."""
+    """Return whether the program has used the switch since our recording began."""
     return any(recording.calls for recording in tuple(_ours))
 
 
@@ -304,12 +304,12 @@ def find_recorder(torch: Module) -> Foreign:
 
 
 def can_tell(torch: Module) -> bool:
-    """Tell whether this build of PyTorch says when somebody records."""
+    """Return whether this PyTorch reports when history is recorded."""
     return getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None) is not None
 
 
 def is_recording(torch: Module) -> bool:
-    """Tell whether anybody records, we or the program; a plugged-in allocator cannot."""
+    """Return whether history is recorded, by us or the program; a plugged-in allocator cannot record."""
     ask = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None)
     try:
         return ask is not None and bool(ask())
@@ -332,7 +332,7 @@ _REFUSAL = (
 
 
 def attach_observer(torch: Module) -> bool:
-    """Attach the one observer of this process, and tell whether it is attached.
+    """Attach the one observer of this process; return whether it is attached.
 
     Only after the runtime was initialised: before that the call crashes the process. There is no way to
     detach it, so it is a function that does nothing without a session. If the allocator holds its lock as it
@@ -409,7 +409,7 @@ def _interrupt_once_left() -> None:
 
 
 def _is_telling() -> bool:
-    """Tell whether the main thread is inside the observer."""
+    """Return whether the main thread is inside the observer."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and frame.f_code is not tell_out_of_memory.__code__:
         frame = frame.f_back

@@ -22,7 +22,7 @@ def identify(descriptor: int) -> tuple[int, int] | None:
 
 
 def is_still(descriptor: int, identity: tuple[int, int] | None) -> bool:
-    """Tell whether a descriptor is still the file that `identify` saw.
+    """Return whether a descriptor is still the file that `identify` saw.
 
     A program that closes every descriptor it does not know, as daemons do, gets the same numbers for the
     files that it opens next: ours by number, and its own.
@@ -185,7 +185,7 @@ class TrainingDevice:
         self.look()
 
     def look(self) -> bool:
-        """Find the backend and tell whether memory is in use there."""
+        """Find the backend and return whether memory is in use there."""
         type_ = None if self._device is None else str(self._device.type)
         backend = find_backend(self.torch, type_)
         if backend is not None:
@@ -221,7 +221,7 @@ def _format(bytes_: int) -> str:
 
 
 def is_loader_worker() -> bool:
-    """Tell whether this process only loads data for another (`torch.utils.data.get_worker_info`)."""
+    """Return whether this process only loads data for another (`torch.utils.data.get_worker_info`)."""
     data = sys.modules.get("torch.utils.data")
     ask = getattr(data, "get_worker_info", None)
     return ask is not None and ask() is not None

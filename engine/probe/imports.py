@@ -90,7 +90,7 @@ class TorchWatch:
 
 
 def _is_executed(module: Module) -> bool:
-    """Tell whether the body of a module has run to its end (`_initializing` of PEP 451's spec)."""
+    """Return whether the body of a module has run to its end (`_initializing` of PEP 451's spec)."""
     return not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 

@@ -127,7 +127,7 @@ def _list_own() -> list[phase]:
 
 
 def _remove(parts: list[phase], ended: phase) -> bool:
-    """Remove the newest occurrence of a part from a thread's list, and tell whether there was one."""
+    """Remove the newest occurrence of a part from a thread's list; return whether there was one."""
     for position in range(len(parts) - 1, -1, -1):
         if parts[position] is ended:
             del parts[position]

@@ -289,7 +289,7 @@ class Session:
         self._quick_until_s = self._clock.monotonic_s() + QUICK_WATCH_FOR_S
 
     def is_alive(self) -> bool:
-        """Tell whether this is the session of this very process and its thread runs."""
+        """Return whether this is the session of this very process and its thread runs."""
         return self._pid == os.getpid() and self._thread.is_alive
 
     def start(self) -> None:
@@ -474,14 +474,14 @@ class Session:
         self._is_observer_settled = is_observer_settled(self.torch)
 
     def _has_reason(self) -> bool:
-        """Tell whether this process is one that trains, or was asked for."""
+        """Return whether this process is one that trains, or was asked for."""
         if is_loader_worker():
             return False
         return self.is_explicit or self._has_stepped or self._device.look()
 
 
 def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit: bool) -> None:
-    """Start the session of this process; if one runs, only tell it that it was asked for."""
+    """Start the session of this process; if one runs, only record that it was asked for."""
     watch_forks()
     hook_optimizers()
     current.dormant = None

@@ -32,7 +32,7 @@ class StepSizes:
         return None if sizes == (None, None) else sizes
 
     def is_new_largest(self, sizes: Sizes) -> bool:
-        """Tell whether no step before was as large; in tokens, or in samples if tokens are unknown."""
+        """Return whether no step before was as large; in tokens, or in samples if tokens are unknown."""
         tokens, batch = sizes
         size = (batch or 0) if tokens is None else tokens
         if size <= self._largest:
@@ -84,7 +84,7 @@ class StepBoundaries:
         self._stepped: set[int] = set()
 
     def ends_with(self, identity: int) -> bool:
-        """Tell whether a step ends now that an optimizer has stepped. `identity`: `id` of the optimizer."""
+        """Return whether a step ends now that an optimizer has stepped. `identity`: `id` of the optimizer."""
         if self.is_explicit:
             return False
         if self._stepped and identity not in self._stepped:

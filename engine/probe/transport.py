@@ -95,7 +95,7 @@ class Outbox:
         return bool(self._parts.get(kind))
 
     def flush(self, send: Callable[[bytes], bool]) -> bool:
-        """Send until there is no room; tell whether everything was sent."""
+        """Send until there is no room; return whether everything was sent."""
         if self._is_hello_due and self._hello is not None:
             if not send(wire.encode_hello(self._hello)):
                 return False
@@ -168,7 +168,7 @@ class Connection:
         return self._socket is not None
 
     def open(self) -> bool:
-        """Connect if that is due, and tell whether there is a new connection.
+        """Connect if that is due; return whether there is a new connection.
 
         Call it before sending or receiving, for it also makes sure that the socket is ours.
         """

@@ -82,7 +82,7 @@ class PrometheusFollower:
         return (*((unread,) if count else ()), *(() if self._assembler is None else self._assembler.notes))
 
     def is_followed(self, node: str) -> bool:
-        """Tell whether a node is still known: those that are long gone make room for new ones."""
+        """Return whether a node is still known: those that are long gone make room for new ones."""
         return self._assembler is not None and node in self._assembler.nodes
 
     @property

@@ -202,7 +202,7 @@ class RankTrack:
         return self.pid, self.hello.started_s
 
     def is_of_process(self, other: "RankTrack") -> bool:
-        """Tell whether both are of one process; a pid alone says so only if the kernel has reported it."""
+        """Return whether both are of one process; a pid alone says so only if the kernel has reported it."""
         if (self.pid, self.is_visible) != (other.pid, other.is_visible):
             return False
         started_s = self.hello.started_s

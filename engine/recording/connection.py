@@ -73,7 +73,7 @@ class FileLock:
             return None
 
     def is_opened_elsewhere(self) -> bool:
-        """Tell whether this process has this very file open a second time, as after SQLite opened it.
+        """Return whether this process has this very file open a second time, as after SQLite opened it.
 
         Meanwhile another file could have got the name.
         """

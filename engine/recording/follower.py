@@ -74,7 +74,7 @@ def read_announced(folder: Path) -> RecorderNote | None:
 
 
 def is_running(pid: int, start_ticks: int | None) -> bool:
-    """Tell whether a process of this number and start runs; a zombie does not."""
+    """Return whether a process of this number and start runs; a zombie does not."""
     if start_ticks is None or read_start_ticks(pid) != start_ticks:
         return False
     try:

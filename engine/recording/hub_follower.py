@@ -104,7 +104,7 @@ class HubFollower:
         yield Words(welcome.findings, welcome.assessments)
 
     def _is_known(self, row: Row, first: float) -> bool:
-        """Tell whether a tick of the agent's history was recorded before, or is not asked for.
+        """Return whether a tick of the agent's history was recorded before, or is not asked for.
 
         What is between two samples in full is always asked for: it may still be on its way when the newest is
         there.

@@ -312,7 +312,7 @@ def find_file_system(path: Path, mounts: str | None = None) -> str | None:
 
 
 def is_network(kind: str | None) -> bool:
-    """Tell whether write-ahead logging must not be used: its index is memory that processes share."""
+    """Return whether write-ahead logging must not be used: its index is memory that processes share."""
     if kind is None:
         return False
     return kind in _NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)

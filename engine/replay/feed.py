@@ -288,7 +288,7 @@ class Playlist:
         return None
 
     def describe_passed(self, passed: range) -> str:
-        """Say why entries are not played; empty if all of them can be."""
+        """Return why entries are not played; empty if all of them can be."""
         absent = [at for at in passed if 0 <= at < len(self) and self._entries[at].path is None]
         counted = Counter(self._entries[at].absence for at in absent)
         sentences = []

@@ -152,7 +152,7 @@ def _derive_interval(head: list[SeriesRecord]) -> float | None:
 
 
 def _is_other_pace(pace_s: float, interval_s: float) -> bool:
-    """Tell a new pace from the unsteadiness of one."""
+    """Distinguish a new pace from the unsteadiness of one."""
     return not interval_s / 1.5 <= pace_s <= interval_s * 1.5
 
 
@@ -307,7 +307,7 @@ class SeriesTrack:
 
 
 class SeriesTick:
-    """Gathers the records of one tick, at most one a device, or several of exactly one time."""
+    """Collects the records of one tick, at most one a device, or several of exactly one time."""
 
     def __init__(self, capacity_bytes: int | None, *, has_allocator: bool) -> None:
         self._capacity_bytes = capacity_bytes

@@ -293,7 +293,7 @@ class JoinedSeries:
 
 
 class _JoinedTick:
-    """Gathers samples of one tick, at most one an input."""
+    """Collects samples of one tick, at most one an input."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A run of memory traces in ticks: what is known of each rank, and where its rows are."""
+"""A run of memory traces in ticks: facts about each rank, and where its rows are."""
 
 import math
 import os
@@ -143,7 +143,7 @@ class TraceIterations:
 
 
 class RankTicks(msgspec.Struct, frozen=True):
-    """One rank: which rows are its own, and what is known of all of them."""
+    """One rank: which rows are its own, and facts about all of them."""
 
     path: Path
     name: TraceName

@@ -243,7 +243,7 @@ def _list_files(environ: Mapping[str, str], project: Path, config: Path | None) 
 
 
 def _exists(path: Path) -> bool:
-    """Tell whether there is anything at a path; if that cannot be known, nothing is read."""
+    """Return whether there is anything at a path; if that cannot be known, nothing is read."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -21,28 +21,30 @@ OWN_FILE_KEYS = frozenset({COMMAND_KEY, WEBHOOK_KEY})
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how people are alerted of findings; keys in the table are field names without `_s`."""
+    """When and how to alert people to findings; keys in the table are field names without `_s`."""
 
     level: AlertLevel = "medium"
-    """Least severity of which anybody is told, by a toast, the bell or a hook: `low`, `medium`, `high` or
-    `critical`. The alerts screen lists every finding."""
+    """Least severity that raises an alert, by a toast, the bell or a hook: `low`, `medium`, `high` or
+    `critical`. The alerts screen lists every finding.
+    """
     kinds: tuple[str, ...] = ()
-    """Kinds of findings of which anybody is told, such as `oom` and `leak`. Empty: all."""
+    """Kinds of findings that raise alerts, such as `oom` and `leak`. Empty: all."""
     toast: bool = True
-    """Whether a finding that opens, or becomes graver, is told over the screen, once."""
+    """Whether to show a toast once when a finding opens or its severity rises."""
     bell: bool = True
-    """Whether it rings the terminal's bell too, once, from `alerts.bell_level` on."""
+    """Whether to also ring the terminal's bell, once, from `alerts.bell_level` on."""
     bell_level: AlertLevel = "high"
     """Least severity that rings the bell."""
     on: tuple[AlertEvent, ...] = ("opened", "raised", "closed")
-    """What hooks are told of: a finding that `opened`, one whose severity `raised`, one that `closed`."""
+    """Events that run hooks: a finding `opened`, its severity `raised`, it `closed`."""
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
-    """Program, with its arguments, that the agent runs at each of these; no shell is involved. It gets the
-    finding as JSON on its standard input, and in variables `VRAMSCOPE_FINDING_*`."""
+    """Program, with its arguments, that the agent runs at each of these events, without a shell. It gets the
+    finding as JSON on its standard input, and in variables `VRAMSCOPE_FINDING_*`.
+    """
     webhook_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]\S*$")] | None = None
-    """Address to which the agent posts the finding as JSON at each of these."""
+    """Address to which the agent posts the finding as JSON at each of these events."""
     timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 10.0
-    """Seconds after which a hook that has not ended or answered is given up."""
+    """Seconds after which a hook that has not ended or answered is stopped."""
 
 
 RECORD_FOLDER_KEY = "record.folder"
@@ -52,8 +54,9 @@ class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where recordings go; a key in the table is the field's name."""
 
     folder: str = "."
-    """Folder for recordings that `R` in the live view begins; it is made where it is missing. `.` is the
-    folder that vramscope was started in."""
+    """Folder for recordings that `R` in the live view starts; it is created if missing. `.` is the folder
+    that vramscope was started in.
+    """
 
 
 # Colour themes of the screens.
@@ -64,34 +67,37 @@ SortColumn = Literal["memory", "pid", "user", "device", "command", "share"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a person can set; a key in a file is the field's name without its unit `_s`."""
+    """All settings; a key in a file is the field's name without its unit `_s`."""
 
     interval_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 1.0
     """Seconds from one published sample to the next."""
     memory_interval_s: Annotated[float, msgspec.Meta(ge=0.02, le=60)] = 0.1
-    """Seconds from one reading of device memory to the next; the least and the most of a sample's span
-    are kept, so that a short spike between two samples is seen."""
+    """Seconds from one reading of device memory to the next; each sample keeps the minimum and maximum, so
+    that a short spike between two samples is seen.
+    """
     history_window_s: Annotated[float, msgspec.Meta(ge=10, le=604800)] = 600.0
     """Seconds of history that a plot spans."""
     theme: ThemeName | None = None
-    """Colours of the screens: `dark`, `light`, `high-contrast` or `mono`. Without it vramscope chooses by
-    the terminal."""
+    """Colours of the screens: `dark`, `light`, `high-contrast` or `mono`. Unset: chosen by the terminal."""
     color: bool | None = None
-    """Whether to print in colour. Without it colour is used where the output is a terminal that has it;
-    `NO_COLOR` in the environment counts as `false`."""
+    """Whether to print in colour. Unset: in colour where the output is a terminal with colours; `NO_COLOR` in
+    the environment counts as `false`.
+    """
     ascii: bool | None = None
-    """Whether to draw with ASCII characters only. Without it ASCII is used where the locale is not UTF-8."""
+    """Whether to draw with ASCII characters only. Unset: ASCII where the locale is not UTF-8."""
     mouse: bool | None = None
-    """Whether the live view takes the mouse; without it the terminal's own selection works. Unset it does,
-    except inside GNU screen, which holds the Escape key back while a program listens to the mouse."""
+    """Whether the live view uses the mouse; if not, the terminal's own selection works. Unset: it does,
+    except inside GNU screen, which delays the Escape key while a program listens to the mouse.
+    """
     read_only: bool = False
     """Whether to refuse every action that changes something: signals, advice, recordings and decisions about
     findings in the live view, and the verbs `attach`, `detach`, `advise` and `guard --prevent-oom`, which
-    then exit with 6. The `vramscope.toml` of a folder can set it, and cannot take it back."""
+    then exit with 6. The `vramscope.toml` of a folder can set it, but cannot unset it.
+    """
     sort: SortColumn = "memory"
     """Column by which the process list is sorted."""
     sort_reversed: bool = False
-    """Whether the process list is sorted the other way round."""
+    """Whether the process list is sorted in reverse."""
     alerts: AlertSettings = AlertSettings()
     """The table `[alerts]`."""
     record: RecordSettings = RecordSettings()

@@ -167,7 +167,7 @@ def _make_reading(original: Any) -> Any:
 
 
 def _holds_fake(values: Any) -> bool:
-    """Tell whether there is a fake tensor among some values, in lists too."""
+    """Return whether there is a fake tensor among some values, in lists too."""
     return any(
         isinstance(it, FakeTensor) or (isinstance(it, (list, tuple)) and _holds_fake(it)) for it in values
     )
@@ -334,7 +334,7 @@ def _looks(tensor: Any) -> tuple[Any, Any]:
 
 
 def _are_alike(args: Any) -> bool:
-    """Tell whether lists of tensors have the sizes of the first and all one type: no check would fail."""
+    """Return whether lists of tensors have the sizes of the first and all one type: no check would fail."""
     lists = [it for it in args if isinstance(it, (list, tuple)) and it and isinstance(it[0], torch.Tensor)]
     if not lists or not all(_is_plain(it) for members in lists for it in members):
         return False

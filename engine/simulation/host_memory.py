@@ -178,7 +178,7 @@ def capture_stack() -> Stack:
 
 
 def _judge_file(name: str) -> bool:
-    """Tell whether a file is of neither torch nor this package, and remember it."""
+    """Return whether a file is of neither torch nor this package, and remember it."""
     if len(_is_user_file) >= MOST_FILES:
         _is_user_file.clear()
     is_user = _is_user_file[name] = not name.startswith((_HERE, _TORCH, "<frozen"))

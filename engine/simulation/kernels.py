@@ -132,7 +132,7 @@ def _cut_off(tensor: Any, is_needed: bool) -> Any:
 
 
 def _keeps_graph() -> bool:
-    """Tell whether the backward pass in progress may be run again."""
+    """Return whether the backward pass in progress may be run again."""
     ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
     return True if ask is None else bool(ask())
 

@@ -21,7 +21,7 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def has_own_pids(proc: Path = Path("/proc")) -> bool:
-    """Tell whether this process is in a pid namespace of its own, in which the driver's pids are unknown."""
+    """Return whether this process is in its own pid namespace, where the driver's pids are unknown."""
     try:
         return os.readlink(proc / "self/ns/pid") != INITIAL_PID_NAMESPACE  # noqa: PTH115 - a name, no path
     except OSError:
@@ -110,7 +110,7 @@ class ProcessTable:
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
 
     def read(self, pid: int, used_bytes: int | None) -> ProcessReading:
-        """Return what is known of a process with memory on a device.
+        """Return the details of a process with memory on a device.
 
         Args:
             used_bytes: Device memory of the process; None if the driver does not report it.
@@ -190,7 +190,7 @@ class ProcessTable:
         )
 
     def _is_chance_namesake(self, pid: int) -> bool:
-        """Tell whether our process of this number cannot be the driver's: it has no NVIDIA device open.
+        """Return whether our process of this number cannot be the driver's: it has no NVIDIA device open.
 
         Without device files nothing is certain, and the pid is accepted.
         """
@@ -265,7 +265,7 @@ class ProcessTable:
 
 
 def _exists_for_others(pid: int) -> bool:
-    """Tell whether a process exists that belongs to another user; signal 0 only asks."""
+    """Return whether a process exists that belongs to another user; signal 0 only asks."""
     try:
         os.kill(pid, 0)
     except PermissionError:

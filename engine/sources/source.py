@@ -44,7 +44,7 @@ class AbandonableCall(Generic[Result]):
         self._has_returned.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the call has returned, and tell whether it has."""
+        """Wait until the call has returned; return whether it has."""
         return self._has_returned.wait(max(0.0, timeout_s))
 
     def result(self) -> Result:

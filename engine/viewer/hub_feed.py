@@ -142,7 +142,7 @@ class HubFeed(AskingFeed):
         return snapshot if reason is None else msgspec.structs.replace(snapshot, reason=reason)
 
     def _explain_wait(self) -> str:
-        """Say what is known of a hub that has never answered, and what to do."""
+        """Describe a hub that has never answered, and what to do."""
         if not is_hub_alive(self._folder):
             log = self._folder / HUB_LOG_NAME
             return self._explain_end() or f"it is starting; its output goes to {log}"

@@ -57,7 +57,7 @@ class HubLock:
         self._fd = fd
 
     def is_current(self) -> bool:
-        """Tell whether the locked file is still the one in the folder: it may have been removed."""
+        """Return whether the locked file is still the one in the folder: it may have been removed."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -72,7 +72,7 @@ class HubLock:
 
 
 def is_hub_alive(runtime_dir: Path) -> bool:
-    """Tell whether a process serves this folder; only reads, and cannot disturb one that is starting."""
+    """Return whether a process serves this folder; only reads, and cannot disturb one that is starting."""
     try:
         fd = os.open(runtime_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -40,7 +40,7 @@ class DeviceSelection:
         return ",".join(self.words)
 
     def wants(self, uuid: str | None, label: str | None) -> bool:
-        """Tell whether a device is wanted.
+        """Return whether a device is wanted.
 
         Args:
             uuid: None if unknown.

@@ -28,7 +28,7 @@ class PhaseChange(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     flags: tuple[str, ...]
-    """Of `vramscope phases`, to try it."""
+    """Flags of `vramscope phases` that try the change."""
     part: PartName
     """What it makes smaller."""
     part_saved_bytes: int | None

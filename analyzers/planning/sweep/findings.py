@@ -47,7 +47,7 @@ class TwoParts(NamedTuple):
 
 
 def fit_two_parts(cells: Sequence[SweepCell], values: Sequence[float]) -> TwoParts | None:
-    """Fit the two parts to bytes by TP and PP; None where the cells cannot tell the parts apart."""
+    """Fit the two parts to bytes by TP and PP; None where the cells cannot separate the parts."""
     if len(cells) < LEAST_CELLS or len({cell.pp for cell in cells}) < 2:
         return None
     first = [1.0 / cell.gpus_per_replica for cell in cells]

@@ -27,7 +27,7 @@ class StateWords(NamedTuple):
     outcome: str
     """What became of one layout: it `ran out of memory`."""
     absence: str
-    """Of a layout that has no trace."""
+    """State of a layout that has no trace."""
 
 
 STATE_WORDS: dict[CellState, StateWords] = {
@@ -286,7 +286,7 @@ _MOST_NAMED = 6
 
 
 def name_cell(cell: SweepCell) -> str:
-    """Name a layout; a real run and its simulation are told apart."""
+    """Name a layout, with a mark for a real run or its simulation."""
     kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
     return f"TP {cell.tp} × PP {cell.pp}{kind}"
 

@@ -235,12 +235,12 @@ _SHORTEST_LINE = 5
 
 
 def is_framework_log(lines: list[str]) -> bool:
-    """Tell whether any line is of memory, perhaps a damaged one, or an out-of-memory error."""
+    """Return whether any line is of memory, perhaps a damaged one, or an out-of-memory error."""
     return any(map(_is_of_memory, lines))
 
 
 def tells_time(text: str) -> bool:
-    """Tell whether a text has a date; without one no line of memory can be used."""
+    """Return whether a text has a date; without one no line of memory can be used."""
     return _DATE.search(text) is not None or _AMERICAN_DATE.search(text) is not None
 
 

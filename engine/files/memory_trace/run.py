@@ -262,7 +262,7 @@ def _find_name(path: Path) -> TraceName | None:
 
 
 def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
-    """Tell whether a run is a simulation; None if it is no run. If names do not say, its folder does.
+    """Return whether a run is a simulation; None if it is no run. If names do not say, its folder does.
 
     Args:
         path: Folder of the run, or one of its files.

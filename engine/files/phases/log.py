@@ -46,7 +46,7 @@ _LONGEST_LINE = 1 << 20
 
 
 def has_phases(text: str) -> bool:
-    """Tell whether a text has a block or the summary of such a profiler."""
+    """Return whether a text has a block or the summary of such a profiler."""
     return _MARK.search(COLOUR.sub("", text)) is not None
 
 
@@ -233,7 +233,7 @@ class _Stage:
         self.levels: dict[str, MemoryLevels] = {}
 
     def is_same(self, entry: "_Stage") -> bool:
-        """Tell whether an entry of the summary can be this block: it repeats its name and peak."""
+        """Return whether an entry of the summary can be this block: it repeats its name and peak."""
         peaks = [stage.levels.get("Peak", UNKNOWN).allocated_bytes for stage in (self, entry)]
         return self.name == entry.name and (None in peaks or peaks[0] == peaks[1])
 

@@ -137,7 +137,7 @@ def recognize_series(path: Path) -> SeriesFormat:
 
 
 def is_database(path: Path) -> bool:
-    """Tell whether a file is SQLite; only a recording can be played."""
+    """Return whether a file is SQLite; only a recording can be played."""
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         return file.read(len(_DATABASE)) == _DATABASE
 
@@ -177,7 +177,7 @@ def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
 
 
 def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
-    """Tell whether a line is a header of a kind, perhaps one that its reader refuses."""
+    """Return whether a line is a header of a kind, perhaps one that its reader refuses."""
     try:
         return parse(line) is not None
     except RecordError:

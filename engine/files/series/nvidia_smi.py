@@ -292,7 +292,7 @@ class NvidiaSmiLog(SeriesReader):
         return None
 
     def _switch_header(self, line: str) -> bool:
-        """Tell whether a line is a header, as in joined logs; its columns count from there on."""
+        """Return whether a line is a header, as in joined logs; its columns count from there on."""
         try:
             header = parse_log_header(line)
         except RecordError:

@@ -87,7 +87,7 @@ def _parse_whole(text: str, column: str, expected: str) -> int | None:
 
 
 def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
-    """Tell whether a last line without a line end may have lost its end: cells, or digits of its last cell.
+    """Return whether a last line without a line end may have lost its end: cells, or digits of its last cell.
 
     Args:
         before: The record before it, or "".
@@ -311,7 +311,7 @@ class SeriesFile(SeriesReader):
             self._left_out.add(error.kind, f"line {number}", str(error))
 
     def _switch_header(self, line: str) -> bool:
-        """Tell whether a line is a header, as in joined files; its columns count from there on."""
+        """Return whether a line is a header, as in joined files; its columns count from there on."""
         header = parse_series_header(line)
         if header is not None and header != self._header:
             self._header = header
@@ -327,7 +327,7 @@ class SeriesFile(SeriesReader):
 
 
 def _names_columns(line: str) -> bool:
-    """Tell whether a line is a header, even one with errors."""
+    """Return whether a line is a header, even one with errors."""
     try:
         return parse_series_header(line) is not None
     except RecordError:

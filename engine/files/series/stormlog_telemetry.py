@@ -59,7 +59,7 @@ _LIST_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def is_stormlog_telemetry(text: str) -> bool:
-    """Tell whether a text begins with an event, alone or the first of a list."""
+    """Return whether a text begins with an event, alone or the first of a list."""
     first = text[:_HEAD_CHARACTERS]
     return "timestamp_ns" in first and _MARK.search(first) is not None
 

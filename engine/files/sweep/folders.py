@@ -252,7 +252,7 @@ def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[in
 
 
 def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
-    """Tell whether traces can be of logs although the names of their models differ.
+    """Return whether traces can be of logs although the names of their models differ.
 
     The world sizes do not differ, and a configuration listed as successful has a trace.
     """

@@ -101,7 +101,7 @@ def _describe_folder(folder: TraceFolder) -> str:
 
 
 def has_iteration(sweep: Sweep) -> bool:
-    """Tell whether any trace has a peak in the iteration that was read, or there is no trace at all."""
+    """Return whether any trace has a peak in the iteration that was read, or there is no trace at all."""
     traces = [it.trace for it in sweep.configurations if it.trace is not None]
     return not traces or any(trace.peak_allocated_bytes is not None for trace in traces)
 
@@ -308,7 +308,7 @@ def _find_most_common(key: str, files: list[TraceFile]) -> int | None:
 
 
 def _find_simulated(files: list[TraceFile]) -> bool | None:
-    """Tell whether one GPU played each rank, None if the names do not say or do not agree."""
+    """Return whether one GPU played each rank, None if the names do not say or do not agree."""
     told = {file.name.is_simulated for file in files}
     return told.pop() if len(told) == 1 else None
 

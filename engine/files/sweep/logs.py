@@ -97,7 +97,7 @@ def find_model_in_name(folder: Path) -> str | None:
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Tell whether two size labels name one model: `485B`, `485b` and `485` do."""
+    """Return whether two size labels name one model: `485B`, `485b` and `485` do."""
     return normalize_model(one) == normalize_model(other)
 
 

@@ -114,7 +114,7 @@ def _from_deepspeed(modules: Mapping[str, Any]) -> Coordinates:
 
 
 def _has_data_parallel_group(groups: Module) -> bool:
-    """Tell whether DeepSpeed has the group of data parallelism already.
+    """Return whether DeepSpeed has the group of data parallelism already.
 
     Asked for its rank without one it clones the world, and to make a group every rank must take part
     (`_clone_world_group` in deepspeed/utils/groups.py): ours would wait for the others for ever.

@@ -49,7 +49,7 @@ class SavedTensors:
         self._guard = Guard("the count of saved tensors")
 
     def start(self) -> bool:
-        """Hook the tensors that this thread saves from now on; tell whether that is possible.
+        """Hook the tensors that this thread saves from now on; return whether that is possible.
 
         Under hooks of the program it is not: those would end before ours, and torch undoes the newest first.
         """
@@ -287,7 +287,7 @@ def find_tensors(value: Foreign, depth: int = _DEEPEST) -> list[Tensor]:
 
 
 def is_compiling() -> bool:
-    """Tell whether PyTorch's compiler traces this call; then these hooks must do nothing."""
+    """Return whether PyTorch's compiler traces this call; then these hooks must do nothing."""
     compiler = getattr(sys.modules["torch"], "compiler", None)
     ask = getattr(compiler, "is_compiling", None)
     return ask is not None and bool(ask())

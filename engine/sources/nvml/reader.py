@@ -244,7 +244,7 @@ class NvmlReader:
         self._call_power = self._prepare("nvmlDeviceGetPowerUsage", number)
 
     def is_of(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> bool:
-        """Tell whether this is a reader of the device of a current handle, and still works."""
+        """Return whether this is a reader of the device of a current handle, and still works."""
         is_good = self._lost is None and self._session == self._library.session
         return is_good and self._handle.value == handle.value and self.identity == identity
 
@@ -329,7 +329,7 @@ class NvmlReader:
         raise error
 
     def _has_answered(self, code: int) -> bool:
-        """Tell whether a function answered, for a field that a device may lack.
+        """Return whether a function answered, for a field that a device may lack.
 
         Only codes that condemn the handle are errors: a broken sensor does not make a device lost.
         """
@@ -390,7 +390,7 @@ ADDRESSING_MODE_ATS = 2
 
 
 def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) -> bool:
-    """Tell whether a device whose memory call is refused shares the host's memory.
+    """Return whether a device whose memory call is refused shares the host's memory.
 
     An ordinary card may refuse the call too, with an old driver or without permission; the host's memory
     would be a false answer then. So the name or the addressing mode must say it.

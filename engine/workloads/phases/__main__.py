@@ -1,4 +1,4 @@
-"""Trains by phase what it is told on its command line, and reports by JSON lines on a descriptor.
+"""Trains by phase, as its command line says, and reports as JSON lines on a descriptor.
 
 Run by `vramscope phases`, in an environment that may hold the simulated device. Where the user's own code
 raises, its traceback goes to stderr, without our frames.

@@ -151,7 +151,7 @@ async def test_a_refusal_and_an_end_are_said() -> None:
     async with opened(job) as (pilot, _):
         job.answer(0, refusal="process 1 called no module")
         text = await job.tell(pilot)
-        assert "process 1 has called no module; asking again every 10 s" in text
+        assert "process 1 called no module; asking again every 10 s" in text
         assert len(job.feed.modules_asked) == 1
         await job.tell(pilot, 10.0)
         assert len(job.feed.modules_asked) == 2
