@@ -198,7 +198,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         recorded = format_bytes(self.recorded_peak_bytes)
         return (
             f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the "
-            f"model reserves {own}, the recording {recorded}"
+            f"model reserves {own} (recorded: {recorded})"
         )
 
 

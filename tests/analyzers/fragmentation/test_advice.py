@@ -58,7 +58,7 @@ def test_it_is_said_to_be_simulated_and_what_it_rests_on() -> None:
     assert basis.startswith(
         "4,520 allocations and frees replayed; 256 MiB allocated earlier are assumed to be"
     )
-    assert "the recording 1.4 GiB" in basis
+    assert "(recorded: 1.4 GiB)" in basis
 
 
 def test_a_job_that_has_the_best_settings_is_told_that_none_is_better() -> None:

@@ -296,7 +296,7 @@ async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there
             assert best.replace(" ", "") in "".join(first_screen(app, InspectScreen).report.split())
             await pilot.press("s")
             await pilot.pause()
-            assert "the recording 1.4 GiB" in " ".join(shown(app).split())
+            assert "(recorded: 1.4 GiB)" in shown(app)
     finally:
         held.set()
 

@@ -145,7 +145,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
     with RecordingWriter(bare, IDENTITY) as writer:
         writer.append(Sample("node", 1, START_S, 1.0))
     for flags, words in (
-        (["--measured", str(path), "--stages", "4"], "--stages 4: the job that was measured has 2"),
+        (["--measured", str(path), "--stages", "4"], "--stages 4: the measured job has 2"),
         (["--measured", str(path), "--measured-split", "20,20"], "2 stages of 40 blocks; expected 2 stages"),
         (["--measured", str(path), "--measured-split", "a"], "expected blocks of each stage"),
         (["--measured", str(bare)], "no process in it tells its pipeline stage"),
