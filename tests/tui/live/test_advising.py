@@ -62,7 +62,7 @@ async def test_the_marked_process_is_advised_and_what_it_made_of_that_is_said_on
             await pilot.pause()
         told = [
             f"Process {pid} has no callback for skip_long_batch.",
-            f"Not done: process {pid} takes no advice.",
+            f"Not done: process {pid} accepts no advice.",
         ]
         assert notices(app)[-2:] == told
         assert sum(told[0] == notice for notice in notices(app)) == 1

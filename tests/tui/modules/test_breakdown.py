@@ -154,7 +154,7 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
 def test_words_and_flags_that_cannot_be_used_are_refused_in_a_sentence(tmp_path: Path) -> None:
     path = write_profile(tmp_path)
     assert [each.name for each in read_profiled([path, tmp_path])] == [str(path), str(tmp_path)]
-    with pytest.raises(UsageError, match="expected files of profiles"):
+    with pytest.raises(UsageError, match="expected profiles by module"):
         read_by_words("a '")
     with pytest.raises(InputFileError):
         read_by_words(str(tmp_path / "none"))

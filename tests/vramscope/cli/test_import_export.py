@@ -116,7 +116,7 @@ def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path:
     done = call("import", *ranks, "-o", str(folded))
     assert done.stderr.count("3 of 8 ranks are recorded here") == 1
     assert (
-        "180 readings are folded into 39 ticks of 100 ms, each with its newest, least and most; "
+        "180 readings are merged into 39 ticks of 100 ms, each with last, minimum and maximum; "
         "`vramscope import --interval 20ms` keeps each"
     ) in done.stderr
     call("import", *ranks, "-o", str(whole), "--interval", "20ms")
@@ -191,7 +191,7 @@ def _as_float(line: str) -> str:
         ),
         (
             ["import", "a.csv", "b.log", "-o", "x.vscope"],
-            "a.csv: counts from a start of its own, b.log from 1970",
+            "a.csv: its times count from its own start, those of b.log from 1970",
         ),
         (
             ["export", "a.csv", "--csv"],
