@@ -146,7 +146,10 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
         writer.append(Sample("node", 1, START_S, 1.0))
     for flags, words in (
         (["--measured", str(path), "--stages", "4"], "--stages 4: the measured job has 2"),
-        (["--measured", str(path), "--measured-split", "20,20"], "2 stages of 40 blocks; expected 2 stages"),
+        (
+            ["--measured", str(path), "--measured-split", "20,20"],
+            "2 stages with 40 blocks; the job has 2 stages",
+        ),
         (["--measured", str(path), "--measured-split", "a"], "expected blocks of each stage"),
         (["--measured", str(bare)], "no process in it tells its pipeline stage"),
         (["--measured", str(tmp_path / "absent.vscope")], "absent.vscope"),
