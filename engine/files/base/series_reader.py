@@ -15,6 +15,10 @@ from .input_file import show_path
 SeriesFormat = Literal[
     "series CSV",
     "nvidia-smi log",
+    "nvidia-smi table",
+    "nvidia-smi dmon",
+    "gpustat JSON",
+    "all-smi recording",
     "memory trace",
     "snapshot export",
     "status stream",

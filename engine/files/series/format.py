@@ -12,14 +12,18 @@ from ..base.packed_file import LineFile
 from ..base.series_reader import RecordError, SeriesFormat, SeriesReader, show_cell
 from ..framework.internlm_log import BEGIN, InternlmLog
 from ..framework.log import HEAD_LINES, FrameworkLog, is_framework_log
+from .all_smi import AllSmi, is_all_smi
+from .gpustat import Gpustat, is_gpustat
 from .nvidia_smi import NvidiaSmiLog, guess_log_header, parse_log_header
+from .nvidia_smi_tables import NvidiaSmiMonitor, NvidiaSmiTable, is_monitor_header, is_smi_table
 from .open import SeriesFile, is_skipped, parse_series_header
 from .status_lines import find_status_schema
 from .stormlog_telemetry import StormlogTelemetry, is_stormlog_telemetry
 
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
-    "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
+    "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, its tables, output of nvidia-smi "
+    "dmon -s m or pmon -s m or gpustat --json, a recording of all-smi, a memory trace or the folder of a "
     "run, a recording (*.vscope), what vramscope --json printed, exported snapshots (JSON), a memory "
     "snapshot, profiler trace or memory timeline of PyTorch, InternLM's memory.log, a report of Tiny-Torch, "
     "telemetry of stormlog, or a log of Megatron, torchtitan, DeepSpeed, nanotron, picotron or onnxruntime "
@@ -93,6 +97,12 @@ def _open_timeline(
 FORMATS: Mapping[SeriesFormat, SeriesKind] = {
     "series CSV": SeriesKind("a series of memory over time (CSV)", lambda path, *_: SeriesFile(path)),
     "nvidia-smi log": SeriesKind("a log of nvidia-smi", lambda path, *_: NvidiaSmiLog(path)),
+    "nvidia-smi table": SeriesKind("tables of nvidia-smi", lambda path, *_: NvidiaSmiTable(path)),
+    "nvidia-smi dmon": SeriesKind(
+        "what `nvidia-smi dmon` or `pmon` printed", lambda path, *_: NvidiaSmiMonitor(path)
+    ),
+    "gpustat JSON": SeriesKind("what `gpustat --json` printed", lambda path, *_: Gpustat(path)),
+    "all-smi recording": SeriesKind("a recording of all-smi", lambda path, *_: AllSmi(path)),
     "memory trace": SeriesKind("a memory trace"),
     "recording": SeriesKind("a recording", more=("export",)),
     "status stream": SeriesKind("what `vramscope --json` printed"),
@@ -145,6 +155,8 @@ def is_database(path: Path) -> bool:
 def _recognize_json(text: str) -> SeriesFormat | None:
     if find_status_schema(text) is not None:
         return "status stream"
+    if is_all_smi(text):
+        return "all-smi recording"
     if is_stormlog_telemetry(text):
         return "stormlog telemetry"
     key = _FIRST_KEY.match(text)
@@ -156,6 +168,8 @@ def _recognize_json(text: str) -> SeriesFormat | None:
 def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
     if first_key.isdecimal():
         return "memory trace"
+    if first_key == "hostname" and is_gpustat(text):
+        return "gpustat JSON"
     if first_key in ("metadata", "snapshots"):
         return "snapshot export"
     if _REPORT.match(text) and _DEVICES.search(text):
@@ -164,7 +178,11 @@ def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
 
 
 def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
+    if is_smi_table("\n".join(lines)):
+        return "nvidia-smi table"
     for line in lines:
+        if is_monitor_header(line):
+            return "nvidia-smi dmon"
         if line.lstrip().startswith("{"):
             continue  # a key is no name of a column
         if line.strip() == BEGIN:

@@ -12,6 +12,7 @@ from ...analyzers.planning.sweep.original import write_original
 from ...vramscope.phases.test_reading import LOG as PHASES
 from ..probe.module_memory.profiles import CHART, write_profile
 from . import flight_records
+from .monitor_outputs import ALL_SMI_HEADER, DMON, TABLE, all_smi, gpustat
 from .series_files import LOG_HEADER, write_lines
 from .snapshots import small_snapshot, write_snapshot
 from .test_framework_log import OOM, TITAN
@@ -81,6 +82,13 @@ def write_samples(folder: Path) -> dict[str, Path]:
         LOG_HEADER,
         *(f"2025/06/23 10:30:0{it}.000, 0, 100 MiB, 81920 MiB" for it in range(3)),
     )
+    for name, text in {
+        "nvidia-smi table": TABLE.format(second=0, used=2048),
+        "nvidia-smi dmon": DMON,
+        "gpustat": gpustat(0) + gpustat(1),
+        "all-smi": ALL_SMI_HEADER + all_smi(0),
+    }.items():
+        put(name, text, ".txt")
     flights = folder / "flights"
     flights.mkdir()
     made["flight record"] = flight_records.write_record(flights, flight_records.record(), "oom-1.json.gz")

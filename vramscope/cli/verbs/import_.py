@@ -250,13 +250,21 @@ def _is_simulated(sample: "Sample") -> bool:
     return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
+MEASURED = frozenset(
+    {"nvidia-smi log", "nvidia-smi table", "nvidia-smi dmon", "gpustat JSON", "all-smi recording"}
+)
+"""Formats of monitors, which read what drivers say."""
+
+
 def _tell_simulation(path: Path, source: "FileSource") -> bool | None:
     """Return whether a file is of a simulation; None where the format does not show it."""
     from vramscope.engine.files.memory_trace.reading import parse_trace_name
     from vramscope.engine.files.memory_trace.run import FILE_PATTERN
 
-    if source.format in ("nvidia-smi log", "InternLM log"):
-        return source.format == "InternLM log"
+    if source.format in MEASURED:
+        return False
+    if source.format == "InternLM log":
+        return True
     if source.format != "memory trace":
         return None
     paths = path.glob(FILE_PATTERN) if path.is_dir() else [path]
