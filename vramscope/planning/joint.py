@@ -200,7 +200,7 @@ def _read_run(row: _Row, shape: ModelShape, cluster: Cluster, options: JointOpti
         check_all(shape, _spread(layout, shape), setup)
         if layout.world_size > len(cluster.devices):
             raise UsageError(
-                f"{layout.world_size} ranks on {len(cluster.devices)} devices; expected at most one a device"
+                f"{layout.world_size} ranks on {len(cluster.devices)} devices; expected at most one on each"
             )
     except UsageError as error:
         raise row.refuse_all(error) from error

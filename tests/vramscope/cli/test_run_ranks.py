@@ -157,7 +157,7 @@ def test_a_job_whose_agent_cannot_start_runs_unwatched(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     outcome = run("run", "--runtime-dir", str(tmp_path), "--", "echo", "done")
     assert (outcome.code, outcome.stdout) == (0, "done\n")
-    assert outcome.stderr.startswith("vramscope: no agent could be started, so the job runs unwatched: ")
+    assert outcome.stderr.startswith("vramscope: no agent could be started, so the job runs without one: ")
     assert "chmod 700" in outcome.stderr
     assert outcome.stderr.count("\n") == 1
 

@@ -338,7 +338,7 @@ def build_sampling_flags() -> ArgumentParser:
     group.add_argument(
         "--memory-interval",
         metavar="TIME",
-        help="time between readings of device memory; a sample has the least and the most (default 100ms)",
+        help="time between readings of device memory within a sample (default 100ms)",
     )
     return flags
 

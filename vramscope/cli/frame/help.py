@@ -218,7 +218,7 @@ def _describe_row(name: str, text: str, width: int, column: int = _TEXT_COLUMN) 
 
 def _invoke(action: Action) -> str:
     """Return a flag as it is written, with its value: `-o, --output FILE`."""
-    names = ", ".join(action.option_strings)
+    names = ", ".join(sorted(action.option_strings, key=len))
     if not names or action.nargs == 0:
         return names or _shape(action)
     return f"{names}[={_name_value(action)}]" if action.nargs == "?" else f"{names} {_shape(action)}"

@@ -110,7 +110,7 @@ def _add_watch_flags(parser: ArgumentParser, defaults: Defaults, *, has_input: b
         _add_input_flags(what)
     else:
         parser.set_defaults(input=None, capacity=None)
-    _add_times(parser, defaults)
+    _add_times(parser, defaults, has_input=has_input)
     _add_outputs(parser)
 
 
@@ -130,7 +130,7 @@ def _add_input_flags(group: "_ArgumentGroup") -> None:
     )
 
 
-def _add_times(parser: ArgumentParser, defaults: Defaults) -> None:
+def _add_times(parser: ArgumentParser, defaults: Defaults, *, has_input: bool) -> None:
     times = parser.add_argument_group("how long")
     times.add_argument(
         "--duration",
@@ -138,14 +138,15 @@ def _add_times(parser: ArgumentParser, defaults: Defaults) -> None:
         dest="watch_duration",
         type=duration(),
         help="how long to watch: 60, 90s, 10m; 0 for until Ctrl-C "
-        f"(default {defaults.duration_s:g} s; a file to its end)",
+        f"(default {defaults.duration_s:g} s{'; a file to its end' if has_input else ''})",
     )
     times.add_argument(
         "--interval",
         metavar="TIME",
         dest="watch_interval",
         type=duration(lambda seconds: 0.1 <= seconds <= 3600, "from 0.1 s to 3600 s"),
-        help=f"time between snapshots (default {defaults.interval_s:g} s; in a file each sample)",
+        help=f"time between snapshots (default {defaults.interval_s:g} s"
+        f"{'; in a file each sample' if has_input else ''})",
     )
     times.add_argument(
         "--every",

@@ -341,7 +341,7 @@ def check_outputs(options: WatchOptions) -> None:
             )
         check_writable(output)
         if source is not None and output.exists() and source.exists() and output.samefile(source):
-            raise OutputFileError(f"{show_path(output)}: is the file of --input; name another one")
+            raise OutputFileError(f"{show_path(output)}: this is the file of --input; name another")
     if options.archive is not None:
         make_archive(options.archive)
     if options.figure is not None:

@@ -150,7 +150,7 @@ def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
     flags = ("--insecure",) if arguments.insecure else ()
     if arguments.prometheus is None:
         if arguments.web_config is not None or (flags and arguments.listen is None):
-            raise UsageError("--web-config goes with --prometheus, --insecure with that or with --listen")
+            raise UsageError("--web-config needs --prometheus, and --insecure needs --prometheus or --listen")
         return None
     from vramscope.exporters.prometheus.endpoint import read_endpoint_options
 

@@ -250,13 +250,13 @@ def _draw(source: _Source, target: FigureTarget) -> None:
     source.progress.clear()
     if target.file is not None:
         recorder.write_main(recording.findings(), target.file, subtitle=subtitle)
-        complain(f"the figure is in {show_path(target.file)}", program=PROGRAM)
+        complain(f"wrote the figure {show_path(target.file)}", program=PROGRAM)
         return
     with ProgressLine(PROGRAM, "devices drawn") as progress:
         files = recorder.write(
             recording.findings(), target.make(), subtitle=subtitle, on_progress=progress.show_count
         )
-    complain(f"{len(files)} figures written to {show_path(target.path)}", program=PROGRAM)
+    complain(f"wrote {len(files)} figures to {show_path(target.path)}", program=PROGRAM)
 
 
 def _find_interval(source: _Source) -> float:

@@ -82,7 +82,7 @@ def _check_words(arguments: Namespace) -> None:
     stray = {"--name": arguments.name, "--role": arguments.role} if action != "allow" else {}
     stray |= {"--replace": arguments.replace or None} if action != "new" else {}
     stray |= {} if takes_key else {"KEY": arguments.key}
-    refuse(stray, f"does not go with `vramscope keys {action}`; see its --help")
+    refuse(stray, f"does not go with `vramscope keys {action}`; see `vramscope keys --help`")
 
 
 def _make(folder: Path, *, has_leave: bool) -> None:

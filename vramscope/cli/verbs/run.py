@@ -99,7 +99,7 @@ def _add_device(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Become the command of the job; return only where that is not possible."""
+    """Become the command of the job; return only if that fails."""
     from vramscope.engine.jobs.launch import (
         become,
         check_job_name,
@@ -143,24 +143,26 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputFileError(f"{show_path(path)}: cannot be made: {error.strerror or error}") from error
+        raise OutputFileError(
+            f"{show_path(path)}: cannot make this folder: {error.strerror or error}"
+        ) from error
     shown = show_path(path)
     complain(f"profiling into {shown}; afterwards: vramscope modules {shown}", program="vramscope run")
     return path.absolute()
 
 
 def _provide_hub(folder: Path) -> None:
-    """Start a hub where none runs; a job is more important than its being watched."""
+    """Start a hub if none runs; without one the job still runs."""
     from vramscope.engine.jobs.background import find_or_start_hub
 
     try:
         find_or_start_hub(folder)
     except (VramscopeError, OSError) as error:
-        complain(f"no agent could be started, so the job runs unwatched: {error}")
+        complain(f"no agent could be started, so the job runs without one: {error}")
 
 
 def _record(folder: Path, path: Path, job: str) -> None:
-    """Let a process of its own record until this one, which becomes the job, has ended."""
+    """Start a process that records until this one, which becomes the job, has ended."""
     import os
     import time
 
@@ -176,7 +178,7 @@ def _record(folder: Path, path: Path, job: str) -> None:
 
 
 def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
-    """Return the description of the simulated device, once it is checked and announced; None for none."""
+    """Check and announce the simulated device, and return its description; None without `--simulate`."""
     if arguments.simulate is None:
         refuse(pick(arguments, ("device_count", "fake", "context", "host_reserve")), "needs --simulate SIZE")
         return None

@@ -171,7 +171,7 @@ def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> 
     outcome = call("leak", "--input", str(path), "--output", str(path))
     assert (outcome.code, outcome.stderr) == (
         2,
-        f"vramscope: {path}: is the file of --input; name another one\n",
+        f"vramscope: {path}: this is the file of --input; name another\n",
     )
     assert path.read_bytes() == before
 
