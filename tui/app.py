@@ -226,7 +226,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if not snapshots:
             return
         if self.newest.sample is None:
-            # Snapshots replaced before the first drawing were not late for anybody.
+            # Snapshots replaced before the first drawing do not count as late.
             self._skipped_at_start = self._mailbox.replaced
         shown = self.known.shown
         for snapshot in snapshots:
@@ -553,7 +553,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
 
 class SnapshotMailbox:
-    """Holds the newest snapshot of each node until they are taken; bounded, however slow the screen is."""
+    """Holds the newest snapshot of each node until the app takes them; bounded even for a slow screen."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

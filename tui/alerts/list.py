@@ -35,7 +35,7 @@ class AlertRow(NamedTuple):
     """One finding as the list shows it."""
 
     finding: Finding
-    # Its decision state; a closed one is closed, whatever was decided about it.
+    # Its decision state; a closed finding is always `closed`.
     stage: Stage
     # In words.
     kind: str
@@ -45,7 +45,7 @@ class AlertRow(NamedTuple):
 
     @property
     def is_dimmed(self) -> bool:
-        """Whether nobody needs to look at it now."""
+        """Whether it needs no attention now."""
         return self.stage != "open"
 
 
@@ -91,7 +91,7 @@ def filter_rows(rows: Sequence[AlertRow], text: str) -> list[AlertRow]:
 
 def sort_rows(rows: Sequence[AlertRow], order: AlertOrder) -> list[AlertRow]:
     """Return the rows sorted: open ones first, the newest first among equals."""
-    # By id first: a finding that is restated comes in another place, and must not swap rows with its equals.
+    # By id first: a restated finding comes in a different place, and must not swap rows with its equals.
     newest = sorted(sorted(rows, key=lambda row: row.finding.id), key=_KEYS["time"])
     chosen = sorted(newest, key=_KEYS[order.column], reverse=order.is_inverted)
     return sorted(chosen, key=lambda row: not row.finding.is_open)
@@ -222,7 +222,7 @@ class AlertList(LinePage):
         ]
 
     def _draw_row(self, row: AlertRow, state: str, width: int, cells: _Cells, *, is_selected: bool) -> Line:
-        """Return one finding; what nobody needs to look at is dim, and a word says why."""
+        """Return one finding; one that needs no attention is dim, and a word says why."""
         finding = row.finding
         role = _dimmed(row)
         mark = f"{self.glyphs.risk(finding.severity)} {finding.severity}"

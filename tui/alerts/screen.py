@@ -199,7 +199,7 @@ class AlertDetail(LinePage):
             yield [Span(INDENT), Span(decided, "accent")]
 
     def _describe_decision(self, row: AlertRow) -> str:
-        """Return what was decided about it and how to undo that."""
+        """Return the decision about it and how to undo that."""
         if row.stage == "acknowledged":
             return "acknowledged: no more notifications (u undoes this)"
         if row.mute is None:
@@ -465,7 +465,7 @@ class AlertsScreen(SnapshotScreen):
         self.app.push_screen(ChoiceScreen(f"Mute {row.kind} on {row.where}", choices), mute)
 
     def _decide(self, decision: FindingDecision) -> None:
-        # What was decided on stays selected; a cursor that nobody moved would go on to the newest.
+        # The finding stays selected; a cursor that was never moved would follow the newest.
         self.list.action_move(0)
         self._feed.decide(decision)
 

@@ -48,7 +48,7 @@ class FleetControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether the fleet lies over the node, even below another screen."""
+        """Whether the fleet is open over the node, even below another screen."""
         return self.screen is not None and self._app.lies_over(self.screen)
 
     @property

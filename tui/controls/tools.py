@@ -80,7 +80,7 @@ class SweepTool(Tool["SweepIndex"]):
         screen.show(found)
 
     def _explain_replay(self, asked: "ReplayAsked") -> None:
-        """Notify how to replay a layout elsewhere: this view keeps showing what it shows."""
+        """Notify how to replay a layout elsewhere: this view does not change."""
         from ...engine.files.base.input_file import show_path
 
         path = asked.cells[asked.at].path

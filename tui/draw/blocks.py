@@ -17,7 +17,7 @@ NAME_FROM_CELLS = 4
 
 
 class HitBox(NamedTuple):
-    """Where a block lies, for clicks."""
+    """Place of a block, for clicks."""
 
     row: int
     first: int
@@ -40,7 +40,7 @@ def draw_icicle(
 
     Blocks begin and end on whole cells, so that names can stand in them and a click means one; only the end
     of
-    the last block of a row, beyond which nothing lies, is drawn to an eighth of a cell.
+    the last block of a row, which has no neighbour, is drawn to an eighth of a cell.
 
     Args:
         cells: From `lay_out_icicle`, or a subset with one path prefix, from the same root.
@@ -220,7 +220,7 @@ def _join(cells: Sequence[tuple[str, Role]]) -> Line:
 
 def _style_segment(segment: Segment, count: int, glyphs: Glyphs) -> list[tuple[str, Role]]:
     shares = _measure_cells(segment, count)
-    # What is free in an expandable segment is given back page by page, whatever its neighbours do.
+    # What is free in an expandable segment is given back page by page, independent of its neighbours.
     is_stranded = not segment.is_expandable and any(share > 0 for share in shares)
     return [_style_cell(share, glyphs, is_stranded=is_stranded) for share in shares]
 

@@ -1,4 +1,4 @@
-"""Every character that draws a picture or stands for a word, in sets for what a terminal can show."""
+"""Every character that draws a picture or replaces a word, in sets for what a terminal can show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class Glyphs:
     levels: str
     # By level of risk.
     risks: Mapping[str, str]
-    # What stands for an unmeasured value.
+    # Mark of an unmeasured value.
     unmeasured: str
     ellipsis: str
     # Between two facts on one line.
     separator: str
-    # Left edge of what is selected.
+    # Left edge of a selected row.
     selected: str
     # Horizontal line.
     rule: str
@@ -60,11 +60,11 @@ class Glyphs:
     stale: str
     # Before the word that says that the node is recorded.
     recording: str
-    # Where the capacity stands on a bar that may go beyond it.
+    # Mark of the capacity on a bar that may exceed it.
     limit: str
-    # Where the measured peak of allocated bytes stands on the bar of what was planned.
+    # Mark of the measured peak of allocated bytes on a bar of planned bytes.
     measured: str
-    # Where the measured peak of reserved bytes stands.
+    # Mark of the measured peak of reserved bytes.
     measured_reserved: str
 
     def risk(self, level: str) -> str:

@@ -1,6 +1,6 @@
 """Two runs over steps or time: A as a solid line, B as a dotted one, and where they diverge.
 
-With many bins the line is the median of as many as stand on two cells: the difference between neighbouring
+With many bins the line is the median of those on two cells: the difference between neighbouring
 steps is noise here. The scale need not begin at zero: what matters is how far the runs are apart, and both of
 its ends are labelled.
 """

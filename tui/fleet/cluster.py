@@ -32,7 +32,7 @@ MOST_GATHERED = 128
 
 
 class ClusterWatch:
-    """Takes snapshots of nodes, one after another; use from one thread."""
+    """Reads snapshots of nodes one at a time; use from one thread."""
 
     def __init__(self, state: ClusterState | None = None) -> None:
         self._state = state or ClusterState()
@@ -85,7 +85,7 @@ _INDENT = "  "
 _SIZE_CELLS = 10
 _RANKS_CELLS = 6
 _STAGE_CELLS = 6
-# Widths from which the plan's numbers, and a bar, stand next to each stage.
+# Widths from which the plan's numbers, and a bar, are next to each stage.
 PLAN_FROM_CELLS = 56
 BAR_FROM_CELLS = 90
 _BAR_CELLS = 24

@@ -1,4 +1,4 @@
-"""The grid of a fleet: what the user chose, where devices stand, how they are drawn, and the cursor."""
+"""The grid of a fleet: what the user chose, the places of devices, how they are drawn, and the cursor."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class FleetLayout(NamedTuple):
 
 
 def arrange_groups(names: Sequence[str], sizes: Sequence[int], width: int) -> FleetLayout:
-    """Return where groups stand; `sizes` are the devices of each."""
+    """Return the places of groups; `sizes` are the devices of each."""
     label = min(max(map(len, names), default=0), MOST_LABEL_CELLS, max(0, width // 2 - 1))
     label += 1 if label else 0
     most = max(sizes, default=0)

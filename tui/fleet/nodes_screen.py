@@ -102,7 +102,7 @@ def describe_trouble(summary: NodeSummary) -> str:
 
 
 def describe_facts(summary: NodeSummary) -> str:
-    """Return a node's trouble, and the name its agent uses where that is another."""
+    """Return a node's trouble, and the name its agent uses if that differs."""
     own = "" if summary.own_name is None else f"its agent calls it {summary.own_name}"
     return "; ".join(filter(None, (describe_trouble(summary), own)))
 
@@ -219,7 +219,7 @@ class NodesScreen(ThriftyScreen[None]):
 
     @on(RowTable.Chosen)
     def _write_facts(self) -> None:
-        """Show in full what is wrong with the node under the cursor, and its agent's name for it."""
+        """Show in full the trouble of the node under the cursor, and its agent's name for it."""
         chosen = self.nodes.current
         facts = "" if chosen is None else describe_facts(chosen)
         self._facts.set_pieces(

@@ -1,1 +1,1 @@
-"""What every screen stands in: the application's base, keys, help, prompts, lists and notes."""
+"""What every screen shares: the application's base, keys, help, prompts, lists and notes."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_new_folder(folder: Path, name: str) -> Path:
-    """Make a folder that did not exist; a number is added where the name is taken."""
+    """Make a folder that did not exist; a number is added if the name exists."""
     number = 1
     while True:
         made = folder / f"{name}{'' if number == 1 else f'-{number}'}"
@@ -65,7 +65,7 @@ def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> l
 
 
 def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
-    """Write a file that did not exist; a number is added where the name is taken."""
+    """Write a file that did not exist; a number is added if the name exists."""
     number = 1
     while True:
         path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"

@@ -217,6 +217,6 @@ def run_to_end(
     finally:
         timer.cancel()
         shutdown.uninstall()
-    if app._exception is not None:  # Textual keeps it there, and tells nobody else
+    if app._exception is not None:  # Textual keeps it there and offers no other way
         raise app._exception
     return shutdown.exit_code or app.return_code or 0

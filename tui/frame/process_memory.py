@@ -1,4 +1,4 @@
-"""Memory of this process beyond what it shows: heaps of the C library, caches of Textual and Rich.
+"""Memory of this process that its screens do not need: heaps of the C library, caches of Textual and Rich.
 
 A view that runs for hours holds little and frees much in between. With a heap for each thread, and pages
 kept after a large screen, it would be several MiB larger than what it holds. Caches of Textual and Rich, each

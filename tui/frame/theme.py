@@ -1,7 +1,8 @@
 """Themes: how every role of `tui/draw/spans.py` looks, dark, light, and without colour.
 
-Colours go from blue over yellow to orange and vermilion, which all common kinds of colour blindness can tell
-apart (after M. Okabe and K. Ito, "Color Universal Design"); every meaning also has a glyph or word.
+Colours go from blue over yellow to orange and vermilion, which people with all common kinds of colour
+blindness can distinguish (after M. Okabe and K. Ito, "Color Universal Design"); every meaning also has a
+glyph or word.
 """
 
 from functools import cache
@@ -25,7 +26,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 DEFAULT_THEME = "vramscope-dark"
 
 
-# Roles with the colour of another.
+# Roles that share the colour of another role.
 _COLOR_OF = {
     "cursor": "accent",
     "fill-medium": "medium",
@@ -240,7 +241,7 @@ def _make_look(color: str, text_style: str) -> Style:
 
 
 def role_rules(prefix: str) -> str:
-    """Return CSS rules for component classes `PREFIX--ROLE`, to stand inside a widget's own."""
+    """Return CSS rules for component classes `PREFIX--ROLE`, to put inside a widget's own."""
     return "\n".join(
         f"& > .{prefix}--{role} {{ color: $role-{role}; text-style: $role-{role}-style; }}" for role in ROLES
     )

@@ -29,7 +29,7 @@ from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .inspected import BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind, read_inspected
 
-# Below this width only the bytes stand before the place.
+# Below this width only the bytes precede the place.
 NARROW_CELLS = 60
 
 
@@ -80,7 +80,7 @@ MARGIN = 2
 # Cells for the mark and the margins.
 VERDICT_MARGIN = 4
 MOST_VERDICT_LINES = 3
-# Sentences below the first, which stands in the verdict line.
+# Sentences below the first, which is in the verdict line.
 MOST_SENTENCES = 4
 # Rows reserved for history and map.
 LEAST_ROWS_FOR_SENTENCES = 11

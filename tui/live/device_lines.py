@@ -52,7 +52,7 @@ def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
 
 
 def dot(view: DeviceView, glyphs: Glyphs) -> tuple[str, Role]:
-    """Return a device as one cell: how full it is, or what is wrong with it."""
+    """Return a device as one cell: how full it is, or its trouble."""
     if view.state == "lost":
         return glyphs.lost, "critical"
     if view.state == "stale":

@@ -145,7 +145,7 @@ class RecentSteps:
             return
         steps = self._steps.setdefault(rank.pid, deque(maxlen=MOST_STEPS))
         if steps and rank.step.index < steps[-1].index:
-            steps.clear()  # another process has got the pid
+            steps.clear()  # a new process has the pid
         if not steps or rank.step.index > steps[-1].index:
             steps.append(rank.step)
 

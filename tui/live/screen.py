@@ -222,7 +222,7 @@ class HostPanel(Widget):
         self._draw()
 
     def show(self, sample: Sample, history: History, *, is_replayed: bool = False) -> None:
-        """Draw a sample without devices; for a replayed one, nothing is said of this machine's driver."""
+        """Draw a sample without devices; for a replayed one, this machine's driver is not mentioned."""
         self._sample = sample
         self._history = history
         self._is_replayed = is_replayed

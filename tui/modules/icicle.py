@@ -71,7 +71,7 @@ class BreakdownIcicle(LinePage):
     BINDINGS = [*keys.ICICLE]
 
     class Moved(Message):
-        """Another block is under the cursor, or another one fills the width."""
+        """The block under the cursor has changed, or the one that fills the width."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

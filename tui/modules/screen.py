@@ -72,7 +72,7 @@ class ExportedTree(NamedTuple):
     # The picture of the screen.
     svg: str
     report: str
-    # Against the first profile, where another is shown.
+    # Difference from the first profile, if another one is shown.
     difference: "ExportedDifference | None" = None
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from ...analyzers.sentence import Sentence
 
 MemoryKind = Literal["weights", "gradients", "optimizer", "activations", "other"]
-# What stands out in a candidate: it is recommended, needs more than the capacity, or is not possible.
+# Note on a candidate: it is recommended, needs more than the capacity, or is not possible.
 Note = Literal["", "best", "over", "refused"]
 
 
@@ -33,7 +33,7 @@ class StepPart(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """Lines of one kind: the layers of a stage, its memory part by part, or what stands out in a model."""
+    """Lines of one kind: the layers of a stage, its memory part by part, or the notable facts of a model."""
 
     title: str
     heading: tuple[str, ...]
@@ -111,7 +111,7 @@ class Planned:
     candidates: tuple[Candidate, ...]
     # Place of the recommended candidate; None where none fits.
     best: int | None
-    # What stands out in the model or in the search, in one sentence.
+    # The notable facts of the model or the search, in one sentence.
     findings: str
     # Makes the table for `findings`.
     analysis: Callable[[], PlannedTable]

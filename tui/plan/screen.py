@@ -1,4 +1,4 @@
-"""The screen of a plan: every way to cut a model, the stages of one as bars, and what is in a stage."""
+"""The screen of a plan: every way to cut a model, the stages of one as bars, and the contents of a stage."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -279,7 +279,7 @@ class PlanScreen(PlanListing):
         self._draw()
 
     def _rearrange(self) -> None:
-        """Share the rows among the parts; an opened table takes them all."""
+        """Share the rows among the parts; an opened table gets all."""
         height = self.size.height
         is_open = self._table_shown is not None
         for part in (self.table, self.stages):
@@ -360,7 +360,7 @@ class PlanScreen(PlanListing):
         (self.table if self.focused is self.stages else self.stages).focus()
 
     def action_analysis(self) -> None:
-        """Show what stands out in the model, or what the search left out."""
+        """Show the notable facts of the model, or what the search left out."""
         if self.plan is not None:
             self._open(self.plan.analysis())
 

@@ -134,7 +134,7 @@ def draw_planned_bar(
 
 
 def _find_cell(size_bytes: int, scale_bytes: int, width: int) -> int:
-    """Return the cell in which a number of bytes ends; the last one for what lies beyond the scale."""
+    """Return the cell in which a number of bytes ends; the last one for bytes beyond the scale."""
     if scale_bytes <= 0:
         return width
     return max(0, min(width - 1, round(size_bytes / scale_bytes * width) - 1))

@@ -72,7 +72,7 @@ WIDTH = 92
 # Cells of its border, its padding and its scroll bar.
 FRAME_CELLS = 5
 MIN_SENTENCE_WIDTH = 16
-# Below this width, a meaning stands under its key.
+# Below this width, a meaning is under its key.
 STACKED_BELOW = 55
 INDENT = 4
 
@@ -179,7 +179,7 @@ class Answer(NamedTuple, Generic[FoundT]):
 class PathPrompt(ModalScreen[Answer[FoundT] | None]):
     """Asks for a path (or a name), reads it on a thread, and answers with both; Escape answers with None.
 
-    An error stands below the field, and the question stays.
+    An error is shown below the field, and the question stays.
 
     Args:
         title: The question.

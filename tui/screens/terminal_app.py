@@ -150,7 +150,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         return self._overlays[-1] if self._overlays else None
 
     def lies_over(self, screen: Screen[None]) -> bool:
-        """Return whether a screen lies over those of the application, even below another such screen."""
+        """Return whether a screen is open over those of the application, even below another such screen."""
         return screen in self._overlays
 
     def show_over(self, screen: Screen[None]) -> None:
@@ -192,7 +192,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         return filters
 
     def on_terminal_gone(self) -> None:
-        """End: nobody can see or press anything any more."""
+        """End the application: its terminal is gone."""
         self.exit()
 
     def offers(self, binding: Binding) -> bool:
@@ -209,9 +209,8 @@ class TerminalApp(App[None], inherit_bindings=False):
     def pop_screen(self) -> AwaitComplete:
         """Close the topmost screen, and free its memory once drawing is idle.
 
-        Widgets, styles and strips refer to one another, and Python's own collector comes to old objects only
-        after
-        hours.
+        Widgets, styles and strips refer to one another, and Python's own collector reaches old objects only
+        after hours.
         """
         if not self.is_collection_due:
             self.is_collection_due = True

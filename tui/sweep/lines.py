@@ -82,7 +82,7 @@ def look_of_error(percent: float) -> CellLook:
 
 
 def cell_rules(prefix: str) -> str:
-    """Return CSS rules for component classes `PREFIX--LOOK` of cells, to stand inside a widget's own.
+    """Return CSS rules for component classes `PREFIX--LOOK` of cells, to put inside a widget's own.
 
     Cells have no colours where a terminal has only its own two; their text is complete without them.
     """
@@ -135,7 +135,7 @@ def make_tile(
 ) -> Tile:
     """Return the content of a cell; `capacity_bytes` is that of a device.
 
-    `first` is the same layout in the sweep that `difference` is taken from; None where it has none.
+    `first` is the same layout in the sweep that `difference` subtracts; None where it has none.
     """
     if mode == "difference":
         return _make_difference(cell, first, capacity_bytes, glyphs)
@@ -312,7 +312,7 @@ class Window(NamedTuple):
     row: int
     column: int
     mode: SweepMode = "memory"
-    # Of `difference`: the cells that it is taken from.
+    # Of `difference`: the cells that it subtracts.
     first: Mapping[Place, SweepCell] | None = None
 
 

@@ -147,7 +147,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
         self._draw()
 
     def set_mode(self, mode: SweepMode, first: Mapping[Place, SweepCell] | None = None) -> None:
-        """Set what cells show; `first` has the cells that `difference` is taken from."""
+        """Set what cells show; `first` has the cells that `difference` subtracts."""
         self._mode = mode
         self._first = first
         self._draw()
@@ -283,7 +283,7 @@ LEGEND_FROM_ROWS = 12
 ROOMY_FACTS = 8
 LEAST_GRID_ROWS = 3
 LEAST_FACTS_ROWS = 2
-# Width from which two grids stand side by side instead of one above the other.
+# Width from which two grids are side by side instead of one above the other.
 SIDE_BY_SIDE_FROM_CELLS = 100
 
 

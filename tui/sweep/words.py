@@ -100,7 +100,7 @@ def lay_out(facts: Sequence[Line], width: int) -> list[Line]:
 def describe_pair(
     sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None], width: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return the facts of one layout in two sweeps, and how much more it holds in the second."""
+    """Return the facts of one layout in two sweeps, and how much more it uses in the second."""
     lines: list[Line] = []
     for number, (sweep, name, cell) in enumerate(zip(sweeps, name_sweeps(sweeps), cells, strict=True), 1):
         lines.append([Span(f" {number} {name}", "muted")])

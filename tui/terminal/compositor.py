@@ -283,7 +283,7 @@ def _place(run: _Run) -> tuple[int, int]:
 
 
 ResultT = TypeVar("ResultT")
-# A column and what is drawn from there on.
+# A column and the text from there on.
 Layer = tuple[int, Strip]
 
 # Textual 8.2.8 caches this by `self`, though it calls it `cls`: the cache keeps the strips of a thousand
@@ -371,7 +371,7 @@ class ThriftyPartialUpdate(CompositorUpdate):
 
 
 def _color_system(console: Console) -> ColorSystem:
-    """Return how many colours the terminal has; Textual takes true colour where Rich found none."""
+    """Return how many colours the terminal has; Textual uses true colour where Rich found none."""
     return COLOR_SYSTEMS[console.color_system] if console.color_system else ColorSystem.TRUECOLOR
 
 

@@ -155,7 +155,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read input until the application leaves the terminal."""
-        with contextlib.suppress(OSError):  # the terminal is gone, which the other thread tells
+        with contextlib.suppress(OSError):  # the terminal is gone; the other thread reports it
             read_input(self.fileno, self.exit_event, self.process_message, is_debug=self._debug)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ _TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items(
 
 @lru_cache(maxsize=1024)
 def to_ascii(text: str) -> str:
-    """Return text in ASCII that takes the same cells; what has no look-alike becomes `?`."""
+    """Return text in ASCII that takes the same cells; characters without a look-alike become `?`."""
     if text.isascii():
         return text
     translated = text.translate(_TABLE)

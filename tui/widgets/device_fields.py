@@ -169,7 +169,7 @@ def name(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
 
 
 def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = True) -> Line:
-    """Return what is special about the device, and its rank; coordinates only if there is room."""
+    """Return the device's special kind, and its rank; coordinates only if there is room."""
     parts: Line = []
     if view.device.kind == "unified":
         parts += [Span("  "), Span("unified", "text")]

@@ -113,7 +113,7 @@ def explain_state(rank: RankSample) -> str:
 
 
 def _settle(rank: RankSample) -> RankSample:
-    """Remove an age that would change at every tick and matters to nobody; others in whole seconds."""
+    """Remove an age that would change at every tick and does not matter; others in whole seconds."""
     age_s = None if rank.state != "stale" or rank.age_s is None else float(int(rank.age_s))
     return rank if rank.age_s == age_s else msgspec.structs.replace(rank, age_s=age_s)
 
@@ -221,7 +221,7 @@ class DeviceView:
 
     @property
     def fill_role(self) -> Role:
-        """Role of what is filled: calm unless there is a risk, grey where values are old."""
+        """Role of the filled part: calm unless there is a risk, grey where values are old."""
         if not self.is_fresh:
             return "muted"
         return _FILLS.get(self.risk.level, "fill")

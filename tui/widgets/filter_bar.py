@@ -15,7 +15,7 @@ LEAST_WORDS_CELLS = 22
 
 
 class FilterBar(Horizontal):
-    """Takes words to filter by; Enter keeps them, Esc clears them."""
+    """Asks for words to filter by; Enter keeps them, Esc clears them."""
 
     DEFAULT_CSS = """
     FilterBar {

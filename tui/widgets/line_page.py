@@ -31,7 +31,7 @@ class MarkingWidget(Widget):
         try:
             screen = self.screen
         except NoScreen:
-            return  # it is being taken down
+            return  # it is being removed
         if isinstance(screen, ThriftyScreen) and screen.is_drawing and self._is_mounted:
             self._set_dirty(*regions)
             screen.mark(self)

@@ -20,7 +20,7 @@ ERROR_CELLS = 12
 
 
 def judge_comparison(verdict: Verdict, comparison: "TraceComparison | None") -> Verdict:
-    """Add how far off the simulation is, if there is one, to a verdict; after what is dangerous."""
+    """Add how far off the simulation is, if there is one, to a verdict; dangers come first."""
     if comparison is None:
         return verdict
     clause = _describe_worst(comparison)
@@ -83,7 +83,7 @@ def name_part(part: ReplayPart) -> Iterator[tuple[str, str]]:
 
 
 def judge_part(verdict: Verdict, part: ReplayPart | None) -> Verdict:
-    """Add peak and theory of a run to a verdict, after what is dangerous; `part` is None for a single run."""
+    """Add peak and theory of a run to a verdict, dangers first; `part` is None for a single run."""
     if part is None or part.peak_bytes is None:
         return verdict
     clause = _describe_peak(part, part.peak_bytes)
