@@ -120,13 +120,13 @@ def view(devices: int, seconds: float, report: Path, *, is_jumping: bool) -> Non
     from vramscope.tui.terminal.abilities import TerminalAbilities
 
     feed, frames = MadeNodes(devices, is_jumping=is_jumping), [0]
-    take_news = FleetScreen.take_news
+    show_news = FleetScreen.show_news
 
     def count(screen: FleetScreen) -> None:
         frames[0] += 1
-        take_news(screen)
+        show_news(screen)
 
-    FleetScreen.take_news = count  # type: ignore[method-assign,assignment]
+    FleetScreen.show_news = count  # type: ignore[method-assign,assignment]
     app = VramscopeApp(
         feed,
         settings=Settings(),

@@ -246,18 +246,18 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
                 self._look_at_shown()
             self.fleet.show_once()
         if self.replay is not None:
-            self.replay.tell_nodes()
+            self.replay.explain_nodes()
 
     def _notify_news(self, snapshot: Snapshot) -> None:
         """Notify the news of a snapshot; also while the view is frozen."""
         if self.fleet is not None:
             self.fleet.note(snapshot)
         if self.replay is not None:
-            self.replay.tell(snapshot)
+            self.replay.notify(snapshot)
             if snapshot.replay is not None and snapshot.replay.is_catching_up:
                 return
         self._notify_crossings(snapshot)
-        self.advice.tell(snapshot)
+        self.advice.notify_outcomes(snapshot)
         if self.recording is not None:
             self.recording.look()
 
@@ -521,18 +521,18 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             if not self.is_paused:
                 self._draw()
         if self.fleet is not None and self.fleet.screen is not None and self.fleet.is_seen:
-            self.fleet.screen.tell_paused(is_paused=self.is_paused)
+            self.fleet.screen.show_paused(is_paused=self.is_paused)
 
     def action_export(self) -> None:
         """Write the picture and its data into files; in the fleet those of all nodes."""
-        from .frame.export import export_and_tell, list_view
+        from .frame.export import export_and_notify, list_view
 
         picture = self.export_screenshot()
         of_fleet = self.fleet.export() if self.fleet is not None else None
         contents = (
             list_view(picture, self.shown) if of_fleet is None else {".svg": picture.encode(), **of_fleet}
         )
-        export_and_tell(self, contents, self.export_folder, self.clock.wall_s())
+        export_and_notify(self, contents, self.export_folder, self.clock.wall_s())
 
     def action_save_settings(self) -> None:
         if self._save_settings is None:

@@ -24,17 +24,17 @@ class Counts:
 
     def install(self) -> None:
         """Have the program tell of itself."""
-        take_news, close = FleetScreen.take_news, NodesWatch.close
+        show_news, close = FleetScreen.show_news, NodesWatch.close
 
         def draw(screen: FleetScreen) -> None:
             self._drawn_s.append(time.monotonic())
-            take_news(screen)
+            show_news(screen)
 
         def end(watch: NodesWatch) -> None:
             self._note(watch)
             close(watch)
 
-        FleetScreen.take_news = draw  # type: ignore[method-assign,assignment]
+        FleetScreen.show_news = draw  # type: ignore[method-assign,assignment]
         NodesWatch.close = end  # type: ignore[method-assign,assignment]
 
     def _note(self, watch: NodesWatch) -> None:

@@ -152,7 +152,7 @@ def name_process(rank: RankSample) -> str:
     return f"process {rank.pid}{job}"
 
 
-def say_waiting(rank: RankSample, waited_s: float) -> str:
+def describe_wait(rank: RankSample, waited_s: float) -> str:
     """Return what is waited for, where no figures have come yet.
 
     Args:

@@ -68,7 +68,7 @@ def _build_parts(
         yield build_device_table(status.devices, _assess_risks(status), style.width)
         yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
         yield from (_build_hanging(*trouble, "bold") for trouble in describe_trouble(status.devices))
-    if any(device.processes or is_untold(device) for device in status.devices):
+    if any(device.processes or lacks_processes(device) for device in status.devices):
         yield Text()
         yield build_process_table(status.devices, style.width)
     if status.ranks:
@@ -395,7 +395,7 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
     table.add_column("memory", justify="right", no_wrap=True)
     table.add_column("command", no_wrap=True, overflow="ellipsis", ratio=1)
     for device in devices:
-        if is_untold(device):
+        if lacks_processes(device):
             user = ["—"] if has_user else []
             table.add_row(*map(Text, [device.label, "—", *user, "—", "the driver does not report them"]))
         for process in sorted(device.processes or (), key=lambda p: -(p.used_bytes or 0)):
@@ -407,7 +407,7 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
     return table
 
 
-def is_untold(device: DeviceSample) -> bool:
+def lacks_processes(device: DeviceSample) -> bool:
     """Return whether a device that is well does not tell which processes hold its memory."""
     return device.processes is None and device.state == "ok" and device.kind != "trace"
 

@@ -213,7 +213,7 @@ class AlertDetail(LinePage):
     def _draw_evidence(self, finding: Finding, room: int) -> Iterator[Line]:
         """Yield a line for each value, the names in one column; unmeasured ones last."""
         clock = self._content.clock
-        told = [(evidence.name, tell_value(evidence, clock)) for evidence in finding.evidence]
+        told = [(evidence.name, format_value(evidence, clock)) for evidence in finding.evidence]
         names = min(MOST_NAME_CELLS, max((len(name) for name, _ in told), default=0), max(8, room // 2))
         for name, value in sorted(told, key=lambda pair: pair[1] == "—"):
             for number, text in enumerate(wrap_words(value, room - names - 2)):
@@ -241,7 +241,7 @@ AGE_FROM_S = 120.0
 PROCESS_NAMES = ("process", "pid")
 
 
-def tell_value(evidence: Evidence, clock: str) -> str:
+def format_value(evidence: Evidence, clock: str) -> str:
     """Return one value with its unit; bytes in a fitting unit, moments as the time of day."""
     value = evidence.value
     unit = evidence.unit

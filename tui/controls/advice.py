@@ -55,7 +55,7 @@ class AdviceControl:
             question = ChoiceScreen(f"Advise process {pid}, at the end of its next step?", CHOICES)
             app.push_screen(question, partial(self._advise, pid))
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def notify_outcomes(self, snapshot: Snapshot) -> None:
         """Notify the outcome of advice that was given here."""
         known = self._notified.get(snapshot.node, frozenset())
         for advice in reversed(snapshot.advice):

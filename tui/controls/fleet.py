@@ -49,7 +49,7 @@ class FleetControl:
     @property
     def is_open(self) -> bool:
         """Whether the fleet is open over the node, even below another screen."""
-        return self.screen is not None and self._app.lies_over(self.screen)
+        return self.screen is not None and self._app.is_open_over(self.screen)
 
     @property
     def chosen(self) -> tuple[str, str] | None:
@@ -89,7 +89,7 @@ class FleetControl:
         """Draw the fleet, or the screen over it; return whether either is in front."""
         self._fleet.nodes_left_out = 0 if self._choosing is None else self._choosing.nodes_left_out
         if self.screen is not None and self.is_seen:
-            self.screen.take_news()
+            self.screen.show_news()
         elif self._over is not None and self._app.overlay is self._over:
             self._over.draw()
         else:
@@ -103,7 +103,7 @@ class FleetControl:
 
         app = self._app
         self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.clock)
-        self.screen.tell_paused(is_paused=app.is_paused)
+        self.screen.show_paused(is_paused=app.is_paused)
         app.show_over(self.screen)
 
     def show_nodes(self) -> None:

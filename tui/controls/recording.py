@@ -48,7 +48,7 @@ class RecordingControl:
         fact = None if state is None else self._describe(state)
         for screen in app.snapshot_screens:
             if screen.is_mounted:
-                screen.query_one(TitleLine).tell_recording(fact)
+                screen.query_one(TitleLine).show_recording(fact)
         self._schedule_looks(is_needed=self._recording.is_changing)
 
     def _describe(self, state: "RecordingState") -> Fact:

@@ -102,7 +102,7 @@ class ReplayControl:
 
         self._app.push_screen(GoToScreen(replay), go)
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def notify(self, snapshot: Snapshot) -> None:
         """Show the replay's messages over the screen; for another run, forget the news of the last."""
         app = self._app
         if snapshot.replay is None:
@@ -120,7 +120,7 @@ class ReplayControl:
             if word.node is not None:
                 app.switch_node(word.node)
 
-    def tell_nodes(self) -> None:
+    def explain_nodes(self) -> None:
         """Tell the user once how to get from node to node."""
         place = self._app.known.place
         if place is not None and not self._has_explained_nodes:

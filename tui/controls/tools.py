@@ -122,10 +122,10 @@ class PlanTool(Tool["Planned"]):
             best = found.recommended
             peaks = [] if best is None else [stage.peak_bytes for stage in best.stages]
             known = [peak for peak in peaks if peak is not None]
-            app.fleet.cluster.hold_against(known if len(known) == len(peaks) else ())
+            app.fleet.cluster.compare_with(known if len(known) == len(peaks) else ())
         screen = PlanScreen(leave=app.step_back)
         screen.show(found)
-        screen.measure(self.tell_stages())
+        screen.measure(self.measure_stages())
         app.show_over(screen)
 
     def forget_stages(self) -> None:
@@ -144,9 +144,9 @@ class PlanTool(Tool["Planned"]):
             from ..plan.screen import PlanScreen
 
             if isinstance(self._app.overlay, PlanScreen):
-                self._app.overlay.measure(self.tell_stages())
+                self._app.overlay.measure(self.measure_stages())
 
-    def tell_stages(self) -> "JobStages":
+    def measure_stages(self) -> "JobStages":
         """Return the measured needs of the running job's stages, on all of its nodes."""
         app = self._app
         if app.fleet is None or not self._is_across_nodes:
@@ -183,7 +183,7 @@ class PlanTool(Tool["Planned"]):
 
         sample = self._app.newest.sample
         totals = [it.memory.total_bytes for it in sample.devices if it.kind != "cpu"] if sample else []
-        job = self.tell_stages()
+        job = self.measure_stages()
         return JobDefaults(
             stages=job.pipeline or (job.stages[-1].stage + 1 if job.stages else None),
             capacity_bytes=min((total for total in totals if total is not None), default=None),

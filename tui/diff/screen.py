@@ -279,7 +279,7 @@ def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:
 
     def show_progress(share: float | None, samples: int) -> None:
         part = "" if share is None else f", {100 * share:.0f} %"
-        view.tell(f"reading both runs{part}: {samples:,} samples; q leaves")
+        view.report_progress(f"reading both runs{part}: {samples:,} samples; q leaves")
 
     view = FileView(
         lambda app: DifferenceScreen(),

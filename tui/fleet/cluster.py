@@ -40,7 +40,7 @@ class ClusterWatch:
         self.picture: ClusterPicture = self._state.picture
         # Open across nodes, as of the newest conclusion.
         self.findings: tuple[Finding, ...] = self._state.findings
-        self._untold: deque[tuple[Snapshot, float]] = deque()
+        self._pending: deque[tuple[Snapshot, float]] = deque()
         self._begun_s: float | None = None
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -51,24 +51,24 @@ class ClusterWatch:
         """
         if self._failure is not None:
             raise self._failure
-        self._untold.append((snapshot, received_s))
+        self._pending.append((snapshot, received_s))
         if self._begun_s is None:
             self._begun_s = received_s
         is_busy = self._thread is not None and self._thread.is_alive()
-        is_due = received_s - self._begun_s >= GATHER_S or len(self._untold) >= MOST_GATHERED
+        is_due = received_s - self._begun_s >= GATHER_S or len(self._pending) >= MOST_GATHERED
         if is_due and not is_busy:
             self._begun_s = received_s
             self._thread = threading.Thread(target=self._conclude, name="cluster-watch", daemon=True)
             self._thread.start()
 
-    def hold_against(self, planned: Sequence[int]) -> None:
+    def compare_with(self, planned: Sequence[int]) -> None:
         """Compare pipeline stages with a plan from the next conclusion on: bytes of a rank of each stage."""
         self._state.hold_against(planned)
 
     def _conclude(self) -> None:
         try:
-            while self._untold:
-                self._state.observe(*self._untold.popleft())
+            while self._pending:
+                self._state.observe(*self._pending.popleft())
                 if self._state.picture is not self.picture:
                     self.picture = self._state.picture
                     self.findings = self._state.findings
@@ -106,7 +106,7 @@ def describe_cluster(
     return lines
 
 
-def describe_gravest(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
+def describe_worst(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
     """Return the most severe finding across nodes in one line, or nothing."""
     if not findings:
         return []

@@ -40,7 +40,7 @@ from ..widgets.filter_bar import FilterBar
 from ..widgets.line_page import MarkingWidget
 from ..widgets.one_line import KeyLine, OneLine, Piece
 from ..widgets.verdict_line import VerdictLine, word_lost
-from .cluster import ClusterWatch, describe_gravest, order_by_gravity
+from .cluster import ClusterWatch, describe_worst, order_by_gravity
 from .grid import FleetGrid, FleetView, describe_silence
 
 # Height of the screen from which lost nodes have so many rows; below that one.
@@ -287,11 +287,11 @@ class FleetScreen(ThriftyScreen[None]):
         self._lost.display = height >= LOST_FROM_ROWS and bool(self._fleet.lost())
         self.draw()
 
-    def tell_paused(self, *, is_paused: bool) -> None:
+    def show_paused(self, *, is_paused: bool) -> None:
         self._is_paused = is_paused
         self.draw()
 
-    def take_news(self) -> None:
+    def show_news(self) -> None:
         """Draw what the nodes reported since; a frozen picture stays."""
         self._drawn_s = self._clock.monotonic_s()
         self._picture = self._fleet.picture
@@ -352,7 +352,7 @@ class FleetScreen(ThriftyScreen[None]):
         return max(0.0, self._clock.monotonic_s() - self._drawn_s)
 
     def _show_across(self) -> None:
-        line = describe_gravest(order_by_gravity(self._cluster.findings), self.glyphs)
+        line = describe_worst(order_by_gravity(self._cluster.findings), self.glyphs)
         is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
         if self._across.display != is_shown:
             self._across.display = is_shown

@@ -15,7 +15,7 @@ ResultT = TypeVar("ResultT")
 ScreenResultT = TypeVar("ScreenResultT")
 
 
-def do_beside(
+def run_in_background(
     screen: Screen[ScreenResultT],
     work: Callable[[], ResultT],
     *,

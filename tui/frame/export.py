@@ -36,7 +36,7 @@ def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
     return contents
 
 
-def export_and_tell(
+def export_and_notify(
     app: "App[Any]", contents: Mapping[str, bytes], folder: Path | None, now_s: float
 ) -> None:
     """Write files of one name (contents by suffix), and notify the user where they are or why they are not.

@@ -363,10 +363,10 @@ ICICLE = [
     key("backspace", "zoom_out", "modules-zoom-out", "up", "Zoom out by one level.", "Bksp"),
     key("up,k", "move_up", "modules-up", "above", "Go to the parent of the block."),
     key("down,j", "move_down", "modules-down", "below", "Go to the first part of the block."),
-    key("left,h", "move_beside(-1)", "modules-left", "left", "Go to the block to the left."),
-    key("right,l", "move_beside(1)", "modules-right", "right", "Go to the block to the right."),
-    key("home", f"move_beside({-FAR})", "modules-first", "first", "Go to the first block of the row."),
-    key("end", f"move_beside({FAR})", "modules-last", "last", "Go to the last block of the row."),
+    key("left,h", "move_across(-1)", "modules-left", "left", "Go to the block to the left."),
+    key("right,l", "move_across(1)", "modules-right", "right", "Go to the block to the right."),
+    key("home", f"move_across({-FAR})", "modules-first", "first", "Go to the first block of the row."),
+    key("end", f"move_across({FAR})", "modules-last", "last", "Go to the last block of the row."),
 ]
 
 # ── plan ──

@@ -271,7 +271,7 @@ class InspectScreen(FileScreen[Inspected]):
         told = [] if inspected is None else [inspected.report]
         return "\n".join([*told, *(f"{section}\n" for section in sections if section)])
 
-    def take_advice(self, place: int, advice: InspectedAdvice) -> None:
+    def show_advice(self, place: int, advice: InspectedAdvice) -> None:
         self._advice[place] = advice
         if place == self._shown:
             self.picture.advise(self._describe_advice())
@@ -467,7 +467,7 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
                 advice = InspectedAdvice(
                     (f"no advice on allocator settings: {error!r}",), "", is_refused=True
                 )
-            view.hand_over(partial(view.screen.take_advice, place, advice))
+            view.hand_over(partial(view.screen.show_advice, place, advice))
 
     view = FileView(lambda app: InspectScreen(), read, wait, own_keys=keys.FILE, then=begin_to_advise)
     return view

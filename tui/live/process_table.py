@@ -250,9 +250,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         super().__init__(id=id)
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
-        self._untold: tuple[DeviceSample, ...] = ()
-        self._whose_word = ""
-        self._is_nothing_told = False
+        self._unlisted: tuple[DeviceSample, ...] = ()
+        self._source_words = ""
+        self._is_nothing_listed = False
         self._terms: tuple[str, ...] = ()
         self._drawn: list[tuple[str, ...]] = []
         self._selected: ProcessKey | None = None
@@ -270,13 +270,13 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
         """List the processes of these devices, and name those whose driver does not report any."""
         counted = self.process_count
-        untold = self._untold
+        unlisted = self._unlisted
         self._all_rows = collect_rows(devices, ranks)
-        self._untold = tuple(device for device in devices if device.processes is None)
+        self._unlisted = tuple(device for device in devices if device.processes is None)
         has_driver = any(device.kind not in MODELLED for device in devices)
-        self._whose_word = ", as far as the driver reports" if has_driver else ""
-        self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
-        names = [[device.uuid for device in those] for those in (untold, self._untold)]
+        self._source_words = ", as far as the driver reports" if has_driver else ""
+        self._is_nothing_listed = bool(devices) and len(self._unlisted) == len(devices)
+        names = [[device.uuid for device in those] for those in (unlisted, self._unlisted)]
         self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
 
     def watch_order(self) -> None:
@@ -435,20 +435,20 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if self.filter_text:
             terms = " and ".join(f"“{term}”" for term in self._terms)
             return f"{len(self.rows)} of {self.process_count} match {terms} "
-        if self._is_nothing_told:
+        if self._is_nothing_listed:
             return "— processes "
-        unknown = f", unknown on {name_devices(self._untold)}" if self._untold else ""
+        unknown = f", unknown on {name_devices(self._unlisted)}" if self._unlisted else ""
         return f"{count_text(self.process_count, 'process', 'processes')}{unknown} "
 
     def _explain_absence(self) -> str:
         if self._all_rows:
             return f" no process matches “{self.filter_text}”; Esc shows all {self.process_count}"
-        if self._is_nothing_told:
-            reason = next((device.reason for device in self._untold if device.reason), None)
+        if self._is_nothing_listed:
+            reason = next((device.reason for device in self._unlisted if device.reason), None)
             return f" process list not available: {reason or 'the driver does not report it'}"
-        if self._untold:
-            return f" no process is known to hold memory; unknown on {name_devices(self._untold)}"
-        return f" no process holds memory on these devices{self._whose_word}"
+        if self._unlisted:
+            return f" no process is known to hold memory; unknown on {name_devices(self._unlisted)}"
+        return f" no process holds memory on these devices{self._source_words}"
 
 
 def _list_shown(row: ProcessRow) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class BreakdownIcicle(LinePage):
         above = self.chosen[len(self.zoom) :]
         return next((it for it in self._drawn.boxes if it.cell.path and it.cell.path[:-1] == above), None)
 
-    def action_move_beside(self, places: int) -> None:
+    def action_move_across(self, places: int) -> None:
         depth = len(self.chosen) - len(self.zoom)
         row = [(*self.zoom, *box.cell.path) for box in self._drawn.boxes if box.row == depth]
         if self.chosen in row:

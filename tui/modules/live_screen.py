@@ -9,10 +9,10 @@ from ...engine.model.sample import ModuleMemory
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot
-from ...exporters.modules.text import COST, name_process, say_waiting
+from ...exporters.modules.text import COST, describe_wait, name_process
 from ..frame import keys
 from ..widgets.one_line import Piece
-from .profiled import Place, Profiled, say_most
+from .profiled import Place, Profiled, describe_most
 from .screen import BreakdownScreen
 
 # After a refusal, and for a lost question a multiple of it.
@@ -68,16 +68,16 @@ class LiveProfiles:
         self._first_asked_s.setdefault(pid, now_s)
         self._feed.ask_modules(pid)
 
-    def say_waiting(self, place: int) -> str:
+    def describe_wait(self, place: int) -> str:
         """Return the state of the wait, or why nothing comes."""
         pid = self._pids[place]
         answer = self._answers.get(pid)
         rank = self._ranks[pid]
         if answer is not None and answer.refusal is not None and rank.state != "ended":
             return f"{name_process(rank)}: {answer.refusal}; asking again every {ASK_AGAIN_S:.0f} s"
-        return say_waiting(rank, self._clock.monotonic_s() - self._first_asked_s.get(pid, 0.0))
+        return describe_wait(rank, self._clock.monotonic_s() - self._first_asked_s.get(pid, 0.0))
 
-    def say_trouble(self, place: int) -> str:
+    def describe_trouble(self, place: int) -> str:
         """Return the beginning of a sentence that says why the data is old; empty where it is not."""
         pid = self._pids[place]
         age_s = self._clock.monotonic_s() - self._answered_s.get(pid, 0.0)
@@ -128,7 +128,7 @@ class LiveBreakdownScreen(BreakdownScreen):
         self._profiles = profiles
         if not memory.moments:
             self._live.ask(self._at)
-            self.wait(self._live.say_waiting(self._at))
+            self.wait(self._live.describe_wait(self._at))
         elif self.is_following:
             self.place = self.place._replace(point=len(memory.moments) - 1)
         elif is_new:
@@ -162,15 +162,15 @@ class LiveBreakdownScreen(BreakdownScreen):
         named = super()._name_point(memory)
         return f"newest, {named}" if self.is_following else named
 
-    def _word_verdict(self, memory: ModuleMemory) -> str:
-        trouble = self._live.say_trouble(self._at)
-        return f"{trouble}. {self._word_most(memory)}" if trouble else self._word_most(memory)
+    def _describe_verdict(self, memory: ModuleMemory) -> str:
+        trouble = self._live.describe_trouble(self._at)
+        return f"{trouble}. {self._describe_most(memory)}" if trouble else self._describe_most(memory)
 
-    def _word_most(self, memory: ModuleMemory) -> str:
+    def _describe_most(self, memory: ModuleMemory) -> str:
         """Return what takes most; at the newest point also the activations before it."""
         if not self.is_following:
-            return super()._word_verdict(memory)
-        verdict = say_most(self._tree, self.basis, memory, self.place, is_short=True)
+            return super()._describe_verdict(memory)
+        verdict = describe_most(self._tree, self.basis, memory, self.place, is_short=True)
         most = make_breakdown(memory).find("activation")
         size = most.measured_bytes if most.measured_bytes is not None else most.computed_bytes
         return f"{verdict}; activations reach {format_bytes(size)} (])" if size else verdict

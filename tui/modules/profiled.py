@@ -90,7 +90,7 @@ def name_point(memory: ModuleMemory, place: Place) -> str:
     return f"{place.point + 1} of {count}: {_clean(moment.tag)}, {moment.time_s:.1f} s"
 
 
-def say_most(
+def describe_most(
     tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place, *, is_short: bool = False
 ) -> str:
     """Return the sentence of what takes most; `is_short` omits the total and the point."""
@@ -138,12 +138,12 @@ def list_kinds(
     return pieces
 
 
-def say_path(block: Block, tree: BreakdownNode) -> str:
+def describe_path(block: Block, tree: BreakdownNode) -> str:
     """Return the names from the root to a block."""
     return PATH_MARK.join(_clean(name) for name in (tree.name, *block.path))
 
 
-def say_figures(block: Block, tree: BreakdownNode) -> str:
+def describe_sizes(block: Block, tree: BreakdownNode) -> str:
     """Return the bytes of a block, measured and computed, and its share of the tree."""
     measured = block.node.measured_bytes
     computed = block.node.computed_bytes
@@ -155,7 +155,7 @@ def say_figures(block: Block, tree: BreakdownNode) -> str:
     return sentence if share is None else f"{sentence}; {share:.1f} % of {tree.name}"
 
 
-def say_other(block: Block) -> str:
+def describe_other(block: Block) -> str:
     """Return how a block differs from the same one of the compared profile; empty without one."""
     if not block.other_name:
         return ""
@@ -175,14 +175,14 @@ def say_other(block: Block) -> str:
     return f"{say_signed(one - other)}{share} vs {name}: {format_bytes(other)} there"
 
 
-def say_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:
+def describe_cause(block: Block, tree: BreakdownNode, breakdown: Breakdown) -> str:
     """Return why measured and computed bytes of the block's kind differ; empty where they do not."""
     word = next((name for name in (*block.path[:1], tree.name) if name in KIND_WORDS.values()), None)
     sentences = explain_differences(breakdown)
     return next((it for it in sentences if word is not None and it.startswith(f"{word}: ")), "")
 
 
-def say_left_out(narrow: int) -> str:
+def describe_narrow(narrow: int) -> str:
     """Return how many blocks are too narrow to be drawn; empty where all are drawn."""
     return f"{count_text(narrow, 'block', 'blocks')} too narrow to draw: zoom in" if narrow else ""
 

@@ -34,7 +34,7 @@ from ...exporters.modules.text import (
     describe_module_memory,
 )
 from ..frame import keys
-from ..frame.background import do_beside
+from ..frame.background import run_in_background
 from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import REPORT_WIDTH, TextScreen
@@ -49,15 +49,15 @@ from .profiled import (
     Block,
     Place,
     Profiled,
+    describe_cause,
+    describe_most,
+    describe_narrow,
+    describe_other,
+    describe_path,
+    describe_sizes,
     find_block,
     list_kinds,
     name_point,
-    say_cause,
-    say_figures,
-    say_left_out,
-    say_most,
-    say_other,
-    say_path,
 )
 
 COLUMNS = ("path", "measured_bytes", "computed_bytes")
@@ -246,14 +246,14 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
                 line.set_pieces([])
         else:
             is_wide = self.size.width >= NAMES_FROM_CELLS
-            left_out = say_left_out(self.icicle.narrow) if is_wide else ""
+            left_out = describe_narrow(self.icicle.narrow) if is_wide else ""
             self._path.set_pieces(
-                [Piece(say_path(block, self._tree), "strong")],
+                [Piece(describe_path(block, self._tree), "strong")],
                 [Piece(left_out, "muted")] if left_out else [],
             )
-            told = [say_figures(block, self._tree), say_other(block)]
+            told = [describe_sizes(block, self._tree), describe_other(block)]
             self._figures.set_pieces(join_pieces([[Piece(text)] for text in told if text]))
-            self._cause.set_pieces([Piece(say_cause(block, self._tree, self._breakdown), "muted")])
+            self._cause.set_pieces([Piece(describe_cause(block, self._tree, self._breakdown), "muted")])
         self._table.show(None if block is None else block.node, self.basis)
 
     def _draw_head(self, profile: Profiled) -> None:
@@ -268,7 +268,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             ],
             [Piece(self._name_point(memory), "muted")],
         )
-        self._verdict.set_pieces([Piece(self._word_verdict(memory), "strong")])
+        self._verdict.set_pieces([Piece(self._describe_verdict(memory), "strong")])
         is_narrow = self.size.width < NAMES_FROM_CELLS
         self._kinds.set_pieces(
             list_kinds(self._every, self.basis, place.kind, self.glyphs, self.size.width),
@@ -285,8 +285,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
     def _name_point(self, memory: ModuleMemory) -> str:
         return name_point(memory, self.place)
 
-    def _word_verdict(self, memory: ModuleMemory) -> str:
-        return say_most(self._tree, self.basis, memory, self.place)
+    def _describe_verdict(self, memory: ModuleMemory) -> str:
+        return describe_most(self._tree, self.basis, memory, self.place)
 
     def _find_in_other(self, other: ModuleMemory) -> Place | None:
         """Return the place of another profile to compare with this one's."""
@@ -389,7 +389,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self.report,
             self._compare_with_first(),
         )
-        do_beside(
+        run_in_background(
             self,
             lambda: export_breakdown(shown, folder, app.clock.wall_s()),
             then=lambda made: self.notify(

@@ -83,7 +83,7 @@ def _describe(candidate: Candidate, job: JobStages, stages: tuple[MeasuredStage,
     return f"{words}: at most {say_signed(most)} from the plan" if most else f"{words}: as planned"
 
 
-def say_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
+def describe_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
     """Return what was measured and how it differs from the plan: at length, in brief, and as short as
     possible.
     """
@@ -257,7 +257,7 @@ class PlanStages(RowTable[int]):
     def _describe(self, stage: PlannedStage, peak: MeasuredStage | None, room: int) -> tuple[str, Role]:
         """Return what was measured, or by how much the stage is over its capacity."""
         if peak is not None:
-            words = say_measured(stage, peak)
+            words = describe_measured(stage, peak)
             return words[0 if room >= WIDE_CELLS else 1 if room >= NARROW_CELLS else 2], "strong"
         if stage.is_over:
             over = (stage.peak_bytes or 0) - (stage.capacity_bytes or 0)
@@ -355,14 +355,14 @@ class PlanFacts(LinePage, can_focus=False):
     def _compare(self, candidate: Candidate) -> Line:
         name = Span(candidate.name, "strong")
         if self._other is not None:
-            return [name, Span(f" vs {self._other.name} (c): {say_apart(candidate, self._other)}")]
+            return [name, Span(f" vs {self._other.name} (c): {describe_apart(candidate, self._other)}")]
         if self._job.sentence:
             return [name, Span(f": {self._job.sentence}")]
         if candidate.reason:
             return [name, Span(f": {candidate.reason}")]
         if self._best is None:
             return [name, Span(" does not fit")] if candidate.note == "over" else [name]
-        return [name, Span(f" vs the recommended plan: {say_apart(candidate, self._best)}")]
+        return [name, Span(f" vs the recommended plan: {describe_apart(candidate, self._best)}")]
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
         """Return the time of a step as a bar of its parts, each named with its time."""
@@ -411,7 +411,7 @@ class PlanFacts(LinePage, can_focus=False):
         return line
 
 
-def say_apart(candidate: Candidate, other: Candidate) -> str:
+def describe_apart(candidate: Candidate, other: Candidate) -> str:
     """Return by how much the first needs more or less than the second."""
     words: list[str] = []
     if candidate.peak_bytes is not None and other.peak_bytes:

@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from ..draw.glyphs import Glyphs
 from ..frame import keys
-from ..frame.background import do_beside
+from ..frame.background import run_in_background
 from ..frame.keys import GROUP_TITLES, collect_keys
 from ..terminal.compositor import HasGlyphs
 
@@ -226,7 +226,7 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
             return
         self._is_reading = True
         self._write_hint("reading; Esc cancels")
-        do_beside(
+        run_in_background(
             self,
             lambda: Answer(text, self._read(text)),
             then=self._answer,

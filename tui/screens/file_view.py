@@ -67,9 +67,9 @@ class FileView(Generic[ScreenT, FoundT]):
 
     Args:
         screen: Makes the screen.
-        read: Called on a thread of its own; may report its progress by `tell`.
-        wait: Returns the progress text after so many seconds, while `tell` was not called; None keeps the
-            last.
+        read: Called on a thread of its own; may report its progress by `report_progress`.
+        wait: Returns the progress text after so many seconds, until `report_progress` is called; None keeps
+            the last.
         own_keys: Keys that work on every screen.
         then: Called with the result once it is shown.
     """
@@ -88,7 +88,7 @@ class FileView(Generic[ScreenT, FoundT]):
         self._wait = wait
         self.own_keys = own_keys
         self._then = then
-        self._told = ""
+        self._progress_text = ""
         # Why nothing can be shown.
         self.refusal: Exception | None = None
 
@@ -105,13 +105,13 @@ class FileView(Generic[ScreenT, FoundT]):
         self._event_loop = asyncio.get_running_loop()
         threading.Thread(target=self._read_and_show, name="file-reader", daemon=True).start()
 
-    def tell(self, sentence: str) -> None:
+    def report_progress(self, sentence: str) -> None:
         """Set the progress text; called on the reading thread.
 
         Raises:
             InterruptedError: The user has left.
         """
-        self._told = sentence
+        self._progress_text = sentence
         if self.is_left:
             raise InterruptedError
 
@@ -125,7 +125,7 @@ class FileView(Generic[ScreenT, FoundT]):
             self._event_loop.call_soon_threadsafe(self._do, take, context=self._loop_context)
 
     def export(self) -> None:
-        from ..frame.export import export_and_tell
+        from ..frame.export import export_and_notify
 
         app = self.app
         report = self.screen.report
@@ -133,10 +133,10 @@ class FileView(Generic[ScreenT, FoundT]):
             app.notify("There is nothing to export yet.", timeout=3)
             return
         contents = {".svg": app.export_screenshot().encode(), ".txt": report.encode()}
-        export_and_tell(app, contents, app.export_folder, app.clock.wall_s())
+        export_and_notify(app, contents, app.export_folder, app.clock.wall_s())
 
     def _show_progress(self) -> None:
-        sentence = self._told or self._wait(self.app.clock.monotonic_s() - self._began_s)
+        sentence = self._progress_text or self._wait(self.app.clock.monotonic_s() - self._began_s)
         if sentence is not None:
             self.screen.wait(sentence)
 

@@ -149,7 +149,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         """The foremost screen over those of the application; None where there is none."""
         return self._overlays[-1] if self._overlays else None
 
-    def lies_over(self, screen: Screen[None]) -> bool:
+    def is_open_over(self, screen: Screen[None]) -> bool:
         """Return whether a screen is open over those of the application, even below another such screen."""
         return screen in self._overlays
 

@@ -277,7 +277,9 @@ def view_sweeps(
     view = FileView(
         lambda app: SweepIndexScreen(replay=leave_for_replay, leave=app.exit, begin=begin),
         lambda: read(
-            lambda done, total: view.tell(f"reading sweeps: {done:,} of {total:,} layouts; q leaves")
+            lambda done, total: view.report_progress(
+                f"reading sweeps: {done:,} of {total:,} layouts; q leaves"
+            )
         ),
         lambda _: "looking for sweeps; q leaves",
         then=show_notice,

@@ -143,12 +143,12 @@ def make_tile(
         return Tile(_sign(cell.error_percent, 0), look_of_error(cell.error_percent))
     value_bytes = cell.theory_bytes if mode == "theory" else cell.actual_bytes
     if mode == "error" or value_bytes is None:
-        return say_state(cell, glyphs)
+        return describe_state(cell, glyphs)
     mark = "!" if cell.is_mispredicted else " "
     return Tile(f"{_format_gib(value_bytes)}{mark}", look_of_share(value_bytes / capacity_bytes))
 
 
-def say_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
+def describe_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
     """Return the state of a cell as its glyph and its word."""
     risk = _STATE_RISKS.get(cell.state)
     word = STATE_WORDS[cell.state].cell
@@ -174,7 +174,7 @@ def _make_difference(cell: SweepCell, first: SweepCell | None, capacity_bytes: i
         percent = 100 * apart_bytes / first.actual_bytes if first.actual_bytes else 0.0
         return Tile(_sign(apart_bytes / GIB, 1), look_of_error(-percent))
     if cell.state == first.state:
-        return say_state(cell, glyphs)._replace(look="faint")
+        return describe_state(cell, glyphs)._replace(look="faint")
     before, after = (_shorten(it.state, glyphs) for it in (first, cell))
     return Tile(f"{before}→{after}", "strong")
 

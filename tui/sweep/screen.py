@@ -20,7 +20,7 @@ from ...engine.errors import VramscopeError
 from ...engine.files.base.input_file import show_path
 from ...exporters.sweep.text import describe_figure, describe_sweep
 from ..frame import keys
-from ..frame.background import do_beside
+from ..frame.background import run_in_background
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..frame.theme import role_rules
 from ..screens.dialogs import TextScreen
@@ -89,7 +89,7 @@ def _start(screen: Screen[None], write: Callable[[Path], Sequence[Path]]) -> Non
     def refuse(error: VramscopeError) -> None:
         screen.notify(f"Not exported: {error}", severity="error", timeout=NOTE_S, markup=False)
 
-    do_beside(screen, lambda: write(base), then=notify_written, otherwise=refuse)
+    run_in_background(screen, lambda: write(base), then=notify_written, otherwise=refuse)
 
 
 _PREFIX = "sweep-grid"
@@ -159,7 +159,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
             self._row, self._column = self._shown.rows.index(place[0]), self._shown.columns.index(place[1])
         self._draw()
 
-    def tell_part(self) -> str:
+    def describe_part(self) -> str:
         """Return which rows and columns are visible; empty where all are."""
         shown = self._shown
         window = self._fit()
@@ -441,7 +441,7 @@ class SweepScreen(ThriftyScreen[None]):
         self._write_facts()
 
     def _write_legend(self) -> None:
-        part = self.grid.tell_part()
+        part = self.grid.describe_part()
         ended, unknown = (draw_edge(is_known, self.glyphs, is_upright=False) for is_known in (True, False))
         left = [
             Piece(MODE_WORDS[self._mode], "accent"),

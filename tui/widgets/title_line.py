@@ -64,7 +64,7 @@ class TitleLine(OneLine):
         self._paused_since_s = paused_since_s
         self._arrange()
 
-    def tell_recording(self, fact: Fact | None) -> None:
+    def show_recording(self, fact: Fact | None) -> None:
         """Show that the node is recorded; None if it is not."""
         if fact != self._recording:
             self._recording = fact

@@ -46,7 +46,7 @@ def test_conclusions_are_shown_while_nodes_go_on_telling() -> None:
             return super().observe(snapshot, received_s)
 
     watch = ClusterWatch(Told())
-    watch._untold.extend((_tell(float(second))[0], float(second)) for second in range(10))
+    watch._pending.extend((_tell(float(second))[0], float(second)) for second in range(10))
     watch._conclude()
     assert shown[-1] == 8.0
 

@@ -149,10 +149,10 @@ async def test_a_recording_is_told_right_after_the_node(width: int, beginning: s
     async with app.run_test(size=(width, 3)) as pilot:
         title = app.query_one(TitleLine)
         title.show(make_snapshot(8), frames_skipped=0, paused_since_s=None)
-        title.tell_recording(Fact("● REC 1 h 05 m 12.0 MiB", "● REC", "high"))
+        title.show_recording(Fact("● REC 1 h 05 m 12.0 MiB", "● REC", "high"))
         await pilot.pause()
         assert title.text.startswith(beginning)
         assert title.text.endswith("12:00:01")
-        title.tell_recording(None)
+        title.show_recording(None)
         await pilot.pause()
         assert "REC" not in title.text
