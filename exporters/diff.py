@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # A comparison of two runs as plain text.
 
 MOST_WITH_ALL_FIGURES = 4
-"""Ranks and devices up to which every figure is printed; of more only the one that says most."""
+"""Ranks and devices up to which every metric is printed; of more only the one that differs most."""
 MOST_ROWS = 64
 """Ranks and devices that are printed; the JSON has all."""
 MOST_NAMES = 8
@@ -51,7 +51,7 @@ def describe_difference(comparison: Comparison, width: int) -> str:
 
 
 def describe_rest(told: RunDifference) -> Iterator[str]:
-    """Yield what else is to be said, a sentence each: how they were aligned, what is in one run only."""
+    """Yield further facts, a sentence each: how the runs were aligned, what is in one run only."""
     yield describe_alignment(told)
     yield from _describe_pace(told.subjects)
     for run, names in (("A", told.only_in_a), ("B", told.only_in_b)):
@@ -88,7 +88,8 @@ def describe_found(each: FoundOnce, told: RunDifference) -> str:
 
 
 def order_subjects(subjects: Sequence[SubjectDifference]) -> list[int]:
-    """Return the places of ranks and devices as a list shows them: who parts first, and most, comes first."""
+    """Return the places of ranks and devices as a list shows them: who diverges first, and most, comes
+    first."""
 
     def order(place: int) -> tuple[bool, bool, float, int, int]:
         shown = subjects[place].shown
@@ -158,7 +159,7 @@ _HEADROOM = 1.06
 
 
 def draw_difference(comparison: Comparison, path: Path) -> None:
-    """Draw the rank or device that parts first, or the first one, in the figure that says most.
+    """Draw the rank or device that diverges first, or the first one, in the metric that differs most.
 
     Args:
         path: The file, whose name ends in `.pdf`, `.png` or `.svg`.

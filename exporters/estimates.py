@@ -215,7 +215,7 @@ def _list_parts(stage: StageReport) -> list[list[str]]:
     ]
 
 
-# The estimate of a training step as plain text: the peak, its moment, what is live then, whether it fits.
+# The estimate of a training step as plain text: the peak, its moment, the live memory then, whether it fits.
 
 MOST_ROWS = 12
 
@@ -343,7 +343,7 @@ def _list_lines(estimate: StepEstimate, width: int) -> Iterator[str]:
         yield line if share.frames else f"{line}  outside your own code"
 
 
-# Figure of an estimate: a bar for each pipeline stage, of what it holds at its peak.
+# Figure of an estimate: a bar for each pipeline stage, with its memory at its peak.
 
 _BAR_IN = 0.34
 _FRAME_IN = 1.35

@@ -161,7 +161,7 @@ def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
         process.append(f"device {summary.device.index}")
     facts = " · ".join(process)
     program, *arguments = summary.process.argv or ("",)
-    # Of an interpreter the name will do: the script behind it tells more than its folder.
+    # The name of an interpreter is enough: the script behind it says more than its folder.
     command = make_printable(" ".join([program.rpartition("/")[2] if arguments else program, *arguments]))
     if command or facts:
         # The command gives way: the process is what a person looks for elsewhere.
@@ -293,7 +293,7 @@ def _show_time(time_s: float) -> str | None:
         return None
 
 
-# A memory snapshot as plain text for people: what it comes to first, figures and stacks beneath.
+# A memory snapshot as plain text for people: conclusions first, sizes and stacks below.
 
 DEFAULT_TOP = 10
 
@@ -404,7 +404,7 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
 
 
 def describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
-    """Yield what a replay of the trace came to; nothing where there was none."""
+    """Yield the results of a replay of the trace; nothing if there was none."""
     if advice.is_replayed:
         yield ""
         yield cut_words("the trace under other allocator settings", width)
@@ -492,7 +492,8 @@ def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: in
         yield ""
 
 
-# A real run beside its simulation as plain text: peaks of every rank, and the errors of all iterations.
+# A real run compared with its simulation, as plain text: peaks of every rank, and the errors of all
+# iterations.
 
 _HEAD = (
     "rank",

@@ -1,4 +1,4 @@
-"""The JSON Schemas of what is printed as JSON, made from the structs themselves."""
+"""The JSON Schemas of printed objects, generated from their structs."""
 
 import ast
 import inspect

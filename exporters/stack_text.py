@@ -82,7 +82,7 @@ def cut_middle(path: str, width: int) -> str:
 
 
 def cut_start(text: str, width: int) -> str:
-    """Return the end of a text in at most `width` cells, with an ellipsis for what is gone."""
+    """Return the end of a text in at most `width` cells, with an ellipsis for the rest."""
     if count_cells(text) <= width:
         return text
     while text and count_cells(text) > width - 1:

@@ -1,4 +1,4 @@
-"""What all plain text shares: rows in columns, sentences in lines, sparklines, how grave a risk is."""
+"""What all plain text shares: rows in columns, sentences in lines, sparklines, marks of risk."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from ..engine.text import make_printable
 
 INDENT = "  "
 UNKNOWN = "—"
-"""What stands for a number that was not measured."""
+"""Replaces a number that was not measured."""
 
 
 class PipeWidth(int):
@@ -29,7 +29,7 @@ def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> li
     """Return rows as lines, two cells apart, without blanks at the end; cells are made printable.
 
     Args:
-        rows: Cells as they shall stand.
+        rows: Cells as text.
         alignment: `l` or `r` for each column.
         width: Cells of a line; the last columns are left out where they do not fit a terminal.
     """
@@ -89,7 +89,7 @@ def _break_word(word: str, width: int) -> Iterator[str]:
     yield word
 
 
-# A small graph in one line of text, on a scale that starts at 0 and is said beside it.
+# A small graph in one line of text, on a scale that starts at 0 and is written next to it.
 
 _BARS = " ▁▂▃▄▅▆▇█"
 UNMEASURED_MARK = "·"
@@ -100,7 +100,7 @@ def draw_sparkline(values: Sequence[float | None], top: float, width: int) -> st
 
     Args:
         values: Evenly spaced, oldest first.
-        top: What a full bar stands for.
+        top: Value of a full bar.
         width: Cells at most; values are joined where there are more.
     """
     cells = max(1, min(width, len(values)))

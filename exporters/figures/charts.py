@@ -218,7 +218,7 @@ def _draw_bars(axes: "Axes", peaks: Peaks, name: str, number: int, scale: float)
     import matplotlib as mpl
 
     style = LINES[name]
-    # What tells unmeasured cells apart elsewhere would not be seen on a bar; the page restores the settings.
+    # The hatching of unmeasured cells would not be visible on a bar; the page restores the settings.
     mpl.rcParams["hatch.color"] = PAPER
     places = [at - _GROUP / 2 + _BAR * (number + 0.5) for at, _ in found]
     bars = axes.barh(
@@ -333,7 +333,7 @@ def _explain_colours(heat_map: HeatMap) -> str:
 
 
 def _annotate(axes: "Axes", heat_map: HeatMap, mesh: "QuadMesh", highest: float) -> None:
-    """Write the figure into each cell, in black or white, whichever stands out more."""
+    """Write the value into each cell, in black or white, whichever stands out more."""
     places = 0 if heat_map.unit == "%" else 1
     for row, values in enumerate(heat_map.values):
         for column, value in enumerate(values):
@@ -356,7 +356,7 @@ def _annotate(axes: "Axes", heat_map: HeatMap, mesh: "QuadMesh", highest: float)
 # Curves on axes: a line of the highest values, and a band down to the lowest where columns hold several.
 
 PLOT_COLUMNS = 640
-"""Columns that can be told apart on the width of a figure."""
+"""Columns that can be distinguished on the width of a figure."""
 _BAND_KEY = "line: highest\nband: down to lowest"
 
 
@@ -484,9 +484,9 @@ def draw_markers(
 
     Args:
         axes: Whose limits are settled.
-        markers: The findings; one outside the axis of time stands at its end.
+        markers: The findings; one outside the time axis is drawn at its end.
         top: The upper edge, in data.
-        peaks: Of requests that failed: what was held, and the peak that was not reached, in data.
+        peaks: Of requests that failed: the allocated bytes, and the peak that was not reached, in data.
     """
     raised = peaks or {}
     start, end = axes.get_xlim()

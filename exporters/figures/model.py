@@ -157,7 +157,7 @@ class DeviceFigure(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Curve | None = None
     markers: tuple[Marker, ...] = ()
     subtitle: str = ""
-    """What the figures are of."""
+    """Origin of the values."""
     name: str = ""
     """What the title calls the device, as `rank 3`; without it `GPU` and its label."""
 
@@ -222,7 +222,7 @@ _UNITS = ((86400.0, "d", 3 * 86400.0), (3600.0, "h", 3 * 3600.0), (60.0, "min", 
 
 
 class TimeAxis(NamedTuple):
-    """Where the ticks stand, in seconds, and what they say."""
+    """The places of the ticks, in seconds, and their labels."""
 
     ticks_s: list[float]
     labels: list[str]
@@ -297,7 +297,7 @@ def make_heat_map(
     Args:
         shares: Curve of each device by its label, in the unit.
         columns: Columns of time; fewer where the curves are shorter.
-        subtitle: What the figures are of.
+        subtitle: Origin of the values.
     """
     start_s, end_s = find_span([curve.times_s for curve in shares.values()]) or (0.0, 0.0)
     if end_s <= start_s:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #
 # Sizes are those of USENIX proceedings: columns 3.335 in wide on text of 7 in, nothing smaller than 6 pt.
 # Blues and PuOr are of ColorBrewer (Brewer, Hatchard and Harrower, 2003); the first grows darker all the way,
-# of the second the sign tells the sides apart.
+# in the second the hue shows the sign.
 
 SweepStyle = Literal["usenix", "original"]
 SWEEP_STYLES: tuple[SweepStyle, ...] = ("usenix", "original")

@@ -1,8 +1,8 @@
-"""The look of all figures: colours, line styles, sizes. Defined here once, and held to by tests.
+"""The look of all figures: colours, line styles, sizes. Defined here once, and checked by tests.
 
-Blue and vermilion are of the palette of Okabe and Ito (Color Universal Design, 2008); every line stands out
-against white by 3:1 at least (WCAG 2.2, 1.4.11). The heat map is cividis (Nuñez, Anderton and Renslow, 2018).
-No meaning is carried by colour alone: lines differ in their dashes, findings in their shape.
+Blue and vermilion are of the palette of Okabe and Ito (Color Universal Design, 2008); every line has a
+contrast of at least 3:1 with white (WCAG 2.2, 1.4.11). The heat map is cividis (Nuñez, Anderton and Renslow,
+2018). No meaning is carried by colour alone: lines differ in their dashes, findings in their shape.
 """
 
 import re
@@ -148,7 +148,7 @@ _METADATA: dict[FigureFormat, dict[str, None]] = {
 
 @contextmanager
 def open_page(height_in: float = HEIGHT_IN) -> "Iterator[Figure]":
-    """Give an empty figure in the house's style, whatever matplotlib's own settings are here.
+    """Give an empty figure in the house's style, independent of matplotlib's own settings.
 
     Drawing and saving belong inside: matplotlib asks for its settings until the end.
     """
@@ -207,7 +207,7 @@ _MOST_TITLE = 100
 
 
 def title_axes(axes: "Axes", title: str, subtitle: str) -> None:
-    """Say what is drawn, and under it what the figures are of."""
+    """Write the title, and under it the origin of the values."""
     axes.set_title(title, fontweight="bold", color=INK, pad=16 if subtitle else 6)
     if subtitle:
         short = subtitle if len(subtitle) <= _MOST_TITLE else f"{subtitle[: _MOST_TITLE - 1]}…"

@@ -39,9 +39,9 @@ def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, pa
     """Draw a tree; the same bytes every time.
 
     Args:
-        subtitle: Whose figures these are.
+        subtitle: Origin of the values.
         tree: The tree; its root is the top row.
-        basis: The figure that lengths show.
+        basis: The bytes that lengths show.
         path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
 
     Raises:
@@ -60,7 +60,7 @@ def draw_page(
     """Write a figure whose rows are levels.
 
     Args:
-        subtitle: Whose figures these are.
+        subtitle: Origin of the values.
         cells: Of `lay_out_icicle`.
         draw_cells: Draws them, a row as high as 1, across from 0 to 1.
         path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
@@ -107,7 +107,7 @@ def limit_edge(cell: IcicleCell) -> float:
 
 
 def write_in(axes: "Axes", cell: IcicleCell, figure: str) -> None:
-    """Write into a cell what there is room for: name and figure, the name, its beginning, or nothing."""
+    """Write into a cell what fits: name and size, the name, its beginning, or nothing."""
     text = _fit(cell, figure)
     if text:
         middle = (cell.start + cell.end) / 2
@@ -168,7 +168,7 @@ def _choose_step(total: float) -> float:
     return next(each * magnitude for each in (0.1, 0.2, 0.5, 1.0) if total / (each * magnitude) <= 10)
 
 
-# Figure of two profiles by module: blocks as long as the larger of both, marked by what is more or less.
+# Figure of two profiles by module: blocks as long as the larger of both, marked by their difference.
 
 _PALEST = 0.75
 """Lightness of a block that hardly differs."""
@@ -198,7 +198,7 @@ def draw_difference_icicle(title: str, subtitle: str, tree: ComparedNode, path: 
     """Draw what the second of two profiles has more or less than the first; the same bytes every time.
 
     Args:
-        subtitle: Whose figures these are.
+        subtitle: Origin of the values.
         tree: Of `compare_trees`; its root is the top row.
         path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
 

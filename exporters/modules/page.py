@@ -69,7 +69,7 @@ def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: Bre
 
 
 def describe_origin(memory: ModuleMemory) -> str:
-    """Return what the figures of a profile are, in one sentence."""
+    """Return the origin of a profile's values, in one sentence."""
     if memory.format != "module memory":
         return "; ".join(memory.notes)
     on = f"on {memory.device}" if memory.device else "of an unnamed device"
@@ -113,9 +113,9 @@ def render_sunburst(title: str, lines: Sequence[str], tree: BreakdownNode, basis
     """Return the page.
 
     Args:
-        lines: Sentences under the title: whose figures these are, and what they are not.
+        lines: Sentences under the title: the origin of the values, and their limits.
         tree: The tree; its root is the centre.
-        basis: The figure that is drawn first; where both are known the page has a button for each.
+        basis: The bytes that are drawn first; where both are known the page has a button for each.
     """
     data = json.dumps({"basis": basis, "tree": _list_node(tree)}, separators=(",", ":"))
     page = _PAGE.format(
@@ -151,8 +151,8 @@ def _show(size_bytes: int | None) -> str:
     return "unmeasured" if size_bytes is None else f"{size_bytes:,} B"
 
 
-# The colours are of Okabe and Ito (Color Universal Design, 2008), made lighter by depth. They only tell
-# neighbours apart: every figure is in the list beside the drawing and in the words under the pointer.
+# The colours are of Okabe and Ito (Color Universal Design, 2008), made lighter by depth. They only separate
+# neighbours: every size is in the list next to the drawing and in the text under the pointer.
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --faint: #d9d9d9; --soft: #595959; --paper: #ffffff; }
 @media (prefers-color-scheme: dark) {

@@ -138,7 +138,7 @@ def report_module_memory(memory: ModuleMemory, file: str) -> ModuleMemoryReport:
     )
 
 
-# What is said of a running process that was asked for its memory by module.
+# Sentences on a running process that was asked for its memory by module.
 
 COST = "uses more CPU in each profiled step: 5 % for a small GPT"
 """As measured: docs/modules.md."""
@@ -153,10 +153,10 @@ def name_process(rank: RankSample) -> str:
 
 
 def describe_wait(rank: RankSample, waited_s: float) -> str:
-    """Return what is waited for, where no figures have come yet.
+    """Return the state of the wait for the first data.
 
     Args:
-        rank: The newest that is known of the process.
+        rank: The newest data of the process.
         waited_s: Since it was asked.
     """
     if rank.state == "ended":
@@ -178,7 +178,7 @@ def _say_duration(duration_s: float) -> str:
     return f"{1000 * duration_s:.0f} ms" if duration_s < 1 else f"{duration_s:.1f} s"
 
 
-# Two profiles by module held against each other: as plain text, as one JSON object, and as a table (CSV).
+# Two profiles by module compared: as plain text, as one JSON object, and as a table (CSV).
 
 MOST_ROWS = 20
 MOST_UNMATCHED = 8
@@ -186,7 +186,7 @@ COLUMNS = ("path", "basis", "first_bytes", "second_bytes", "difference_bytes", "
 
 
 class NamedProfile(msgspec.Struct, frozen=True):
-    """A profile and what it is called."""
+    """A profile and its name."""
 
     name: str
     memory: ModuleMemory
@@ -251,13 +251,13 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
 
 
 def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, second: ModuleMemory) -> str:
-    """Return what stands under the title of a figure: the same, after whether the device is modelled."""
+    """Return the line under the title of a figure: the same sentence, after a label for a modelled device."""
     told = say_difference(tree, basis)
     return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told
 
 
 def write_difference_table(tree: ComparedNode, basis: Basis) -> str:
-    """Return every block as a line of CSV, each before what is in it; nothing stands for unmeasured."""
+    """Return every block as a line of CSV, each before its parts; unmeasured is empty."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -266,7 +266,7 @@ def write_difference_table(tree: ComparedNode, basis: Basis) -> str:
 
 
 def name_row(row: ComparedRow) -> str:
-    """Return where a row stands: its kind, and the path of the module."""
+    """Return the name of a row: its kind, and the path of the module."""
     return f"{row.kind} {make_printable('.'.join(row.path))}" if row.path else row.kind
 
 

@@ -43,7 +43,7 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     is_simulated: bool
-    """Whether the device of any rank is a modelled one: then no figure is measured on a GPU."""
+    """Whether the device of any rank is modelled: then no value is measured on a GPU."""
     runs: tuple[PhaseRun, ...]
     """One a rank."""
     ranks: tuple[RankSummary, ...]
@@ -96,7 +96,7 @@ def _summarize(run: PhaseRun) -> RankSummary:
     )
 
 
-# What a file of another phase profiler tells, as one JSON object.
+# The content of a file of another phase profiler, as one JSON object.
 
 RECORD_SCHEMA = "vramscope.phase-records/1"
 
@@ -282,7 +282,7 @@ def _describe_final(run: PhaseRun) -> Iterator[str]:
 
 
 def _has_figures(run: PhaseRun) -> bool:
-    """Return whether the device has an allocator: the original tells nothing of the CPU's memory."""
+    """Return whether the device has an allocator: the original prints nothing of the CPU's memory."""
     return run.device.kind != "cpu"
 
 

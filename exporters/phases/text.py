@@ -185,7 +185,7 @@ _NAME_CELLS = 18
 
 
 def describe_ranks(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
-    """Yield tables of what is allocated and of what is reserved, one column a rank, as many as fit.
+    """Yield tables of allocated and of reserved memory, one column a rank, as many as fit.
 
     Args:
         runs: Of all ranks, in order.
@@ -231,7 +231,7 @@ _FITS = {True: "would fit", False: "would still not fit", None: "too close to be
 
 
 def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
-    """Yield the lines: the phase to attack, what it holds, what each change would save."""
+    """Yield the lines: the phase to reduce, its parts, and the saving of each change."""
     yield from wrap(_describe_attack(advice), width)
     rows = [
         [
@@ -325,7 +325,7 @@ def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
         )
 
 
-# Phases as a table: before, after, peak and change of what is allocated and of what is reserved.
+# Phases as a table: before, after, peak and change of allocated and of reserved memory.
 
 _GAP = "    "
 _Kind = Literal["allocated", "reserved"]
@@ -336,11 +336,11 @@ def format_phases(
 ) -> Iterator[str]:
     """Yield the lines of the table: of the steps the last one, and where steps differ, least and most.
 
-    Reserved bytes stand next to allocated ones if both fit, else below.
+    Reserved bytes are next to allocated ones if both fit, else below.
 
     Args:
         phases: In order.
-        allocated: What the first figures are, where it is not what an allocator says.
+        allocated: Name of the first columns, if not an allocator's.
     """
     shown = pick_last(phases)
     left = format_rows(_list_rows(shown, phases, "allocated", allocated), "lrrrrr", width)
@@ -414,7 +414,7 @@ def _join(left: Sequence[str], right: Sequence[str]) -> list[str]:
     ]
 
 
-# What files of other phase profilers tell, as plain text.
+# Files of other phase profilers as plain text.
 
 _FORMATS = {
     "phase profiler log": "output of the phase profiler of Opacus's examples, or of the same form",

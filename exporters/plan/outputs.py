@@ -12,7 +12,7 @@ from ...analyzers.planning.partition import PartitionResult
 from ...analyzers.planning.theory import ParallelLayout, TrainingSetup, split_layers
 from ...engine.errors import UsageError
 
-# What a framework has to be told of a plan: the layers of each stage, the degrees, the batch.
+# What a framework needs of a plan: the layers of each stage, the degrees, the batch.
 
 
 class PipelineSplit(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,17 +133,17 @@ def encode_deepspeed(split: PipelineSplit) -> bytes:
 
 
 def split_by_count(layers: int, stages: int) -> list[int]:
-    """Return the bounds that `partition_method="uniform"` makes: the first stages take what is left over."""
+    """Return the bounds that `partition_method="uniform"` makes: the first stages get the rest."""
     share, rest = divmod(layers, stages)
     return [number * share + min(number, rest) for number in range(stages + 1)]
 
 
 # Strategies of Galvatron: `galvatron_config_*.json` of its release 2.4 and of 3.0.
 #
-# Both releases tell every transformer layer its degrees, in words with a comma between two. `pp_division`
-# counts transformer layers alone: the embedding goes to the first stage, norm and head to the last. 2.4
-# reads `embed_sdp`; 3.0 writes it, and reads `vocab_sdp`: both are given. 3.0 wants `world_size` and has
-# degrees of context and expert parallelism besides (galvatron/core/runtime/hybrid_parallel_config.py,
+# Both releases list the degrees of every transformer layer, in words with a comma between two. `pp_division`
+# counts transformer layers alone: the embedding goes to the first stage, norm and head to the last. 2.4 reads
+# `embed_sdp`; 3.0 writes it, and reads `vocab_sdp`: both are given. 3.0 wants `world_size` and has degrees of
+# context and expert parallelism besides (galvatron/core/runtime/hybrid_parallel_config.py,
 # galvatron/utils/strategy_utils.py).
 
 _DATA_TYPES = {0: "ddp", 1: "zero2", 2: "zero2", 3: "zero3"}

@@ -34,7 +34,7 @@ def _describe_model(plan: Plan) -> Iterator[str]:
 
 
 def _describe_layers(plan: Plan) -> Iterator[str]:
-    """Yield what weights are counted in, the layers that stand out, and sums by type of layer."""
+    """Yield the unit of weights, the notable layers, and sums by type of layer."""
     analysis = plan.analysis
     yield f"Memory is of weights alone, in {name_weights(plan)}; training takes {describe_states(plan)},"
     yield "and activations in flight."
@@ -90,7 +90,7 @@ def _describe_advice(plan: Plan) -> Iterator[str]:
     yield f"Reason: {plan.reason}"
 
 
-# A plan as tables: numbers of stages by strategy, the recommended stages, the layers that stand out.
+# A plan as tables: numbers of stages by strategy, the recommended stages, the notable layers.
 
 _HEADING = (
     "stages",
@@ -146,7 +146,7 @@ def _describe_sizes(plan: Plan, width: int) -> Iterator[str]:
 
 
 def _describe_spread(name: str, spread: Distribution, most: Bottleneck, digits: int) -> tuple[str, ...]:
-    """Return how one figure is spread over the layers, and the layer that has most of it."""
+    """Return how one quantity is spread over the layers, and the layer that has most of it."""
     figures = (f"{figure:,.{digits}f}" for figure in (spread.least, spread.mean, spread.most))
     return (name, *figures, f"{most.name} ({most.share:.1%})")
 
@@ -164,13 +164,13 @@ def _name_copies(plan: Plan) -> str:
 
 
 def _name_sequence(plan: Plan) -> str:
-    """Return what the FLOPs are of, which no micro-batch changes; nothing of a graph that does not tell."""
+    """Return the sequence length that the FLOPs are for, independent of micro-batches; nothing if unknown."""
     tokens = plan.assumptions.seq_length
     return "" if tokens is None else f" of {tokens:,} tokens"
 
 
 def describe_states(plan: Plan) -> str:
-    """Return what is held for a parameter while training, in words."""
+    """Return the bytes of each parameter in training, in words."""
     recipe = STATE_BYTES[plan.assumptions.states]
     return (
         f"{recipe.total} bytes a parameter ({plan.assumptions.states}: {recipe.weights} weights, "
@@ -292,7 +292,7 @@ def encode_pipeline_config(model: str, result: PartitionResult) -> bytes:
     return json.dumps(content, indent=2).encode()
 
 
-# A plan held against a measured job, as text: a row a stage, and what would change.
+# A plan compared with a measured job, as text: a row a stage, and the recommended change.
 
 _MEASURED = ("allocated", "reserved", "device", "difference", "factor", "ranks")
 """Columns; the last ones are left out where a line has no room for them."""

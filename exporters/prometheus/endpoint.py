@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .server import HubFollower, Render
 
 
-# Where figures are served: a port on loopback, or an address that was typed and is protected.
+# Where metrics are served: a port on loopback, or a given and protected address.
 
 DEFAULT_PORT = 9464
 _FORM = re.compile(r"^(?:(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*)):)?(?P<port>\d+)$")
@@ -56,7 +56,7 @@ def parse_listen_address(text: str) -> TcpAddress:
 
 
 def check_protected(address: TcpAddress, *, has_tls: bool, is_insecure: bool) -> None:
-    """Refuse an address beyond loopback that nothing protects and nobody insisted on.
+    """Refuse an unprotected address beyond loopback without `--insecure`.
 
     Raises:
         UsageError: It must not be served as it is.
@@ -69,7 +69,7 @@ def check_protected(address: TcpAddress, *, has_tls: bool, is_insecure: bool) ->
 
 
 # The form is that of the exporter toolkit of Prometheus (`docs/web-configuration.md` there). What is not
-# supported is refused, so that nobody believes in a protection that is not there.
+# supported is refused, so that nobody relies on protection that does not exist.
 LIMIT_BYTES = 1 << 20
 _SUPPORTED = (
     "supported here are basic_auth_users, and tls_server_config with cert_file, key_file, client_auth_type, "
@@ -161,7 +161,7 @@ def _refuse_password() -> str:
 
 
 class EndpointOptions(msgspec.Struct, frozen=True):
-    """Where figures are served, and how they are protected."""
+    """Where metrics are served, and how they are protected."""
 
     address: TcpAddress
     protection: WebConfig = WebConfig()
@@ -189,7 +189,7 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
 
 
 def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int | None = None) -> int:
-    """Serve the figures of an agent until told to end; the address goes to standard output first.
+    """Serve the metrics of an agent until stopped; the address goes to standard output first.
 
     Args:
         parent_fd: Pipe that closes when the agent that started this process ends; None to run until stopped.

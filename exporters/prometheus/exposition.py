@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-# A family of metrics: one kind of figure, of whatever it is read from.
+# A family of metrics: one kind of value and its source.
 
 Subject = TypeVar("Subject")
-"""What a figure is of: a device, a process, an agent."""
+"""Source of a value: a device, a process, an agent."""
 
 DEVICE_LABELS = ("node", "device", "uuid")
 """Those of the series that `vramscope export --prometheus` writes, so that both continue each other."""
@@ -41,7 +41,7 @@ RANK_LABELS = (*DEVICE_LABELS, "rank", "pid")
 
 @dataclass(frozen=True)
 class Family(Generic[Subject]):
-    """One kind of figure; what is unmeasured has no series."""
+    """One kind of value; unmeasured values have no series."""
 
     name: str
     """Without the `_total` of a counter and the `_info` of an info."""
@@ -57,7 +57,7 @@ def label_text(value: object) -> str:
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
 
 
-# What is told at one scrape: the newest snapshot of an agent, and how old it is.
+# The content of one scrape: the newest snapshot of an agent, and its age.
 
 STALE_INTERVALS = 3.0
 LEAST_STALE_S = 5.0
@@ -248,7 +248,7 @@ def _info(
         yield family
 
 
-# What is told of devices: the figures of recordings under the same names, and whether they answer.
+# Metrics of devices: those of recordings under the same names, and whether they answer.
 
 ROW_FAMILIES = tuple(Family[DeviceRow](it.name, it.kind, it.unit, it.help, it.read) for it in FAMILIES)
 FREE = Family[DeviceSample](
@@ -270,7 +270,7 @@ DEVICE_INFO_LABELS = ("name", "kind", "parent_uuid")
 
 
 def read_rows(picture: Picture) -> dict[str, DeviceRow]:
-    """Return the figures of the devices that answer, by UUID."""
+    """Return the values of the devices that answer, by UUID."""
     sample = picture.sample
     if sample is None or not picture.is_fresh:
         return {}
@@ -278,7 +278,7 @@ def read_rows(picture: Picture) -> dict[str, DeviceRow]:
     return {row.uuid: row for row in RowReader(has_nodes=False).rows([sample]) if row.uuid in answering}
 
 
-# What is told of each training process that reports through the probe.
+# Metrics of each training process that reports through the probe.
 
 _NO_ALLOCATOR = AllocatorReading()
 _NO_STATE = ModelStateReading()
@@ -393,7 +393,7 @@ def read_info(rank: RankSample) -> tuple[object, ...]:
     return *places, rank.job, rank.backend, str(rank.is_simulated).lower()
 
 
-# What is told of conclusions: how near each process is to running out of memory, and the open findings.
+# Metrics of conclusions: how near each process is to running out of memory, and the open findings.
 
 LEVELS = ("unknown", "low", "medium", "high", "critical")
 LEVEL_NAME = "vramscope_oom_risk_level"
@@ -450,11 +450,11 @@ TIMES = (
         lambda it: it.oom_in_high_s,
     ),
 )
-"""Counted from the sample that they rest on; told from now on."""
+"""Counted from the sample they are based on; published as seconds from now."""
 
 
 def list_assessments(picture: Picture) -> tuple[Assessment, ...]:
-    """Return what is known of the risk, as long as it is of the present."""
+    """Return the assessments of risk, if they are current."""
     return picture.snapshot.assessments if picture.is_fresh else ()
 
 
@@ -472,7 +472,7 @@ def count_findings(picture: Picture) -> Counter[tuple[str, ...]]:
     )
 
 
-# What is told of the agent itself and of its host.
+# Metrics of the agent itself and of its host.
 
 AGENT_GAUGES = (
     Family[Picture](

@@ -32,7 +32,7 @@ METRICS_PATH = "/metrics"
 PATIENCE_S = 10.0
 """How long a peer may take for its handshake and request together, and then for the answer."""
 MOST_CONNECTIONS = 256
-"""Connections at a time; where another comes, the oldest is closed."""
+"""Connections at a time; one more closes the oldest."""
 MOST_ACCEPTED = 64
 """Connections that are accepted before those that are there are served."""
 SEND_BUFFER_BYTES = 128 * 1024
@@ -41,7 +41,7 @@ MAX_REQUEST_BYTES = 16 * 1024
 MOST_CHECKS_WAITING = 32
 """Requests with a password that is not known yet; those beyond are turned away."""
 SAME_WITHIN_S = 0.1
-"""Who scrapes within this time of another, for the same format, is sent the same text."""
+"""Scrapes of one format within this time get the same text."""
 MOST_KINDS = 8
 INDEX = b"<!DOCTYPE html><title>vramscope</title><a href=/metrics>Metrics</a>\n"
 HTML = "text/html; charset=utf-8"
@@ -124,7 +124,7 @@ class MetricsServer:
         return f"{scheme}://{TcpAddress(*self._listener.getsockname()[:2]).text}{METRICS_PATH}"
 
     def serve_forever(self) -> None:
-        """Serve until `shutdown` is called; sleeps until somebody asks."""
+        """Serve until `shutdown` is called; sleeps between requests."""
         self._has_ended.clear()
         for number in range(0 if self._passwords is None else MOST_CHECKS):
             threading.Thread(target=self._check_passwords, name=f"passwords-{number}", daemon=True).start()
@@ -169,7 +169,7 @@ class MetricsServer:
             self._theirs.send(b"x", socket.MSG_DONTWAIT)
 
     def _accept(self) -> None:
-        """Take who has come; whose request has come too is answered before anybody else comes."""
+        """Accept a connection; a request that arrived with it is answered before the next connection."""
         for _ in range(MOST_ACCEPTED):
             while len(self._peers) >= MOST_CONNECTIONS:
                 self._close(next(iter(self._peers)))
@@ -375,7 +375,7 @@ class HubFollower:
     """Follows the agent of a runtime folder on a thread; comes back to it when it is started again.
 
     Args:
-        node: Name of this node, for as long as the agent has told none.
+        node: Name of this node, until the agent reports one.
     """
 
     def __init__(self, runtime_dir: Path, *, node: str, clock: Clock | None = None) -> None:

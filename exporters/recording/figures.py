@@ -28,7 +28,7 @@ _Key = tuple[str, str]
 
 
 class _Peak(NamedTuple):
-    """The highest figure of memory and when it was read."""
+    """The highest memory value and when it was read."""
 
     size_bytes: int
     time_s: float
@@ -99,7 +99,7 @@ class FigureRecorder:
         """Draw every device, the heat map and the peaks; return the files.
 
         Args:
-            subtitle: What the figures are of.
+            subtitle: Origin of the values.
             on_progress: Called before each figure with how many are drawn, and of how many.
 
         Raises:
@@ -118,7 +118,7 @@ class FigureRecorder:
         ]
 
     def write_main(self, findings: Sequence[Finding], file: Path, *, subtitle: str) -> list[Path]:
-        """Draw the one figure that says most: memory of a single device, or the heat map of several.
+        """Draw the main figure: memory of a single device, or the heat map of several.
 
         Args:
             file: The file, whose name ends in `.pdf`, `.png` or `.svg`.
@@ -174,7 +174,7 @@ class FigureRecorder:
         return plot_heatmap(heat_map, folder, file=file)
 
     def _name_devices(self) -> dict[_Key, str]:
-        """Return a name for each device: its label, with as much before it as tells it from the others."""
+        """Return a name for each device: its label, with as much before it as makes it unique."""
         names = {key: device.label for key, device in self._devices.items()}
         if len({node for node, _ in names}) > 1:
             names = {key: f"{key[0]}/{name}" for key, name in names.items()}

@@ -66,8 +66,8 @@ class DeviceRow(NamedTuple):
 class RowReader:
     """Makes rows of samples.
 
-    A reading that a sample repeats (a device that did not answer meanwhile) is one row. Of a device that is
-    not `ok` the last figures are kept in a sample; a row says that nothing was measured.
+    A reading that a sample repeats (a device that did not answer meanwhile) is one row. A sample keeps the
+    last values of a device that is not `ok`; a row says that nothing was measured.
 
     Args:
         has_nodes: Whether to put the name of its node before each device, as several nodes need.
@@ -178,7 +178,7 @@ def _to_cells(row: DeviceRow) -> tuple[float | int | str | None, ...]:
 # A recording as Parquet, by pyarrow, which is an extra of ours: `pip install 'vramscope[parquet]'`.
 
 ROWS_AT_ONCE = 1 << 16
-"""Rows of a row group: what is held."""
+"""Rows of a row group, which are held in memory."""
 PARQUET_COLUMNS = (
     ("time_s", "double"),
     ("device", "string"),
@@ -464,7 +464,7 @@ def read_statuses(recording: Recording, samples: Iterable[Sample]) -> Iterator[N
 
 
 class _Following:
-    """What stood at a time, from what was said until then."""
+    """The state at a time, from the updates until then."""
 
     def __init__(self, told: Iterator[Told]) -> None:
         self._told = told

@@ -1,1 +1,1 @@
-"""Reports of the headless suite: what a period of samples said, as JSON, as text and as files."""
+"""Reports of the headless suite: a period of samples, as JSON, as text and as files."""

@@ -93,7 +93,7 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
     refused_reports: int
     """Reports of nodes beyond the most that one gathers."""
     duplicate_reports: int
-    """Reports under the name of another node that is there."""
+    """Reports under the name of another, present node."""
     turned_away: int
     """Addresses that knock with a key that is not allowed."""
     rejected_messages: int
@@ -101,7 +101,7 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that reports to another, or to none."""
+    """A node that reports to a master, or to none."""
 
     role: str
     node_id: str
@@ -115,7 +115,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     total_nodes: int | None
     """Nodes that the other knows, as of that answer."""
     trouble: str | None
-    """Why reports are not taken now, in one sentence."""
+    """Why reports are not accepted now, in one sentence."""
 
 
 class MemoryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class MemoryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterOomEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that was foreseen or met."""
+    """An out-of-memory error, forecast or met."""
 
     timestamp: str
     node_id: str
@@ -199,7 +199,7 @@ def analyze_nodes(reports: Sequence[NodeReport], sync_status: SyncStatus) -> Mem
 
 
 def judge_sync(roll: "NodeRoll", own_id: str) -> SyncStatus:
-    """Return whether the figures of all nodes are of one moment; unknown while there is no other node."""
+    """Return whether the values of all nodes are of one moment; unknown for a single node."""
     if not set(roll.find("here", "late", "silent")) - {own_id}:
         return "unknown"
     if roll.find("silent"):
@@ -215,12 +215,12 @@ def recommend(
     doubt: str | None = None,
     whole: str = "the cluster",
 ) -> list[str]:
-    """Return what to do, in sentences; the gravest first.
+    """Return what to do, in sentences; the most severe first.
 
     Args:
         silent_s: Seconds since the newest report of each node that is silent.
         doubt: Why the balance of all nodes cannot be judged, in a sentence; None where it can.
-        whole: What the figures are of.
+        whole: Name of all nodes together.
     """
     said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
     if silent_s:
@@ -312,7 +312,7 @@ def tabulate_nodes(report: DistributedReport) -> list[tuple[str, ...]]:
 
 
 def list_cluster_remarks(report: DistributedReport) -> list[str]:
-    """Return what is to be said of the nodes together, in sentences."""
+    """Return remarks on the nodes together, in sentences."""
     info = report.cluster_info
     said = list(_list_master(info) if isinstance(info, MasterInfo) else _list_worker(info))
     said += [f"{it.node_id}: {it.severity}, {it.title}" for it in report.oom_events]

@@ -212,7 +212,7 @@ def describe_fragmentation(
 
 
 def find_worst(device: DeviceLog, figures: Sequence[FragmentationFigures]) -> FragmentationFigures | None:
-    """Return the most fragmented allocator of a device; None where none tells."""
+    """Return the most fragmented allocator of a device; None if none reports."""
     own = [it for it in figures if it.reading.device_uuid == device.uuid]
     return max(own, key=lambda it: (it.reading.ratio or 0.0, it.reading.unused_share or 0.0), default=None)
 
@@ -265,7 +265,7 @@ def _describe_trend(device: DeviceLog, trend: FragmentationTrend | None) -> Frag
 
 
 def _describe_pattern(device: DeviceLog, pattern: AllocationPattern | None) -> FragmentPattern:
-    """Return how a job allocates; the counters of all its processes where no trace tells the frequencies."""
+    """Return how a job allocates; the counters of all its processes if no trace has the frequencies."""
     known = pattern or AllocationPattern(0, None, {})
     counts = device.counts
     has_rates = known.allocations_per_s is not None

@@ -19,7 +19,7 @@ KINDS: dict[str, frozenset[str] | None] = {
     "leak": frozenset({"leak", "host_leak"}),
     "fragment": frozenset({"fragmentation"}),
 }
-"""Kinds of findings that each report tells; None for all."""
+"""Kinds of findings in each report; None for all."""
 
 
 class EvidenceValue(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class ReportFinding(msgspec.Struct, frozen=True, kw_only=True):
     device: int | None
     """Index of the device as in the input; None for the node as a whole."""
     device_uuid: str | None
-    """None where the input tells none."""
+    """None if the input has none."""
     device_label: str | None
     node: str
     severity: Severity
     gravest_severity: Severity
-    """The gravest that it has been while it was watched."""
+    """The highest that it has been while it was watched."""
     opened_s: float
     closed_s: float | None
     updated_s: float
@@ -83,12 +83,12 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     notes: tuple[str, ...] = ()
     real_uuid: Callable[[str], str | None] | None = None
-    """Tells a UUID of the input from one that stands in for none; None where all are real."""
+    """Returns whether a UUID is from the input, not a placeholder; None if all are real."""
     label: Callable[[str], str] | None = None
     """A device as the input wrote it."""
 
     def uuid_of(self, uuid: str | None) -> str | None:
-        """Return a UUID that the input really told, or None."""
+        """Return a UUID if it is from the input, else None."""
         if uuid is None or self.real_uuid is None:
             return uuid
         return self.real_uuid(uuid)
@@ -119,7 +119,7 @@ def describe_findings(
     """Return the findings of some kinds, in the order in which they opened.
 
     Args:
-        kinds: Kinds to tell; None for all.
+        kinds: Kinds to include; None for all.
     """
     told = (trail for trail in log.findings.values() if kinds is None or trail.finding.kind in kinds)
     ordered = sorted(told, key=lambda trail: (trail.finding.opened_s, trail.finding.id))

@@ -41,7 +41,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
 def measure_growth(
     device: DeviceLog, window: int, what: MemorySource | Literal["resident"], *, since_s: float | None = None
 ) -> MemoryGrowth:
-    """Return how one figure of a device has grown.
+    """Return how one value of a device has grown.
 
     Args:
         window: Newest snapshots that the rate is fitted to.
@@ -81,7 +81,7 @@ def _read(snapshot: Snapshot, what: MemorySource | Literal["resident"]) -> int |
 
 
 class LeakFigures(NamedTuple):
-    """One leak; None where the finding does not tell."""
+    """One leak; None if the finding does not have it."""
 
     leaked_mib: float | None
     rate_mib_per_min: float | None
@@ -223,7 +223,7 @@ def build_leak(
     """Return the report of a period.
 
     Args:
-        tracking: What became of the search for sources; None where nobody asked for it.
+        tracking: Result of the search for sources; None if not requested.
     """
     leaks = list_leaks(log)
     tracking = tracking or Tracking()
@@ -325,7 +325,7 @@ def _sources_of(kind: str, process: object, tracking: Tracking) -> list[TrackedS
 
 
 def _add_sources(finding: ReportFinding, tracking: Tracking) -> ReportFinding:
-    """Return a finding whose evidence names what tracking found, where nobody has named it before."""
+    """Return a finding whose evidence names the source that tracking found, unless it has one."""
     process = finding.evidence.get(PROCESS.name)
     sources = _sources_of(finding.kind, None if process is None else process.value, tracking)
     if not sources or SOURCE.name in finding.evidence:
@@ -338,10 +338,10 @@ def _add_sources(finding: ReportFinding, tracking: Tracking) -> ReportFinding:
 
 
 def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list[str]:
-    """Return in sentences what grows on a device and is no leak by now: how fast, and what is not known.
+    """Return in sentences what grows on a device and is not a proven leak: how fast, and what is unknown.
 
     Args:
-        rule: Growth below its threshold is not told.
+        rule: Growth below its threshold is left out.
     """
     leaking = {
         leak.kind for leak in list_leaks(log) if leak.is_open and leak.device_uuid in (device.uuid, None)
@@ -391,7 +391,7 @@ def _describe_full(device: DeviceLog, growth: MemoryGrowth) -> str:
 
 
 def _doubt(device: DeviceLog, span_s: float) -> str:
-    """Say what is not known of growth, and what would tell."""
+    """Return what is unknown about growth, and how to find out."""
     if span_s < LEAST_SPAN_S:
         return "The job may still be starting: watch for some minutes"
     if device.memory_source == "device":

@@ -17,7 +17,7 @@ from ...engine.model import (
 )
 from ...engine.units import share_percent
 
-# What the samples of a period said of one device: running statistics, and the newest snapshots.
+# The samples of one device over a period: running statistics, and the newest snapshots.
 
 MemorySource = Literal["allocator", "device"]
 """Source of `allocated`: live tensors, or everything on the device if those are unknown."""
@@ -51,11 +51,11 @@ class Snapshot(NamedTuple):
 
     @property
     def utilization_percent(self) -> float | None:
-        """Share of the device's memory that is taken, in percent."""
+        """Share of the device's memory that is used, in percent."""
         return share_percent(self.load_bytes, self.total_bytes)
 
     def taken_bytes(self, source: MemorySource) -> int | None:
-        """Return the figure that reports call `allocated`."""
+        """Return the value that reports call `allocated`."""
         return self.allocated_bytes if source == "allocator" else self.used_bytes
 
 
@@ -209,10 +209,10 @@ class DeviceLog:
     def observe(
         self, time_s: float, device: DeviceSample, ranks: Sequence[RankSample], *, is_due: bool
     ) -> None:
-        """Take the device in one sample.
+        """Add one sample of the device.
 
         Args:
-            device: The device; figures that are stale or lost are passed over.
+            device: The device; stale or lost values are skipped.
             ranks: The processes on it that report.
             is_due: Whether to take a snapshot; the peaks are kept either way.
         """
@@ -267,14 +267,14 @@ def _find_free(device: DeviceSample) -> int | None:
     return max(0, memory.total_bytes - memory.used_bytes)
 
 
-# What the samples of a period said: one log a device, the findings, and what they rest on.
+# The samples of a period: one log a device, the findings, and their basis.
 
 MAX_SNAPSHOTS = 10_000
-"""Snapshots that are kept of a device unless told otherwise."""
+"""Default number of snapshots kept for a device."""
 
 
 class FindingTrail(NamedTuple):
-    """A finding as it stands, and the gravest that it has been."""
+    """A finding, and the highest severity that it has had."""
 
     finding: Finding
     gravest: Severity
@@ -391,7 +391,7 @@ def _sort_ranks(ranks: Sequence[RankSample]) -> dict[str, list[RankSample]]:
 def measure_fragmentation(allocator: AllocatorReading) -> float | None:
     """Return the share of reserved bytes that is free and cannot be given back, 0 to 1.
 
-    Inactive split bytes over reserved bytes, as PyTorch counts both; None where either is not told.
+    Inactive split bytes over reserved bytes, as PyTorch counts both; None if either is unknown.
     """
     stranded = allocator.inactive_split_bytes
     reserved = allocator.reserved_bytes
@@ -403,7 +403,7 @@ def measure_fragmentation(allocator: AllocatorReading) -> float | None:
 # Straight lines through snapshots, for the fields of the original reports; no verdict rests on them.
 
 LEAST_MOMENTS = 3
-"""A line goes through any two, so that two samples tell no rate."""
+"""Any two samples fit a line, so two samples give no rate."""
 
 
 def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:

@@ -18,10 +18,10 @@ from .frame import (
 )
 from .log import DeviceLog, MemorySource, RunLog, fit_slope, known_points
 
-# The rule on usage alone, for devices without an allocator that tells: how full, and nothing foretold.
+# The rule on usage alone, for devices without allocator data: how full, without a forecast.
 
 SOON_S = 60.0
-"""A device that would be full within this time at its present growth stands higher."""
+"""A device that would be full within this time at its current growth has a higher risk."""
 FAST_MIB_PER_S = 10.0
 LEAST_SPAN_S = 5.0
 """Growth over a shorter time decides nothing."""
@@ -58,7 +58,7 @@ class Thresholds(NamedTuple):
     window: int = 30
     """Snapshots that the growth is fitted to, and from which on the rule has its full confidence."""
     is_given: bool = False
-    """Whether the user gave them: then usage above them counts, whatever a forecast says."""
+    """Whether the user gave them: then usage above them takes precedence over a forecast."""
 
 
 def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
@@ -83,7 +83,7 @@ def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
 
 
 def fit_growth(device: DeviceLog, window: int) -> float | None:
-    """Return the growth of what is taken over the newest snapshots, in MiB/s; None for fewer than three.
+    """Return the growth of used memory over the newest snapshots, in MiB/s; None for fewer than three.
 
     Args:
         window: Most snapshots to fit.
@@ -139,7 +139,7 @@ class DeviceRisk(NamedTuple):
     forecast: RiskLevel
     """What the forecast says; `unknown` with device memory alone."""
     assessment: Assessment | None
-    """The forecast of the process that stands worst; None where nobody forecasts."""
+    """The forecast of the process at most risk; None without a forecast."""
     threshold: ThresholdRisk
 
 
@@ -231,7 +231,7 @@ def _rank(assessment: Assessment) -> tuple[int, float]:
 
 
 def _find_advice(log: RunLog, device: DeviceLog) -> str | None:
-    """Return what the gravest open forecast for the device advises."""
+    """Return the advice of the most severe open forecast for the device."""
     found = [finding for finding in log.findings_of(device.uuid) if finding.kind == "oom" and finding.is_open]
     worst = max(found, key=lambda finding: LEVELS.index(finding.severity), default=None)
     return None if worst is None else worst.advice or None
@@ -249,7 +249,7 @@ TREND_S = 600.0
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """An empty object: there is nothing to tell."""
+    """An empty object: there is no data."""
 
 
 _JSON_NAMES = {
@@ -263,7 +263,7 @@ _JSON_NAMES = {
     "peak_bytes": "peak",
     "watched_s": "watched_seconds",
 }
-"""How the original's reports call what an `Assessment` tells."""
+"""Names of the original's reports for the fields of an `Assessment`."""
 
 
 class ProcessRisk(msgspec.Struct, frozen=True, kw_only=True, rename=_JSON_NAMES):
@@ -302,7 +302,7 @@ class RiskAssessment(msgspec.Struct, frozen=True, kw_only=True):
     current_usage_percent: float | None
     growth_rate_mb_per_sec: float | None
     predicted_oom_time_seconds: float | None
-    """Median time to the error; None where none is foreseen or nobody can say."""
+    """Median time to the error; None if none is expected or it is unknown."""
     predicted_oom_time_low_seconds: float | None
     """Lower end of the 80 % interval."""
     predicted_oom_time_high_seconds: float | None
@@ -399,7 +399,7 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
 
 
 def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -> MemoryTrends | Nothing:
-    """Return the newest of what was taken of a device.
+    """Return the newest snapshots of a device.
 
     Args:
         span_s: Seconds to look back from the newest snapshot.
@@ -462,7 +462,7 @@ def _summarize(log: RunLog, risks: list[tuple[DeviceLog, DeviceRisk]]) -> RiskSu
 
 
 def _recommend(risks: list[DeviceRisk], findings: tuple[ReportFinding, ...]) -> list[str]:
-    """Return what to do, the gravest first: the advice of open findings, then of the devices."""
+    """Return what to do, the most severe first: the advice of open findings, then of the devices."""
     ordered = sorted(
         (it for it in findings if it.closed_s is None), key=lambda it: -LEVELS.index(it.severity)
     )

@@ -69,11 +69,11 @@ class ProcessHeadroom(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None
     rank: int | None
     estimates: tuple[HeadroomEstimate, ...]
-    """By tokens and by samples, as far as the program tells its sizes."""
+    """By tokens and by samples, as far as the program reports its sizes."""
 
 
 class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
-    """One `vramscope.phase` of a program on one device; bytes, the newest call unless said otherwise."""
+    """One `vramscope.phase` of a program on one device; bytes, of the newest call unless noted."""
 
     phase: str
     device_id: int | None
@@ -91,12 +91,12 @@ class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
     peak_allocated: int | None
     """Most of all calls."""
     is_peak_exact: bool
-    """Whether the allocator's own peak told it; else it is the most that was read, a lower bound."""
+    """Whether it is the allocator's own peak; else it is the most that was read, a lower bound."""
     seconds: float | None
 
 
 class ProfileSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """All devices together; sums leave out devices whose figure is not known."""
+    """All devices together; sums leave out devices whose value is unknown."""
 
     total_devices: int
     total_current_memory: int | None
@@ -113,7 +113,8 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     devices: dict[str, ProfileDevice]
     summary: ProfileSummary
     headroom: dict[str, tuple[ProcessHeadroom, ...]]
-    """By device as in `devices`; those whose processes tell no sizes of their steps are left out."""
+    """By device as in `devices`; those whose processes do not report the sizes of their steps are left
+    out."""
     phases: list[ProfilePhase] = []
     """Phases of the program that reports about itself, else of every process in the samples; in the order in
     which they first ended."""
@@ -146,7 +147,7 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
 
 
 def describe_headroom(log: RunLog) -> dict[str, tuple[ProcessHeadroom, ...]]:
-    """Return what is known of the largest steps that would fit, by the key of the device in the report."""
+    """Return the largest steps that would fit, as far as known, by the key of the device in the report."""
     known = {
         log.key_of(device): tuple(
             ProcessHeadroom(pid=it.pid, rank=it.rank, estimates=it.headroom)
@@ -186,7 +187,7 @@ def _subtract(after: int | None, before: int | None) -> int | None:
 
 
 def describe_memory(device: DeviceLog) -> CurrentMemory:
-    """Return the newest figures of a device; all None where none was taken."""
+    """Return the newest values of a device; all None without a snapshot."""
     last = device.last
     if last is None:
         return CurrentMemory(

@@ -69,7 +69,7 @@ def _tabulate(report: Report) -> tuple[Rows, str]:
 
 
 def _list_remarks(report: Report) -> list[str]:
-    """Return what is to be said of devices: why a risk is what it is, why nothing was measured."""
+    """Return remarks on devices: why a risk is at its level, why nothing was measured."""
     said: dict[str, list[str]] = {}
     if isinstance(report, DistributedReport):
         return list_cluster_remarks(report)
@@ -198,7 +198,7 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
 
 
 def _word_trend(device: FragmentDevice) -> str:
-    """Return how the ratio went; where the trend is of another measure, with its name."""
+    """Return how the ratio went; with the name of its measure if that differs."""
     trend = device.trend_analysis
     if not isinstance(trend, FragmentTrend) or device.current_metrics.fragmentation_ratio is None:
         return UNKNOWN
@@ -254,7 +254,7 @@ def _share(value: float | None) -> str:
 
 
 def _growth(value: float | None, unit: str, samples: int) -> str:
-    """Return a rate, or why there is none: two samples lie on a line whatever memory did."""
+    """Return a rate, or why there is none: two samples always fit a line."""
     is_short = value is None and 0 < samples < LEAST_MOMENTS
     return f"{count(samples, 'sample')}: no rate" if is_short else show_number(value, "+.2f", f" {unit}")
 

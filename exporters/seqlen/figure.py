@@ -74,11 +74,11 @@ _DOWN = 2
 _PANEL_IN = 1.55
 _LINE_IN = 0.1
 _FRAME_IN = 0.75
-"""Inches: of a panel with its frame, of a line of text over it, of what stands above and below all."""
+"""Inches: of a panel with its frame, of a line of text over it, of the space above and below all."""
 _HEAD_PT = {"usenix": 6.5, "original": 9.0}
 _ORIGINAL_IN = (14.0, 8.5)
 _MARGIN = 0.1
-"""Share of the height left free above and below what is drawn."""
+"""Share of the height left free above and below the curves."""
 _MIB = 1 << 20
 
 
@@ -384,7 +384,7 @@ def _describe_original(study: LengthStudy, mode: PrivacyMode) -> Iterator[str]:
             yield series.name.ljust(_STAGE) + "".join(_show(value) for value in series.values_bytes)
     yield "=" * _WIDTH
     yield "单位: MB (内存差异)"
-    # Facts that the original never had to tell.
+    # Facts that the original does not print.
     if len(study.privacy_modes) > 1:
         yield f"dp-mode: {mode}"
     if study.is_simulated:

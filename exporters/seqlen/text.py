@@ -129,7 +129,7 @@ def _compare(study: LengthStudy, width: int) -> Iterator[str]:
 
 
 def _format_columns(lengths: Sequence[int], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield a table of a column a length, in several parts where they do not stand side by side."""
+    """Yield a table of a column a length, in several parts if they do not fit side by side."""
     table = [["tokens", *(f"{length:,}" for length in lengths)], *rows]
     first = max(count_cells(row[0]) for row in table) + len(INDENT)
     start = 1
@@ -176,7 +176,7 @@ MODE_WORDS: dict[PrivacyMode, str] = {
 
 
 def name_memory(study: LengthStudy) -> str:
-    """Return what figures are of: on the CPU nothing is allocated, and resident memory stands for it."""
+    """Return the kind of memory measured: resident on the CPU, where no allocator runs."""
     kinds = {run.device.kind for run in study.runs}
     return "resident" if kinds == {"cpu"} else "allocated"
 
@@ -210,8 +210,8 @@ def describe_device(device: PhaseDevice) -> str:
 
 
 def describe_devices(study: LengthStudy) -> str:
-    """Return all devices that figures are of, each once."""
-    # A run that ended before its first phase may not have come to know the name of its device.
+    """Return all measured devices, each once."""
+    # A run that ended before its first phase may not know the name of its device.
     runs = [run for run in study.runs if run.phases] or study.runs
     return "; ".join(dict.fromkeys(describe_device(run.device) for run in runs)) or study.device
 

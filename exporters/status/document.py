@@ -43,7 +43,7 @@ def describe_sample(
 
 
 def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
-    """Return the status object of what a hub told, or None before its first sample."""
+    """Return the status object of a hub's snapshot, or None before its first sample."""
     sample = snapshot.sample
     if sample is None:
         return None

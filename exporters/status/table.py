@@ -98,7 +98,7 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
 
 
 def _count_devices(status: NodeStatus) -> str:
-    """Return how many devices there are in words, and of how many others nothing is said."""
+    """Return how many devices there are in words, and how many are left out."""
     if not status.devices_left_out:
         return count_devices(status.devices)
     return describe_left_out(_sample_of(status))[0]
@@ -168,7 +168,7 @@ _STYLES = {"ok": "", "stale": "bold yellow", "ended": "dim"}
 
 
 def build_rank_table(ranks: Sequence[RankSample], devices: Sequence[DeviceSample], width: int) -> Table:
-    """Return the table of training processes; figures are never cut."""
+    """Return the table of training processes; numbers are never cut."""
     by_uuid = {device.uuid: device for device in devices}
     rows = [_build_cells(rank, by_uuid.get(rank.device_uuid or "")) for rank in ranks]
     columns = _choose_columns(rows, width)
@@ -243,7 +243,7 @@ _GAUGE_MAX_WIDTH = 24
 
 
 def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text], width: int) -> Table:
-    """Return the table of devices, with as many columns as fit; figures are never cut.
+    """Return the table of devices, with as many columns as fit; numbers are never cut.
 
     Args:
         risks: What `describe_risk` says of each device, by its UUID.
@@ -268,7 +268,7 @@ def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text
 
 
 def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
-    """Return one sentence for each device whose figures are those of the host's memory."""
+    """Return one sentence for each device whose memory is the host's."""
     return [
         f"{name_device(device)}: ranks train on the host's processors; memory is the host's"
         if device.kind == "cpu"
@@ -279,7 +279,7 @@ def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
 
 
 def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
-    """Return the name of each device whose figures are not of now or cannot be read, and why."""
+    """Return the name of each device whose values are old or cannot be read, and why."""
     reasons = ((device, _explain_trouble(device)) for device in devices)
     return [(name_device(device), make_printable(reason)) for device, reason in reasons if reason]
 
@@ -342,10 +342,10 @@ def _build_device_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -
 
 
 def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
-    """Return how near a device is to running out of memory, or that its figures are old.
+    """Return how near a device is to running out of memory, or that its values are old.
 
     Args:
-        now_s: Time of its figures.
+        now_s: Time of its values.
     """
     if device.state == "lost":
         return Text("✖ LOST", style="bold red")
@@ -408,15 +408,15 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
 
 
 def lacks_processes(device: DeviceSample) -> bool:
-    """Return whether a device that is well does not tell which processes hold its memory."""
+    """Return whether a working device does not report which processes hold its memory."""
     return device.processes is None and device.state == "ok" and device.kind != "trace"
 
 
 def is_host_pid(process: ProcessReading) -> bool:
     """Return whether the pid of a process outside our container is the host's.
 
-    The driver tells the host's pid, and nothing of the process can be read under it. A process that reports
-    by itself tells its command and start, and the pid that it has where it runs.
+    The driver reports the host's pid, under which nothing of the process can be read. A process that reports
+    itself has a command and a start time, and its pid is that inside its container.
     """
     return process.command is None and process.started_s is None
 

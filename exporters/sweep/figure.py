@@ -63,14 +63,14 @@ def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> FigurePage:
 
 
 def settle(page: FigurePage) -> None:
-    """Lay the page out once: every format has the same layout, and none costs another one.
+    """Lay the page out once: every format has the same layout without computing it again.
 
     Raises:
         UsageError: The labels leave no room for the cells.
     """
     for axes in page.axes:
         for artist in axes.collections:
-            artist.set_in_layout(False)  # what is in the cells takes no room, but time to be measured
+            artist.set_in_layout(False)  # the content of cells needs no room, but takes time to measure
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         page.draw_without_rendering()
@@ -364,7 +364,7 @@ def add_bar(
 MOST_PANELS = 48
 _MOST_IN_A_ROW = 3
 _LEAST_CELL_IN = 0.26
-"""Width of a cell in which its value can be read; more panels stand in a row while cells keep it."""
+"""Width of a cell in which its value can be read; a row has more panels while cells keep it."""
 _ROW_IN = 0.2
 _LEAST_PANEL_IN = 0.7
 _MOST_PANEL_IN = 2.0
@@ -442,7 +442,8 @@ def _draw_panel(axes: "Axes", sweep: IndexedSweep, drawn: DrawnGrid, *, is_large
 
 
 def name_panels(sweeps: Sequence[IndexedSweep]) -> list[str]:
-    """Return titles: model and GPUs; the name of a sweep that tells no model, or shares both with another."""
+    """Return titles: model and GPUs; the name of a sweep without a model, or that shares both with
+    another."""
     labels = [_label(sweep) for sweep in sweeps]
     named = (
         label if labels.count(label) == 1 else cut_name(sweep.name, _LONGEST_NAME)
@@ -458,7 +459,7 @@ def _label(sweep: IndexedSweep) -> str:
 
 
 def _count_across(grids: Sequence[DrawnGrid]) -> int:
-    """Return how many panels stand side by side: three at most, fewer where cells would be too small."""
+    """Return how many panels are side by side: three at most, fewer where cells would be too small."""
     columns = max(len(drawn.columns) for drawn in grids)
     width_in = TEXT_IN - _BAR_IN
     for across in range(min(_MOST_IN_A_ROW, len(grids)), 1, -1):

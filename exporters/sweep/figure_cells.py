@@ -1,4 +1,4 @@
-"""Draws what is in the cells of a sweep: colours of values, textures of states, marks and lines."""
+"""Draws the cells of a sweep: colours of values, textures of states, marks and lines."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -46,7 +46,7 @@ TEXTURES: dict[CellState, Texture] = {
 """By state; `ok` is for what ran without a figure."""
 
 
-# Where the cells of a sweep stand on the page, and how large the page is.
+# Places of the cells of a sweep on the page, and the size of the page.
 
 MOST_COLUMNS_IN_A_COLUMN = 8
 """More columns than these take the whole width of the text."""
@@ -90,7 +90,7 @@ def choose_cells(grid: SweepGrid) -> DrawnGrid:
 
 
 def mark_kind(cell: SweepCell) -> str:
-    """Return the letter behind a value that tells a real run from its simulation."""
+    """Return the letter after a value that marks a real run or its simulation."""
     return "" if cell.kind_word is None else f" {cell.kind_word[0].upper()}"
 
 
@@ -102,7 +102,7 @@ def choose_size(drawn: DrawnGrid, look: SweepLook, panels: int, key_rows: int) -
     """Return width and height of the page in inches.
 
     Args:
-        look: What the person chose; a size in it is taken as it is.
+        look: The user's choices; a size in it is used unchanged.
         panels: One above the other.
         key_rows: Lines of the key.
     """
@@ -317,7 +317,7 @@ def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, in
     return lines
 
 
-# The key of a heat map of a sweep: only what is in the figure.
+# The key of a heat map of a sweep: only entries that the figure uses.
 
 KeyEntry = tuple[str, str]
 """What is shown and what it means."""

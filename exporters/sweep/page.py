@@ -111,7 +111,7 @@ def _render_rows(grid: SweepGrid) -> Iterator[str]:
 
 
 def _render_place(cells: Sequence[SweepCell], best: SweepCell | None, capacity_bytes: int) -> str:
-    """Return one field of the grid; layouts that share TP and PP stand in it one below the other."""
+    """Return one field of the grid; layouts that share TP and PP are one below the other."""
     fullest = max(cells, key=lambda cell: (cell.has_run, cell.actual_bytes or 0))
     names = [] if best is None or best not in cells else ["best"]
     colour = ""
@@ -173,7 +173,7 @@ def _show_gib(size_bytes: int | None) -> str:
     return show_number(size_bytes, ",.1f", per=GIB)
 
 
-# Writes a heat map of a sweep: PNG, PDF, SVG, CSV, an offline page, and a text that stands for it.
+# Writes a heat map of a sweep: PNG, PDF, SVG, CSV, an offline page, and an alternative text.
 
 _ENDINGS = (".png", ".pdf", ".svg", ".csv", ".html")
 TEXT_ENDING = ".alt.txt"
@@ -233,7 +233,7 @@ def write_heat_map(
 def write_multiples(
     sweeps: Sequence[IndexedSweep], base: Path, look: SweepLook, *, file: Path | None = None
 ) -> tuple[Path, ...]:
-    """Draw several sweeps as one figure and write its files, and a text that stands for it; return them.
+    """Draw several sweeps as one figure and write its files, and an alternative text; return them.
 
     Args:
         sweeps: One panel each.

@@ -139,7 +139,7 @@ def report_skipped(file: SkippedFile) -> SkippedReport:
 
 
 def encode_csv(grid: SweepGrid) -> bytes:
-    """Return all cells as CSV in UTF-8, what is unknown as nothing."""
+    """Return all cells as CSV in UTF-8, unknown values are empty."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)

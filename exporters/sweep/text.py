@@ -20,7 +20,7 @@ _MOST_SKIPPED = 10
 
 
 def describe_figure(grid: SweepGrid, findings: Sequence[SweepFinding]) -> str:
-    """Return the text that stands for the figure: what it shows, what it says, and every cell."""
+    """Return the alternative text of the figure: its axes, its findings, and every cell."""
     rows = _span(grid.tps)
     columns = _span(grid.pps)
     lines = [
@@ -165,7 +165,7 @@ _COUNTED: tuple[CellState, ...] = ("ok", "oom", "failed")
 _LONGEST_NAME = 40
 _LEAST_NAME = 12
 _OTHERS = 68
-"""Cells of a name, and of what stands next to it."""
+"""Cells of a name, and of the columns next to it."""
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
 _MOST_WITH_DETAILS = 40
@@ -173,7 +173,7 @@ _MOST_WITH_DETAILS = 40
 
 
 def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
-    """Return the table of an index, and what is to be said of each sweep.
+    """Return the table of an index, and remarks on each sweep.
 
     Args:
         index: The sweeps that are wanted, in the order in which they are listed.
@@ -193,7 +193,7 @@ def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
 
 
 def row_of(sweep: IndexedSweep) -> tuple[str, ...]:
-    """Return what stands in the line of a sweep after its name, under `HEADINGS`."""
+    """Return the columns of a sweep after its name, under `HEADINGS`."""
     grid = sweep.grid
     best = sweep.best
     return (
