@@ -43,6 +43,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Else every program that a test starts would compile anew what it imports: more than half of its time.
 
+gc.disable()  # until all tests are collected: nothing of that is garbage
+
 GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
 WORKERS_BESIDE_CORES = 2
@@ -84,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Let the collector of this process come less often."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
     leave_out_of_collections()
 
 

@@ -78,15 +78,15 @@ def gpustat(second: int, used_mib: int | None = 2048) -> str:
     return json.dumps(query, indent=4) + "\n"
 
 
-def all_smi(second: int, used_bytes: int = 2 << 30) -> str:
+def all_smi(second: int, used_bytes: int = 2 << 30, host: str = "node1") -> str:
     """Return a frame of `all-smi record`."""
     gpu = {
-        "uuid": "GPU-1111aaaa-2222",
+        "uuid": f"GPU-1111aaaa-000{host[-1]}",
         "time": f"2025-06-23 10:30:{second:02d}",
         "name": "NVIDIA A100-SXM4-80GB",
         "device_type": "GPU",
-        "hostname": "node1",
-        "instance": "node1",
+        "hostname": host,
+        "instance": host,
         "utilization": 98.0,
         "temperature": 34,
         "used_memory": used_bytes,
@@ -95,7 +95,7 @@ def all_smi(second: int, used_bytes: int = 2 << 30) -> str:
         "power_consumption": 62.5,
         "detail": {},
     }
-    frame = {"schema": 1, "timestamp": f"2025-06-23T10:30:{second:02d}Z", "hostname": "node1", "gpus": [gpu]}
+    frame = {"schema": 1, "timestamp": f"2025-06-23T10:30:{second:02d}Z", "hostname": host, "gpus": [gpu]}
     return json.dumps(frame, separators=(",", ":")) + "\n"
 
 

@@ -146,6 +146,20 @@ def test_frames_of_all_smi(tmp_path: Path) -> None:
     assert [it for it in notes if "cut off" in it]
 
 
+def test_frames_of_several_hosts_keep_their_devices_apart(tmp_path: Path) -> None:
+    text = ALL_SMI_HEADER + "".join(
+        all_smi(second, host=host) for second in (0, 1) for host in ("node1", "node2")
+    )
+    records, _ = read(tmp_path / "trace.ndjson", text)
+    assert describe(records) == [
+        (AT_TEN, 0, 2048),
+        (AT_TEN, 1, 2048),
+        (AT_TEN + 1, 0, 2048),
+        (AT_TEN + 1, 1, 2048),
+    ]
+    assert [it.device.label for it in records[:2]] == ["0", "node2/0"]
+
+
 FILES = {
     "nvidia-smi table": TABLE.format(second=0, used=2048),
     "nvidia-smi dmon": DMON,
