@@ -21,7 +21,6 @@ from vramscope.tui.terminal.abilities import TerminalAbilities
 WORKLOADS = Path(__file__).resolve().parents[1] / "engine" / "workloads"
 SIZE = (120, 32)
 STEPS = 100
-HISTORY_S = 60.0
 SETTLED_S = 4.0
 """Until the moment that was jumped to has its verdict."""
 
@@ -59,7 +58,7 @@ def record(path: Path) -> None:
 
 
 async def draw_replay(pictures: Path) -> Path:
-    """Record the job, go to the error, and write what the screen shows as SVG."""
+    """Record the job, go to the first finding, and write what the screen shows as SVG."""
     with tempfile.TemporaryDirectory() as name:
         recording = Path(name) / "run.vscope"
         record(recording)
@@ -69,7 +68,7 @@ async def draw_replay(pictures: Path) -> Path:
             )
             app = VramscopeApp(
                 feed,
-                settings=Settings(history_window_s=HISTORY_S),
+                settings=Settings(),
                 abilities=TerminalAbilities(),
                 clock=SystemClock(),
                 signal_policy=SignalPolicy(is_read_only=True, is_replay=True),
