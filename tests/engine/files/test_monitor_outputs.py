@@ -59,7 +59,7 @@ def test_tables_of_nvidia_smi_are_a_series(tmp_path: Path) -> None:
     assert (first.device.name, first.total_bytes) == ("NVIDIA A100-SXM4-80GB", 80 * GIB)
     assert (first.utilization_percent, first.temperature_c, first.power_w) == (98.0, 34.0, 62.0)
     assert (second.utilization_percent, second.temperature_c) == (None, 41.0), "not the fan's share"
-    assert (lost.state, lost.reason) == ("lost", "nvidia-smi said ERR!")
+    assert (lost.state, lost.reason) == ("lost", "nvidia-smi reported ERR!")
     assert len(records) == 6, "MIG instances and processes are no GPUs"
     assert not [it for it in notes if "left out" in it]
 
@@ -125,7 +125,7 @@ def test_queries_of_gpustat_one_after_the_other(tmp_path: Path) -> None:
     ]
     assert records[0].device.uuid.startswith("GPU-1111aaaa")
     assert (records[0].total_bytes, records[1].state) == (80 * GIB, "lost")
-    assert "may have been cut off" in notes[-1]
+    assert "the last line has no end" in notes[-1]
 
 
 def test_a_query_that_is_none_is_counted(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_frames_of_all_smi(tmp_path: Path) -> None:
     assert describe(records) == [(AT_TEN, 0, 2048), (AT_TEN + 1, 0, 3072)]
     assert (records[0].total_bytes, records[0].power_w) == (80 * GIB, 62.5)
     assert [it for it in notes if "timestamp is 'x'" in it]
-    assert [it for it in notes if "cut off" in it]
+    assert [it for it in notes if "the last line has no end" in it]
 
 
 def test_frames_of_several_hosts_keep_their_devices_apart(tmp_path: Path) -> None:
