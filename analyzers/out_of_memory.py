@@ -202,7 +202,7 @@ def _word_error(rank: RankSample, times: int) -> _Words:
     asking = "" if size is None else f" asking for {format_bytes(size)}"
     told = f" ({rank.notes[-1]})" if record is None and rank.notes else ""
     advice = (
-        f"`vramscope inspect {record}` shows what held the memory and who asked"
+        f"`vramscope inspect {record}` shows what used the memory and what asked for more"
         if record is not None
         else f"No flight record was written{told}: start the job with `vramscope run` to get one next time"
     )

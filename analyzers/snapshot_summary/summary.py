@@ -480,8 +480,8 @@ def _describe_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
             yield f"{_count_share(unnamed)} have no stack: they were allocated before recording started"
     elif unnamed is not None:
         yield (
-            "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start "
-            "of the program to see which lines hold the memory"
+            "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start of "
+            "the program to see which lines allocated the memory"
         )
 
 

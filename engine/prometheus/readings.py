@@ -384,7 +384,7 @@ def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: flo
         uuid or None,
         label,
         severity,
-        f"{kind}{where}, says the agent of {sample.node}",
+        f"{kind}{where}, reported by the agent of {sample.node}",
         first_s,
         sample.time_s,
         method=METHOD,

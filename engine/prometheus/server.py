@@ -172,7 +172,7 @@ class PrometheusServer:
         try:
             answer = msgspec.json.decode(data, type=_Answer)
             if answer.status == "error" or answer.data is None:
-                raise self._refuse(f"answered with an error: {answer.error[:300] or 'none is told'}")
+                raise self._refuse(f"answered with an error: {answer.error[:300] or 'no message'}")
             return self._read_series(msgspec.json.decode(answer.data.result, type=list[msgspec.Raw]))
         except _MALFORMED:
             received = f"it sent {len(data):,} bytes of {kind[:MAX_SHOWN]}"

@@ -120,7 +120,7 @@ def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | 
             raise
         raise TraceError(trace.explain(error)) from None
     if not trace.spans:
-        raise TraceError(f"{type(module).__name__}: its forward pass called none of its layers")
+        raise TraceError(f"{type(module).__name__}: its forward pass did not call any of its layers")
     return {"name": type(module).__name__, **trace.describe(module, weights)}
 
 

@@ -126,7 +126,7 @@ class LeftOut:
         first = self.first
         if first is None:
             return f"{name}: no record after the header; expected at least one line of data"
-        return f"{name}: none of its {self.count:,} records can be used; the first at {first}"
+        return f"{name}: no usable record among {self.count:,}; the first at {first}"
 
     def notes(self) -> tuple[str, ...]:
         """A sentence for each kind, the most frequent first."""

@@ -75,7 +75,7 @@ class _Walk:
             self.traces.append(TraceFolder(folder, files, skipped, find_model_in_name(folder)))
         elif skipped:
             told = f"{show_path(folder)}: {len(skipped):,} files named like a memory trace"
-            self.notes.append(f"{told} tell no TP and PP")
+            self.notes.append(f"{told} have no TP and PP")
         is_log_folder = any(entry.name in LIST_NAMES for entry in entries)
         if is_log_folder:
             self.logs.append(folder)

@@ -169,7 +169,7 @@ def test_a_last_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
         ([LOG_HEADER], "no record after the header; expected at least one line of data"),
         (
             [LOG_HEADER, "x, 0, 1, 2"],
-            "none of its 1 records can be used; the first at line 2: timestamp is 'x'",
+            "no usable record among 1; the first at line 2: timestamp is 'x'",
         ),
     ],
 )

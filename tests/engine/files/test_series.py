@@ -187,7 +187,7 @@ def test_names_of_devices_are_numbered_and_kept(tmp_path: Path) -> None:
         (f"{HEADER}\n", "no record after the header; expected at least one line of data"),
         (
             f"{HEADER}\n1,0,x,,,,\n",
-            "none of its 1 records can be used; the first at line 2: allocated_bytes is",
+            "no usable record among 1; the first at line 2: allocated_bytes is",
         ),
         (
             "time_s,device\n1,0\n",

@@ -132,7 +132,7 @@ def test_findings_that_an_agent_counts_stand_as_long_as_it_does_and_not_twice() 
     (sample,) = assembler.add(with_finding)
     (finding,) = assembler.list_findings(sample)
     assert (finding.kind, finding.severity, finding.device_uuid) == ("pressure", "high", "GPU-0000")
-    assert finding.title == f"pressure on GPU 0, says the agent of {NODE}"
+    assert finding.title == f"pressure on GPU 0, reported by the agent of {NODE}"
     (sample,) = assembler.add(agent_series(make_training(), T + 15))
     assert [it.id for it in assembler.list_findings(sample)] == [finding.id]
     own = msgspec.structs.replace(finding, id="own", title="found here")

@@ -30,7 +30,7 @@ def test_a_process_has_no_thousands_and_a_step_has() -> None:
 
 
 def test_a_path_that_the_advice_tells_stands_once() -> None:
-    assert "\n".join(draw(200, f"`vramscope inspect {PATH}` shows what held the memory")).count(PATH) == 1
+    assert "\n".join(draw(200, f"`vramscope inspect {PATH}` shows what used the memory")).count(PATH) == 1
     assert "\n".join(draw(200, "")).count(PATH) == 1
 
 
