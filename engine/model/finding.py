@@ -203,7 +203,11 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Analyzer(Protocol):
-    """A pure streaming object; live, replayed and imported samples take the same path."""
+    """Turns samples into findings, for plug-ins in the group `vramscope.analyzers`.
+
+    It is a pure streaming object, without input, output or clock: live, replayed and imported samples take
+    the same path.
+    """
 
     name: str
     """Name of the analyzer, as in its entry point."""
@@ -211,14 +215,18 @@ class Analyzer(Protocol):
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Process one sample and return the findings it opened, updated or closed.
 
-        Only fields that the history ring keeps may decide, so that a restarted worker that is fed the ring
-        concludes the same. `engine/history/block.py` names those of devices, `engine/history/block.py`
-        those of processes, whose bytes are rounded up to 512 there.
+        Called in a worker process, once for each sample, in order. Time comes from `sample.time_s` only.
+        Decide only by fields that the history ring keeps, so that a restarted worker, which is fed the ring,
+        concludes the same: `engine/history/block.py` lists those of devices and of processes. Bytes of
+        processes are rounded up to 512 there.
+
+        Raises:
+            Exception: Any error stops this analyzer; the worker continues with the others and notes it.
         """
         ...
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt findings that a predecessor opened before the first sample that will be observed."""
+        """Adopt the open findings of a predecessor, before the first `observe`."""
         ...
 
 
@@ -227,7 +235,7 @@ class Assessor(Protocol):
     """An analyzer that also says how near each process is to running out of memory."""
 
     def assess(self) -> Sequence[Assessment]:
-        """Return the assessments that changed, as a person would see it, since this was last asked."""
+        """Return the assessments that changed visibly since the last call."""
         ...
 
 
@@ -236,19 +244,19 @@ class Annotator(Protocol):
     """An analyzer that adds what it knows to the assessments of others."""
 
     def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
-        """Return assessments with what is known besides, and those to which something else is to be added.
+        """Return the changed assessments with additions, and others whose additions changed.
 
         Args:
-            changed: Assessments that changed since this was last asked.
+            changed: Assessments that changed since the last call.
         """
         ...
 
 
 class Inquiry(msgspec.Struct, frozen=True):
-    """One question to one process; its answer, if any comes, is a segment map or nothing."""
+    """One question to one process; the answer, if any, is a segment map."""
 
     verb: Literal["history", "segments"]
-    """`history`: record allocations with their stacks for a while; `segments`: a segment map, please."""
+    """`history`: record allocations with their stacks for some time; `segments`: send a segment map."""
     pid: int
     seconds: float | None = None
     """For `history`: how long. For `segments`: how long the process may wait for the end of a step, to take
@@ -259,21 +267,21 @@ class Inquiry(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Inquirer(Protocol):
-    """Looks closer at what analyzers have found: findings in, questions out, maps in, evidence out.
+    """Looks closer at findings: findings in, questions out, segment maps in, evidence out.
 
-    Pure, as an analyzer is: it has no clock and asks nobody itself. What it adds to a finding is evidence; it
-    neither opens nor closes any.
+    Pure like an analyzer: it has no clock and sends nothing itself. It adds evidence to findings; it neither
+    opens nor closes any.
     """
 
     name: str
     """Name of the inquirer, as in its entry point."""
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Learn from open findings of a predecessor what it knew of them."""
+        """Read from a predecessor's open findings what it had added to them."""
         ...
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
-        """Process one sample and the findings in it; return what should be asked now."""
+        """Process one sample and its findings; return the questions to ask now."""
         ...
 
     def awaits_map(self, node: str, pid: int) -> bool:

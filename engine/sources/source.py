@@ -113,23 +113,30 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     """What does not change about a device."""
 
     uuid: str
+    """Unique and the same after a restart; samples, history and findings are keyed by it."""
     index: int
+    """Number shown to people; it may change when devices come or go."""
     name: str | None = None
+    """Product name."""
     kind: DeviceKind = "gpu"
     parent_uuid: str | None = None
+    """Of a MIG instance: the UUID of its GPU."""
     mig_index: int | None = None
-    # The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then.
     is_provisional: bool = False
+    """The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then."""
 
 
 class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
-    """Fields that are read once per tick or slower; each may be unsupported on its own."""
+    """Fields that are read once per tick or slower; None is unsupported or unmeasured."""
 
     utilization_percent: float | None = None
+    """Share of time in which a kernel ran, 0 to 100."""
     temperature_c: float | None = None
+    """Degrees Celsius."""
     power_w: float | None = None
-    # None if the device does not report them; empty if there are none.
+    """Watts."""
     processes: tuple[ProcessReading, ...] | None = None
+    """Processes with memory on it; None if the device does not report them, empty if there are none."""
 
 
 class PreparedMemory(NamedTuple):
@@ -176,12 +183,12 @@ class ProcessKnowingReader(Protocol):
 
 
 class DeviceReader(Protocol):
-    """One device. Every call may block in the driver; the sampler can abandon it."""
+    """Reads one device. Every call may block in the driver; the sampler can abandon it."""
 
     identity: DeviceIdentity
 
     def read_memory(self) -> MemoryReading:
-        """Return total, used and free bytes; cheap enough for ten times a second.
+        """Return total, used and free bytes; called ten times a second by default, so it must be cheap.
 
         Raises:
             NotSupportedError: The device does not report its memory.
@@ -200,9 +207,10 @@ class DeviceReader(Protocol):
 
 
 class Source(Protocol):
-    """A library or service that knows devices."""
+    """Finds devices, for plug-ins in the group `vramscope.sources`."""
 
     name: str
+    """Name of the source, as in its entry point; notes and errors begin with it."""
 
     def discover(self) -> Sequence[DeviceReader]:
         """Open the source and return its devices, in index order.

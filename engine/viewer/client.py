@@ -24,12 +24,12 @@ SILENT_INTERVALS = 2.5
 
 
 class Client(NodePicture):
-    """One connection to a hub; use from one thread (`history` may be read from any).
+    """One connection to a hub; use it from one thread (`history` may be read from any).
 
     Args:
-        history: History to fill; a fresh one by default.
+        history: History to fill; a new one by default.
         closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
-        is_counted: It counts as a viewer, for whom a hub stays.
+        is_counted: Whether it counts as a viewer: an agent that leaves with its viewers stays for it.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Client(NodePicture):
         return max(POLL_S, min(1.25 * hub.interval_s, MOST_PATIENCE_S))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield samples as they arrive, for ever.
+        """Yield samples as they arrive, without end, each once and in order.
 
         Raises:
-            HubUnreachableError: The hub ended.
+            HubUnreachableError: The agent ended.
         """
         while True:
             events = self._stream.events(POLL_S)
@@ -190,14 +190,17 @@ class Client(NodePicture):
 
 
 def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Client:
-    """Connect to the hub that runs on this node and return once it has answered.
+    """Connect to the agent of this node and return once it has answered.
 
     Args:
-        runtime_dir: Folder of the hub; by default this user's own.
-        timeout_s: How long to wait for its answer.
+        runtime_dir: Runtime folder of the agent; by default this user's own.
+        timeout_s: Seconds to wait for its answer.
+
+    Returns:
+        An open connection, to be used as a context manager or closed; one thread may use it.
 
     Raises:
-        HubUnreachableError: No hub runs there, or it does not answer.
+        HubUnreachableError: No agent serves that folder, or it does not answer in time.
     """
     folder = runtime_dir or locate_runtime_folder()
     if not is_hub_alive(folder):
