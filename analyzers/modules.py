@@ -21,7 +21,7 @@ class BreakdownNode(msgspec.Struct, frozen=True):
     """A module, a parameter, or a kind, with all that is below it."""
 
     name: str
-    # Of the node and all below it; None where one of them is unknown.
+    # Sum of the node and all below it; None where one of them is unknown.
     computed_bytes: int | None
     measured_bytes: int | None
     children: "tuple[BreakdownNode, ...]" = ()

@@ -62,9 +62,9 @@ class Tally:
         self.down_bytes = self.down_requested = self.down_count = 0
         # Freed by the caller, still used by another stream.
         self.awaiting_bytes = self.awaiting_requested = self.awaiting_count = 0
-        # Of `up_bytes`: from blocks that were all of their segment, or of an expandable region.
+        # Part of `up_bytes` from blocks that filled their segment or expandable region.
         self.whole_up = 0
-        # Of the bytes that came back: those that made their segment whole, or of an expandable region.
+        # Freed bytes that made their segment or expandable region whole.
         self.whole_down = 0
         # Bytes that were left over when whole segments were split.
         self.split_up = 0

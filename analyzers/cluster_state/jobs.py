@@ -133,7 +133,7 @@ class _Known(NamedTuple):
 
     rank: RankSample
     device: DeviceSample | None
-    # Of the newest step that reported one.
+    # From the newest step that reported one.
     newest_floor_bytes: int | None
     # Least floor since the last merging; None where no step ended.
     floor_min_bytes: int | None

@@ -34,7 +34,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
     node: FleetNode
     device_count: int
-    # Of its device at the highest risk.
+    # Level of its device at highest risk.
     level: RiskLevel
     # Device used over capacity, of all devices whose memory is known; 0 to 1.
     used_share: float | None

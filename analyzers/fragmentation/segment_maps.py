@@ -36,7 +36,7 @@ class MapFragmentation(msgspec.Struct, frozen=True):
     time_s: float
     # Most free bytes first.
     pools: tuple[PoolFree, ...]
-    # Of the shared pool with the most free bytes; None where nothing is free.
+    # In the shared pool with the most free bytes; None where nothing is free.
     external: float | None
     free_bytes: int
     free_blocks: int

@@ -292,7 +292,7 @@ class FragmentationTrack(OpenFinding):
         self.subject: Subject | None = None
         # The newest segment map.
         self.map: MapFragmentation | None = None
-        # Of the newest window that was long enough.
+        # From the newest window that was long enough.
         self.extremes: Extremes | None = None
         self.peak_bytes: int | None = None
         self.peak_reserved_bytes: int | None = None

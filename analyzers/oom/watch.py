@@ -376,7 +376,7 @@ class Pressed:
 
 
 KEPT = 192
-# Of rounds before the newest the most of so many is kept, and so many of each: what is rare is forgotten
+# Earlier rounds are joined: of so many in a row, so many of the largest are kept, and rare ones are forgotten
 # late.
 OLDER_ROUNDS = (8, 64)
 OLDER_KEPT = 24

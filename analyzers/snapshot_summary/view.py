@@ -40,7 +40,7 @@ class DeviceView:
     state: IntArray
     stack: IntArray
     segment: IntArray
-    # Of every segment.
+    # One entry per segment.
     stranded_bytes: IntArray
 
     @property

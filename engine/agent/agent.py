@@ -54,7 +54,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     speed: float = 1.0
     # Seconds of the trace from one sample to the next.
     replay_interval_s: float = 0.1
-    # Of the recorded devices, if it is not in the trace.
+    # Capacity of the recorded devices, if it is not in the trace.
     capacity_bytes: int | None = None
     # A viewer or a job started it, for itself and those that join: it ends with the last of them.
     leaves_with_viewers: bool = False

@@ -33,7 +33,7 @@ class Alert(msgspec.Struct, frozen=True):
     gravest: Severity
     # As in `vramscope --json`.
     finding: Finding
-    # Of the vramscope that sent it.
+    # Version of the vramscope that sent it.
     version: str
     # Somebody tries the hook out, and nothing is the matter.
     is_test: bool = False

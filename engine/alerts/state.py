@@ -61,7 +61,7 @@ class FindingChange(msgspec.Struct, frozen=True):
     what: str
     # The finding's sentence at that time, if it has changed.
     title: str = ""
-    # Of the finding.
+    # Device of the finding.
     device_uuid: str | None = None
 
 

@@ -498,7 +498,7 @@ class Reporter:
                 self._answered_s = self._clock.monotonic_s()
                 self.has_been_accepted = self.has_been_accepted or self.receipt.is_accepted
         except WireError:
-            return  # whoever listens there is none of ours; its silence is told
+            return  # not a vramscope listens there; its silence is reported
 
 
 def open_reporter(

@@ -257,7 +257,7 @@ def lock_keys(folder: Path, tell: Callable[[str], None], *, within_s: float = WI
 def _wait(descriptor: int, path: Path, tell: Callable[[str], None], end_s: float) -> None:
     while True:
         try:
-            # Of the open file, not of the process; NFS makes a lock of its server of it.
+            # The lock belongs to the open file, not to the process; NFS turns it into a lock on its server.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end_s:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SHORTEST_TICK_S = 0.001
 # A time of today is no multiple of a tick to the last bit; one so close to the end of a tick is at it.
 _TOLERANCE_S = 1e-6
-# Of one device: a minute in steps of 16 ms.
+# Ticks of one device: a minute in steps of 16 ms.
 MOST_TICKS = 4096
 # PyTorch numbers the devices of a process in eight bits with a sign (`c10::DeviceIndex`).
 MOST_DEVICES_OF_PROCESS = 128

@@ -39,10 +39,10 @@ EVALUATE_EVERY_S = 1.0
 BASE_BYTES = 826 * MIB
 # What one sequence of an evaluation leaves behind; measured likewise.
 KEPT_BYTES = 9 * MIB
-# Of one user at one time.
+# Demos of one user at one time.
 MOST_DEMOS = 9
 PATIENCE_S = 2.0
-# Of prctl(2).
+# Constant of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
 

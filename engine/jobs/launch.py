@@ -184,7 +184,7 @@ ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """The cards that a job finds instead of those of its node."""
 
-    # Of one card.
+    # Capacity of one card.
     total_bytes: int
     devices: int = 1
     # Store nothing: shapes and bytes are followed, values are not computed.

@@ -50,7 +50,7 @@ def read_nested(stats: dict[str, Any]) -> Reading:
             allocation["freed"],
         )
     except (KeyError, TypeError):
-        # Of an older PyTorch, or before the first allocation.
+        # Older PyTorch, or before the first allocation.
         return _read_part(stats)
     return _make(Reading, figures)
 

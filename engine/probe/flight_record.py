@@ -179,7 +179,7 @@ def _knows_traces(ask: Foreign) -> bool:
 
 SCHEMA = "vramscope.flight/1"
 MAX_FILE_BYTES = 8 * 1024 * 1024
-# Of one process.
+# Flight records of one process.
 MOST_RECORDS = 3
 # Between two records: a program that catches the error and tries again must not write all day.
 PAUSE_S = 30.0

@@ -220,7 +220,7 @@ class _Recording:
     """Our recording, and whether the program has used the switch since it began."""
 
     def __init__(self) -> None:
-        # Of the program, that did not raise.
+        # Calls by the program that did not raise.
         self.calls = 0
         self._watched: list[_Watched] = []
 

@@ -319,7 +319,7 @@ class Sampler:
             self._slow = pinned, self.resident.read_bytes()
             self._exchange(now_s)
         self._answer()
-        # Of the reading's own moment: the grid stands, so that what is late now is not later the next time.
+        # From the reading's own moment: the grid is fixed, so a late reading does not delay the next one.
         return self._pace.find_next(now_s) - now_s
 
     def send_now(self) -> None:

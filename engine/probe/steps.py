@@ -107,7 +107,7 @@ class StepWatch:
     """
 
     def __init__(self) -> None:
-        # Of the newest step that ended.
+        # Index of the newest step that ended.
         self.index = 0
         # Whether the allocator's peak rose within a step since this was last set to False.
         self.has_peak_risen = False

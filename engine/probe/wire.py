@@ -14,7 +14,7 @@ SOCKET_NAME = "probe.sock"
 MAX_PACKET_BYTES = 64 * 1024
 # Readings or steps in one packet; the longest row has fewer than 250 characters.
 MOST_ROWS = 200
-# Of a segment map's base64 in one packet.
+# Characters of a segment map's base64 in one packet.
 PART_CHARACTERS = 48 * 1024
 
 # What is understood; announced to the hub, so that it need not ask in vain.

@@ -306,7 +306,7 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
         return None
     age_s = None if newest_s is None else max(0.0, time_s - newest_s)
     state, reason = _judge(newest_s, up, since_s, age_s)
-    # Of a device that does not answer the last values are kept, with their age.
+    # A device that does not answer keeps its last values, with their age.
     memory_since_s = since_s if state == "ok" else _EVER
     index, mig_index = _read_place(subject)
     return DeviceSample(

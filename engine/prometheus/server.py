@@ -36,7 +36,7 @@ class Series(msgspec.Struct, frozen=True):
     metric: dict[str, str]
     # Time in seconds since the epoch, and value.
     values: tuple[tuple[float, str], ...] = ()
-    # Of an instant query.
+    # Value of an instant query.
     value: tuple[float, str] | None = None
 
 

@@ -100,7 +100,7 @@ class Steps(msgspec.Struct, frozen=True, tag_field="kind", tag="steps"):
 
     v: int
     rows: tuple[StepRow, ...]
-    # Of those whose size is known.
+    # Steps whose size is known.
     sizes: tuple[SizeRow, ...] = ()
     # Named parts with a measured call since, by name.
     phases: tuple[PhaseRow, ...] = ()
@@ -164,7 +164,7 @@ class OutOfMemoryMet(msgspec.Struct, frozen=True, tag_field="kind", tag="oom"):
 
     v: int
     time_s: float
-    # Of the request that failed.
+    # Size of the request that failed.
     size_bytes: Figure = None
     # Path of the record; None if it could not be written.
     flight_record: str | None = None

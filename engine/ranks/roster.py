@@ -130,7 +130,7 @@ class Roster:
                 see, if no other that reports has the same.
         """
         asked = [(connection, track) for connection, track in self._living.items() if track.pid == pid]
-        # Of the processes that the hub sees one at most has a pid.
+        # Among the processes that the hub sees, at most one has this pid.
         chosen = [pair for pair in asked if pair[1].is_visible] or asked
         if not chosen:
             self._refuse_unknown(pid, wish)

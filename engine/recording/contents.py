@@ -40,11 +40,11 @@ class ImportedFile(msgspec.Struct, frozen=True):
 
 
 class RecordingIdentity(msgspec.Struct, frozen=True):
-    # Of the first sample; more may follow.
+    # Node of the first sample; more may follow.
     node: str
     # Wall clock, seconds since the epoch.
     created_s: float
-    # Of the vramscope that made the file.
+    # Version of the vramscope that made the file.
     version: str
     # From one sample to the next, as in the settings; None if the agent decided.
     interval_s: float | None = None
@@ -112,7 +112,7 @@ class Damage(msgspec.Struct, frozen=True):
     """Parts of a recording that could not be read and were left out."""
 
     blocks: int = 0
-    # Of those blocks, as the index counts them.
+    # Samples of those blocks, as the index counts them.
     samples: int = 0
     # Newest samples, findings, events, minutes of the overview.
     rows: int = 0

@@ -206,7 +206,7 @@ class RecordingSeries:
                 span = recording.span
                 series = recording.identity.series
         except InputFileError:
-            return False  # none of ours, or damaged: a person shall look at it
+            return False  # not ours, or damaged: left for a person to look at
         return series == self._writer.identity.series != "" and span is not None and span[1] < oldest_s
 
     def _path_of(self, number: int) -> Path:

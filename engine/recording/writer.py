@@ -235,7 +235,7 @@ class ContentWriter:
         self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _pack(value)))
 
 
-# Of a block: more do not compress better, and make a seek slower, which unpacks one.
+# Size of a block: more do not compress better, and make seeking slower, which unpacks a whole block.
 TARGET_DEVICE_SAMPLES = 2048
 # Names and commands of many devices are stored once a block.
 LEAST_BLOCK_TICKS = 8
@@ -304,7 +304,7 @@ def find_file_system(path: Path, mounts: str | None = None) -> str | None:
         if len(words) < 5 or not kinds:
             continue
         mount = Path(_unescape(words[4]))
-        # Of two mounts in one place the later one hides the other.
+        # The later of two mounts in one place hides the other.
         if len(mount.parts) >= depth and place.is_relative_to(mount):
             found = kinds[0]
             depth = len(mount.parts)

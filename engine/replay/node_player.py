@@ -211,7 +211,7 @@ class Checkpoint(NamedTuple):
 
     # Where the window begins.
     start_s: float
-    # Of the newest sample; None before the first.
+    # Time of the newest sample; None before the first.
     time_s: float | None
     seq: int
     history: History

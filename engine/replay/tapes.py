@@ -102,9 +102,9 @@ def fold_minutes(
     return ReplayOverview(start_s, step_s, tuple(shares), is_of_capacity)
 
 
-# Of a run that is no longer, all before a moment is fed to graphs and analyzers.
+# For a run of at most this length, everything before a moment is fed to graphs and analyzers.
 MOST_WHOLE_TICKS = 9000
-# Of a longer one, as of a recording, so many ticks.
+# For a longer one, and for a recording, this many ticks.
 WINDOW_TICKS = 3600
 
 
@@ -168,7 +168,7 @@ class TraceTape:
         """Do nothing: no file stays open under its name."""
 
 
-# Of analyzers, in memory for `--recorded-findings`.
+# Findings and assessments of analyzers kept in memory for `--recorded-findings`.
 MOST_WORDS = 20_000
 MOST_MARKS = 10_000
 LONE_INTERVAL_S = 1.0
@@ -308,7 +308,7 @@ MOST_NODES = 512
 class _Part(NamedTuple):
     start_s: float
     end_s: float
-    # Of the file in its series.
+    # Number of the file in its series.
     number: int
     series: str
     path: Path

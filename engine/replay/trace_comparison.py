@@ -71,7 +71,7 @@ class RankComparison(msgspec.Struct, frozen=True, eq=False):
     interval_s: float
     # All samples of the real rank, if they are few enough.
     samples: MemoryTrace | None
-    # Of its iterations; None if none can be compared.
+    # Errors over its iterations; None if none can be compared.
     errors: ErrorRange | None = None
 
     @property

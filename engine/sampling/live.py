@@ -166,7 +166,7 @@ class LiveProducer:
         )
 
 
-# Of a chosen name; the rest is cut.
+# Longest chosen name; the rest is cut.
 MOST_NAME_CHARS = 200
 
 

@@ -336,7 +336,7 @@ class SeriesTick:
         elif time_s > same.time_s:
             return False
         else:
-            # Of several of one device and time the last counts; least and most are those of all.
+            # The last of several records of one device and time counts; minimum and maximum are of all.
             self._repeated.setdefault(uuid, [same]).append(record)
         records[uuid] = record
         self._end_s = time_s

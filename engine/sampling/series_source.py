@@ -348,7 +348,7 @@ class _JoinedTick:
             self._place(number, it, each, end_s) for number, it in taken.items() for each in it.devices
         ]
         self._seq += 1
-        # Of two reports of one device within a tick the later one counts.
+        # The later of two reports of one device within a tick counts.
         newest = {device.uuid: device for device in sorted(devices, key=lambda it: -(it.age_s or 0.0))}
         return Sample(
             self._node,

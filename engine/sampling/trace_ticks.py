@@ -159,7 +159,7 @@ class RankTicks(msgspec.Struct, frozen=True):
     # Between two consecutive samples; infinite if there are no two.
     least_gap_s: float
     iterations: TraceIterations
-    # Of all times and allocations.
+    # Hash of all times and allocations.
     digest: bytes
     notes: tuple[str, ...] = ()
 

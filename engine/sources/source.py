@@ -149,7 +149,7 @@ class PreparedMemory(NamedTuple):
     # Fill the buffer; 0 if that succeeded. It may block in the driver.
     call: Callable[[], int]
     buffer: "ctypes.Structure"
-    # Of the buffer: total, free and used bytes.
+    # Layout of the buffer: total, free and used bytes.
     layout: Struct
     # Called with any other code than 0: return the memory by other means, or raise as `read_memory` does.
     conclude: Callable[[int], MemoryReading]

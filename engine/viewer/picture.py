@@ -228,7 +228,7 @@ class _Question(NamedTuple):
     asked_s: float
     # How long the process may wait for the end of a step.
     wait_s: float = 0.0
-    # Of an advice.
+    # Action of an advice.
     action: AdviceAction | None = None
 
 

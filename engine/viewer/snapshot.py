@@ -35,7 +35,7 @@ class ReplayMark(msgspec.Struct, frozen=True):
     time_s: float
     kind: MarkKind
     text: str
-    # Of a finding.
+    # Severity of a finding.
     severity: Severity | None = None
     node: str = ""
 
@@ -158,7 +158,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     segments_refused: tuple[SegmentsRefused, ...] = ()
     # Memory by module of the processes that this viewer asked, the newest answer first; a few at most.
     modules: tuple[RankModules, ...] = ()
-    # Of this viewer, newest first; a few at most.
+    # Advice sent by this viewer, newest first; a few at most.
     advice: tuple[RankAdvice, ...] = ()
     # How near each process is to running out of memory, by device and process.
     assessments: tuple[Assessment, ...] = ()

@@ -107,7 +107,7 @@ def _command_of(pid: int) -> str:
     return make_printable(text, MOST_COMMAND_CHARS) or "command unknown"
 
 
-# Of ZeroMQ; probes use a plain socket in the same folder (`engine/ranks/messages.py`).
+# ZeroMQ sockets; probes use a plain socket in the same folder (`engine/ranks/messages.py`).
 SOCKET_NAMES = ("stream.sock", "reports.sock", "control.sock")
 
 

@@ -256,7 +256,7 @@ class Welcome(msgspec.Struct, frozen=True):
     history_first_seq: int | None = None
     alerts: AlertState = AlertState()
     assessments: tuple[Assessment, ...] = ()
-    # Of the newest batch of findings which is in here; None if nobody counts them.
+    # Number of the newest batch of findings in here; None if nobody counts them.
     findings_number: int | None = None
 
 

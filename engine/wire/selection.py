@@ -241,7 +241,7 @@ BURST = 60.0
 PER_SECOND = 20.0
 # A join is answered with the whole history, and costs as much as this many other requests.
 JOIN_COSTS = 20.0
-# Of one key: a key that may only read cannot use up all places.
+# Peers of one key: a key that may only read cannot use up all places.
 MAX_PEERS_OF_KEY = 64
 KEY_BURST = MAX_PEERS_OF_KEY * (JOIN_COSTS + 1.0)
 # The same for a key: at once so much that all its viewers may join after a restart of the agent.

@@ -12,7 +12,7 @@ import random
 import time
 
 import torch
-from small_gpt import SmallGPT, language_loss  # found beside this script
+from small_gpt import SmallGPT, language_loss  # found next to this script
 
 VOCABULARY = 8192
 # Positions that the model knows; batches are far shorter, so that a step is quick on any machine.

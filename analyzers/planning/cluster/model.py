@@ -134,8 +134,8 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
 #
 # Speed is that of dense matrix products in bfloat16 with sums in float32, without sparsity (float16 on
 # V100, T4 and RTX 2080 Ti, which have no bfloat16); bandwidth is that of the device's own memory. Data
-# sheets of professional Ampere and Ada cards print tensor speeds with sparsity, of which half is meant
-# here, or of FP8 with sparsity, of which it is a quarter.
+# sheets of professional Ampere and Ada cards print tensor speeds with sparsity: half of them is meant
+# here; with FP8 and sparsity, a quarter.
 #
 # Memory is what `nvidia-smi` (for AMD `rocm-smi`) prints as total, which is less than the data sheet says
 # where ECC or firmware keep some: professional RTX cards as they are delivered, with ECC off, and those for

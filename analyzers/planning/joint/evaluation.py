@@ -203,7 +203,7 @@ class Evaluation(NamedTuple):
     layout: ParallelLayout
     order: Order
     time: StepTime
-    # Of one micro-batch, forward and backward.
+    # Seconds of one micro-batch, forward and backward.
     stage_s: tuple[float, ...]
     # At most how much slower its slowest stage is than in the best order of devices; None where unknown.
     gap: float | None = 0.0

@@ -295,7 +295,7 @@ class StageMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    # Of all micro-batches in flight; None where they are unknown for a layer.
+    # Activations of all micro-batches in flight; None where they are unknown for a layer.
     activations_bytes: int | None
     # Micro-batches whose activations are held at once.
     in_flight: int

@@ -193,7 +193,7 @@ _MOST_ENTRIES = 1_000_000
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     """What a step does to an allocator on a card of some size."""
 
-    # Of the last step.
+    # Peak of the last step.
     allocated_peak_bytes: int
     # Over everything, the making of the model included: what the card must have.
     reserved_peak_bytes: int

@@ -242,7 +242,7 @@ class LayerPrices:
             for kind, layer in kinds.items()
         }
         self._experts_before = list(accumulate(order, initial=0))
-        # Of each layer of the model, both passes of one micro-batch.
+        # Seconds of each layer of the model, both passes of one micro-batch.
         self.layer_s = [self._times[kind].both.total_s for kind in order]
         self.model_s = sum(self.layer_s)
         self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()

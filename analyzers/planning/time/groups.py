@@ -30,7 +30,7 @@ FLOPS_PER_BYTE = 200.0
 # both. 1 MiB takes 79 us among 8 A100 in Galvatron's `sp_time` files: 8 us its bytes, 48 us two times seven
 # hops of NVLink.
 PHASE_LATENCY_S = 10e-6
-# Of one operation on the host that launches it, without CUDA graphs.
+# Seconds to launch one operation on the host, without CUDA graphs.
 LAUNCH_S = 10e-6
 # How much longer computing takes while something is sent: `overlap_coefficient.json` of Galvatron, on A100.
 OVERLAP_SLOWDOWN = 1.13

@@ -11,7 +11,7 @@ import msgspec
 from ...units import GIB, KIB, MIB, TIB, format_bytes
 from ..base.series_reader import MOST_BYTES
 
-# Of one message; what follows is no part of it.
+# Longest message; what follows is not part of it.
 MOST_CHARACTERS = 2048
 MARK = re.compile(r"\b(CUDA|HIP|XPU) out of memory\. Tried to allocate ")
 _UNITS = {"bytes": 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}

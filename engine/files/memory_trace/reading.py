@@ -136,7 +136,7 @@ class TraceBatch(msgspec.Struct, gc=False):
 
     key: str
     index: int
-    # Of the first sample within its iteration.
+    # Position of the first sample within its iteration.
     position: int
     samples: list[SampleRecord]
     # With the last batch of an iteration.
@@ -367,7 +367,7 @@ class MemoryTrace(msgspec.Struct, frozen=True):
     times_s: "array[float]"
     # By NVML, everything on that device included; see `is_device_foreign`.
     device_used_bytes: "array[int]"
-    # Of the rank's live tensors.
+    # Bytes of the rank's live tensors.
     allocated_bytes: "array[int]"
     notes: tuple[str, ...] = ()
 

@@ -90,7 +90,7 @@ class _Window:
         self._on_read = on_read
         self._data = b""
         self._at = 0
-        # Of `_data` in the file.
+        # Offset of `_data` in the file.
         self._offset = 0
         self.read()
 

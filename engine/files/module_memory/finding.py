@@ -190,7 +190,7 @@ OPTION_MARK = b"var option_"
 _OPTION = re.compile(rb"var option_[0-9a-f]{32} = (?=\{)")
 _OPTION_END = re.compile(rb"\n *\}(?=;)")
 _LIMIT_BYTES = 64 * MIB
-# Of all leaves together: each has the names of all layers above it in its path.
+# All leaves together: each path has the names of all layers above it.
 _MOST_PATH_BYTES = 64 * MIB
 _KINDS: dict[str, MemoryKind] = {
     "params_memory_sunburst": "params",

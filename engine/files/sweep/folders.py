@@ -143,7 +143,7 @@ class _Match(NamedTuple):
     weight: int
     # Configurations that have a trace and are listed as successful.
     shared: int
-    # Of the logs: of equals the newest.
+    # Date of the logs; the newest of equal ones.
     date: str
     trace_at: int
     log_at: int

@@ -27,7 +27,7 @@ class SweepTrace(msgspec.Struct, frozen=True, gc=False):
     peak_allocated_bytes: int | None = None
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
-    # Of the peak.
+    # Iteration of the peak.
     iteration: int = 0
     # How many iterations of its trace have a peak.
     iterations: int = 1

@@ -114,7 +114,7 @@ class ModuleMemoryProfiler:
         self._saved.model_storages = list_model_storages(model, self._pieces)
         self._scale = ModelScale(model, self._pieces)
         self._kinds: dict[str, Kind] = {}
-        # Of the layout of gradients that was written last.
+        # Size of the layout of gradients written last.
         self._most_gradient_bytes = 0
         self.watches: list[ModuleWatch] = []
         self._has_saved = self._saved.start()
