@@ -376,8 +376,8 @@ class Pressed:
 
 
 KEPT = 192
-# Earlier rounds are joined: of so many in a row, so many of the largest are kept, and rare ones are forgotten
-# late.
+# Of earlier rounds, only the maximum of each group of so many is kept, the newest OLDER_KEPT of each size, so
+# that rare peaks are forgotten late.
 OLDER_ROUNDS = (8, 64)
 OLDER_KEPT = 24
 # Largest amplitudes that are kept one by one, and how many of the others are joined.
