@@ -151,7 +151,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
             "2 stages with 40 blocks; the job has 2 stages",
         ),
         (["--measured", str(path), "--measured-split", "a"], "expected the blocks on each stage"),
-        (["--measured", str(bare)], "no process in it tells its pipeline stage"),
+        (["--measured", str(bare)], "no process reports its pipeline stage"),
         (["--measured", str(tmp_path / "absent.vscope")], "absent.vscope"),
         (["--measured-split", "24,24"], "--measured-split needs --measured"),
         (["--measured", str(path), "--cluster", "8xh100"], "--cluster does not go with --measured"),
