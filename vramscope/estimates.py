@@ -19,11 +19,11 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES, DEFAULT_CONTEXT_BYTES
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"
+# Layers of the shallow models from which a deeper one is extrapolated.
 FAKE_DEPTHS = (4, 8, 16)
 HOST_DEPTHS = (2, 3, 4)
-"""Layers of the shallow models from which a deeper one is extrapolated."""
+# Most layers of a model that is traced whole.
 DEEP = 2 * FAKE_DEPTHS[-1]
-"""Most layers of a model that is traced whole."""
 
 OptimizerName = Literal["adamw", "adam", "sgd", "none"]
 
@@ -31,18 +31,18 @@ OptimizerName = Literal["adamw", "adam", "sgd", "none"]
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The step to trace."""
 
+    # `module:function`.
     factory: str
-    """`module:function`."""
     batch_size: int | None = None
     seq_length: int | None = None
     layers: int | None = None
+    # Shapes and types of the arguments of a module, for example `4x1024:int64`.
     inputs: tuple[str, ...] = ()
-    """Shapes and types of the arguments of a module, for example `4x1024:int64`."""
     optimizer: OptimizerName = "adamw"
+    # Whether a deep model is traced whole.
     is_full: bool = False
-    """Whether a deep model is traced whole."""
+    # Settings of the allocator.
     settings: str = ""
-    """Settings of the allocator."""
 
 
 class Tracing(msgspec.Struct, frozen=True, kw_only=True):

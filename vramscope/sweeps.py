@@ -51,8 +51,8 @@ def load_sweep(
     return LoadedSweep(grid, find_all(grid), sweep.skipped)
 
 
+# Called with the configurations read so far, and the number found so far.
 Progress = Callable[[int, int], object]
-"""Called with the configurations read so far, and the number found so far."""
 
 
 def index_sweeps(

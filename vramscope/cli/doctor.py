@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from vramscope.engine.model import HubStatus
 
 
+# `note`: worth knowing; `warning`: something works less well; `problem`: something does not work.
 CheckStatus = Literal["ok", "note", "warning", "problem"]
-"""`note`: worth knowing; `warning`: something works less well; `problem`: something does not work."""
 
 EXIT_INTERNAL = 1
 
@@ -51,12 +51,12 @@ EXIT_INTERNAL = 1
 class Check(msgspec.Struct, frozen=True):
     name: str
     status: CheckStatus
+    # What is there, in one sentence.
     found: str
-    """What is there, in one sentence."""
+    # What to do, in one sentence; empty where there is nothing to do.
     advice: str = ""
-    """What to do, in one sentence; empty where there is nothing to do."""
+    # Exit code of the program where this is the first problem.
     exit_code: int = 0
-    """Exit code of the program where this is the first problem."""
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
@@ -72,16 +72,16 @@ class Examination(msgspec.Struct, frozen=True):
     name: str
     examine: Callable[[], Iterable[Check]]
     deadline_s: float = 5.0
+    # Exit code where the examination hangs.
     exit_code: int = EXIT_INTERNAL
-    """Exit code where the examination hangs."""
 
 
 class Patient:
     """Runs examinations; leaves one behind that hangs."""
 
     def __init__(self) -> None:
+        # Whether a thread was left behind; the process must then be ended at once.
         self.is_hanging = False
-        """Whether a thread was left behind; the process must then be ended at once."""
 
     def examine(self, examination: Examination) -> list[Check]:
         """Return what an examination found; passing its deadline is a problem."""

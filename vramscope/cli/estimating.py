@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from vramscope.exporters.estimates import EstimateReport
 
 
+# Our flags and those of Megatron-LM that they stand for.
 FLAGS = {
     "tp": "tensor-model-parallel-size",
     "pp": "pipeline-model-parallel-size",
@@ -57,15 +58,14 @@ FLAGS = {
     "recompute_layers": "recompute-num-layers",
     "attention": "attention-backend",
 }
-"""Our flags and those of Megatron-LM that they stand for."""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+# Stands for compute capability below 9; A100s have two sizes, so it implies no capacity.
 AMPERE: Gpu = "a100"
-"""Stands for compute capability below 9; A100s have two sizes, so it implies no capacity."""
 BLACKWELL: Gpu = "b200"
 USUAL_GPU: Gpu = "h100"
 USUAL_CAPABILITY = 9
+# Tokens in a sequence by default; fewer where the model has fewer learned positions.
 DEFAULT_SEQUENCE = 4096
-"""Tokens in a sequence by default; fewer where the model has fewer learned positions."""
 
 
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,6 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_estimate(arguments: Namespace) -> int:
-    """Print the estimate of one run and return the exit code."""
     if arguments.output is not None:
         raise UsageError("--output needs --batch; to keep an estimate, redirect standard output")
     if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
@@ -223,19 +222,17 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
     return Flags({**flags, MICRO_BATCHES: None, "global-batch-size": count * data * sequences})
 
 
+# Flags that describe a run by its sizes, which `--factory` does not need.
 THEORY_FLAGS = (
     *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "micro_batch", "global_batch"),
     *("micro_batches", "recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output"),
     *("figure", "calibration"),
 )
-"""Flags that describe a run by its sizes, which `--factory` does not need."""
 FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
 _MARK = "vramscope_simulated"
 
 
 def estimate_factory(arguments: Namespace) -> int:
-    """Estimate a step of the user's own code, print it and return the exit code."""
-
     from vramscope.estimates import StepRequest, estimate_request, read_allocator_settings
 
     _check_flags(arguments)
@@ -285,8 +282,8 @@ def describe_peak(trace: "StepTrace", settings: str) -> dict[str, object]:
     return snapshot
 
 
+# Columns that are added; the last one says why a row has no estimate.
 PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
-"""Columns that are added; the last one says why a row has no estimate."""
 
 
 def estimate_batch(arguments: Namespace) -> int:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def show_live(arguments: Namespace) -> int:
-    """Show this node until the view is quit; return the exit code."""
     settings = read_settings(arguments)
     config = getattr(arguments, "config", None)
 
@@ -102,14 +101,12 @@ def list_overlays() -> "Overlays":
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
-    """Make the plan of a typed line: a model, then flags of `vramscope plan`."""
     from .plan_screen import present_words
 
     return present_words(words, defaults)
 
 
 def find_by_words(words: str) -> "SweepIndex":
-    """Read the sweeps of a typed line: folders, then flags of `vramscope sweep`."""
     from .frame.parse import parse
     from .sweeps import find_wanted
     from .verbs.sweep import read_job
@@ -124,7 +121,6 @@ def find_by_words(words: str) -> "SweepIndex":
 
 
 def read_by_words(words: str) -> "Sequence[Profiled]":
-    """Read the profiles by module in the paths of a typed line."""
     from .verbs.modules import read_profiled
 
     try:

@@ -30,7 +30,6 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> "_Argu
 
 
 def add_choice_flags(parser: ArgumentParser, verb: str = "") -> None:
-    """Add the flags that choose among the nodes and their devices."""
     group = parser.add_argument_group("which nodes and devices")
     dest = {name: f"{verb}_{name}" if verb else name for name in _CHOSEN}
     group.add_argument(
@@ -70,7 +69,6 @@ def _add_named(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
 
 
 def _add_found(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
-    """Add the flags of Slurm jobs, and of nodes that do not listen."""
     group.add_argument("--slurm", dest=dest["slurm"], metavar="JOBID", help="follow the nodes of a Slurm job")
     group.add_argument(
         "--by-ssh",

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from vramscope.analyzers.planning.joint import JointPlan
 
 MOST_STAGES = 4096
+# In a number on the command line.
 MOST_DIGITS = 15
-"""In a number on the command line."""
 LEGACY_STRATEGIES: tuple[Strategy, ...] = STRATEGIES[:4]
 
 
@@ -53,8 +53,8 @@ class Request(NamedTuple):
     model: str
     stages: tuple[int, ...]
     strategies: tuple[Strategy, ...]
+    # None for all memory of a stage in training, or its weights where activations are unknown.
     metric: Metric | None
-    """None for all memory of a stage in training, or its weights where activations are unknown."""
     seq_length: int | None
     micro_batch: int
     micro_batches: int
@@ -71,18 +71,16 @@ class TracedRequest(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A plan with its graph and the request."""
-
     graph: GPTModelGraph
     plan: Plan
     request: Request
 
 
 class Outputs(NamedTuple):
+    # By name of the file.
     contents: dict[str, bytes]
-    """By name of the file."""
+    # A sentence for each framework that cannot express the split, with the reason.
     left_out: list[str]
-    """A sentence for each framework that cannot express the split, with the reason."""
 
 
 def encode_outputs(split: PipelineSplit) -> Outputs:
@@ -242,7 +240,6 @@ def check_figures(arguments: Namespace) -> None:
 
 
 def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
-    """Draw the wanted figures; return the files."""
     figure: FigureTarget | None = arguments.figure
     graph: FigureTarget | None = arguments.graph_figure
     paths: list[Path] = []
@@ -288,7 +285,6 @@ _NO_STAGES = (
 
 
 def print_feedback(arguments: Namespace) -> int:
-    """Print the plan of a model next to the measured memory of a job."""
     if arguments.measured is None:
         raise UsageError("--measured-split needs --measured FILE, the recording of that job")
     refuse(
@@ -418,6 +414,7 @@ def _read_measured_split(graph: ModelGraph, split: str, stages: int) -> tuple[in
     return (0, *starts, len(graph.layers))
 
 
+# Flags of plans by stages, which `--cluster` does not have, and their defaults.
 OF_STAGES = {
     "stages": "2-8",
     "strategy": None,
@@ -437,9 +434,9 @@ OF_STAGES = {
     "measured": None,
     "measured_split": None,
 }
-"""Flags of plans by stages, which `--cluster` does not have, and their defaults."""
 _OF_SCREEN = "whose plans are drawn with --screen: there, E writes the picture"
 _OF_MODULE = "which needs the sizes of a model: give --model NAME|FILE"
+# Why these flags do not go with `--cluster`, and what to do.
 WHY_NOT = {
     "figure": _OF_SCREEN,
     "graph_figure": "which splits no graph: leave out --cluster to draw it",
@@ -447,7 +444,6 @@ WHY_NOT = {
     "input": _OF_MODULE,
     "dtype": _OF_MODULE,
 }
-"""Why these flags do not go with `--cluster`, and what to do."""
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
@@ -475,8 +471,8 @@ class NothingFitsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = "vramscope.nothing_fits/1"
     fits: bool = False
+    # What would fit.
     reason: str
-    """What would fit."""
 
 
 def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:

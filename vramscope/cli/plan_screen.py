@@ -19,15 +19,13 @@ from .frame.flags import choose_fit_code
 from .plan import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
+# Strategies of the screen unless `--strategy` is given; of two with the same score, the first wins.
+#
+# `exact-1f1b` is `exact` with `--metric training`, and is added for any other metric.
 ALL_STRATEGIES = "exact,uniform,balanced_memory,balanced_compute,balanced_parameters"
-"""Strategies of the screen unless `--strategy` is given; of two with the same score, the first wins.
-
-`exact-1f1b` is `exact` with `--metric training`, and is added for any other metric.
-"""
 
 
 def present_stages(request: Request) -> Planned:
-    """Return the plan of a request as the screen shows it."""
     planned = plan_model(request)
     analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
     return present_plan(
@@ -40,7 +38,6 @@ def present_stages(request: Request) -> Planned:
 
 
 def show_arguments(arguments: Namespace, settings: Settings) -> int:
-    """Show the plan that flags of `vramscope plan` ask for until the user quits, and return the exit code."""
     if not can_draw(settings):
         raise UsageError("--screen needs a terminal that can draw; leave it out for tables, or use --json")
     if arguments.cluster is None:
@@ -65,7 +62,6 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
 
 
 def present_joint(arguments: Namespace) -> Planned:
-    """Return the plan of all degrees on a cluster as the screen shows it."""
     from vramscope.engine.files.base.output_file import write_whole
     from vramscope.exporters.json_lines import encode_line
     from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan

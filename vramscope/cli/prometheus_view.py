@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
 PROGRAM = "vramscope --from-prometheus"
 FILE_NAME = "prometheus.vscope"
+# After that, a server without an answer is awaited on the screen, where `q` quits.
 FIRST_ANSWER_WITHIN_S = 3.0
-"""After that, a server without an answer is awaited on the screen, where `q` quits."""
 
 
 def show_prometheus(arguments: Namespace) -> int:
-    """Show the nodes of a server and return the exit code."""
     server = PrometheusServer(read_server(arguments))
     settings = read_settings(arguments)
     if arguments.past_from is not None:
@@ -101,7 +100,6 @@ def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
 
 
 def keep_past(past: PastRange, path: Path) -> None:
-    """Write a span into a recording."""
     from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 
     from .frame.progress import ProgressLine

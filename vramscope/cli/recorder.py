@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
 
 PROGRAM = "vramscope record"
+# Longest time until Ctrl-C is noticed, and until a sample is committed.
 TURN_S = 0.25
-"""Longest time until Ctrl-C is noticed, and until a sample is committed."""
+# How long a recording waits for its first sample, even if `--duration` is over sooner.
 FIRST_WITHIN_S = 6.0
-"""How long a recording waits for its first sample, even if `--duration` is over sooner."""
 PROGRESS_S = 1.0
+# Fewer samples of devices do not show how many bytes each takes.
 RATIO_FROM_SAMPLES = 10_000
-"""Fewer samples of devices do not show how many bytes each takes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -125,7 +125,6 @@ class Recorder:
         return self._choose_code()
 
     def _follow(self, interruption: Interruption, duration_s: float | None) -> str:
-        """Record and return why that ended."""
         while not interruption.is_asked:
             passed_s = time.monotonic() - self._started_s
             is_up = duration_s is not None and passed_s >= duration_s
@@ -141,7 +140,6 @@ class Recorder:
         return "a signal ended it"
 
     def _take(self, told: list[Heard]) -> None:
-        """Write what the follower heard."""
         for full in told:
             heard = full if self._job_view is None else self._job_view.narrow(full)
             if isinstance(heard, Sample):

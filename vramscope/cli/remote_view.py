@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from vramscope.engine.viewer.feed import Feed
     from vramscope.engine.viewer.snapshot import Snapshot
 
+# How long `--once` waits for a node; not for one that is refused or unknown.
 ANSWER_WITHIN_S = 5.0
-"""How long `--once` waits for a node; not for one that is refused or unknown."""
+# A sample that is early by this much counts for the interval it comes in.
 EARLY_S = 0.1
-"""A sample that is early by this much counts for the interval it comes in."""
 EXIT_UNREACHABLE = HubUnreachableError.exit_code
 
 
 def show_remote(arguments: Namespace) -> int:
-    """Show the named nodes and return the exit code."""
     from vramscope.engine.agent.supervisor import allow_many_descriptors
     from vramscope.engine.cluster.links import read_trust
 

@@ -73,7 +73,6 @@ class ReplayFiles:
         self._opened = self._open([]) if not self._others or self._trace is not None else None
 
     def read_comparison(self) -> "TraceComparison":
-        """Return the real run with its simulation."""
         tapes = (self._opened or ()) if self._simulated is not None else ()
         found = tapes[0].comparison if tapes else None
         if found is None:
@@ -148,18 +147,18 @@ def _name_together(paths: Sequence[Path]) -> str:
     return name[:_LONGEST_NAME] or f"{len(paths)} files"
 
 
+# States in fewer words than elsewhere, for the narrow list of configurations.
 _SHORTER: dict[CellState, str] = {"ok": "ok", "running": "no result"}
-"""States in fewer words than elsewhere, for the narrow list of configurations."""
 
 
 class SweepReplayOptions(NamedTuple):
     speed: float = 1.0
+    # Length of one tick in seconds of a trace.
     interval_s: float = 0.1
-    """Length of one tick in seconds of a trace."""
+    # Capacity of every device, which traces do not record.
     capacity_bytes: int | None = None
-    """Capacity of every device, which traces do not record."""
+    # Sentences that are shown with those of each trace.
     notes: tuple[str, ...] = ()
-    """Sentences that are shown with those of each trace."""
 
 
 DEFAULT_OPTIONS = SweepReplayOptions()
@@ -309,8 +308,8 @@ def _make_feed(
     )
 
 
+# Capacity for judging a sweep where none was given; it does not affect the replay.
 _ANY_GIB = 80.0
-"""Capacity for judging a sweep where none was given; it does not affect the replay."""
 _MOST_NAMED = 3
 
 
@@ -369,7 +368,6 @@ def _locate(pair: FolderPair) -> SweepFolders | None:
 def replay_sweep(
     sweep: SweepFolders, options: SweepReplayOptions, *, settings: Settings, config: Path | None
 ) -> int:
-    """Play the configurations of a sweep until the view is quit; return the exit code."""
     from vramscope.exporters.sweep.text import describe_skipped
     from vramscope.sweeps import load_sweep
 

@@ -40,14 +40,14 @@ _MOST_DIGITS = 9
 
 
 class LengthRequest(NamedTuple):
+    # Its sequence length is for the search of the largest batch.
     training: PhaseTraining
-    """Its sequence length is for the search of the largest batch."""
     device: str
+    # Empty where only `--fit` was given.
     lengths: tuple[int, ...]
-    """Empty where only `--fit` was given."""
     modes: tuple[PrivacyMode, ...]
+    # Memory that must suffice; None without `--fit`.
     capacity_bytes: int | None
-    """Memory that must suffice; None without `--fit`."""
     step: int
     figure: FigureTarget | None
     look: LengthLook
@@ -163,7 +163,6 @@ _INTERRUPTED = "interrupted"
 
 
 def measure_lengths(arguments: Namespace) -> int:
-    """Train at each length, search what fits, print and write the results, and return the exit code."""
     request = read_length_request(arguments)
     if arguments.fail_on is not None and request.capacity_bytes is None:
         raise UsageError("--fail-on unfit needs the memory that it is to fit: --fit SIZE")

@@ -47,8 +47,8 @@ class Observer:
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
+        # True before the first status, so that a reason is printed then too.
         self._is_without_devices = True
-        """True before the first status, so that a reason is printed then too."""
 
     @property
     def sentences(self) -> list[str]:
@@ -114,7 +114,6 @@ class Observer:
         return self._describe(local, samples[-1]) if samples else None
 
     def close(self) -> None:
-        """Close the connection and end the threads."""
         self._source.close()
 
     def _connect(self, folder: "Path") -> "Client":

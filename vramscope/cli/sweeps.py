@@ -33,8 +33,8 @@ class SweepJob(NamedTuple):
     roots: Sequence[Path]
     max_memory_gib: float
     filter_text: str
+    # The iteration whose peak is read; None for the highest of all iterations.
     iteration: int | None = None
-    """The iteration whose peak is read; None for the highest of all iterations."""
 
 
 class WantedSweeps(NamedTuple):
@@ -131,11 +131,11 @@ HEATMAP_PROGRAM = "vramscope heatmap"
 
 
 class Variant(NamedTuple):
+    # Path of the files, without an ending.
     base: Path
-    """Path of the files, without an ending."""
     look: SweepLook
+    # The one file to write instead; its ending decides the format.
     file: Path | None = None
-    """The one file to write instead; its ending decides the format."""
 
 
 class HeatMapJob(NamedTuple):
@@ -143,8 +143,8 @@ class HeatMapJob(NamedTuple):
     log_dir: Path | None
     max_memory_gib: float
     variants: tuple[Variant, ...]
+    # The iteration whose peak is drawn; None for the highest of all iterations.
     iteration: int | None = None
-    """The iteration whose peak is drawn; None for the highest of all iterations."""
 
 
 def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> SweepGrid:

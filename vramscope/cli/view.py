@@ -40,13 +40,12 @@ SETTINGS = (
     "Settings come from a flag, then from a VRAMSCOPE_* variable, then from ./vramscope.toml, then from "
     "config.toml of the user."
 )
+# Larger numbers are seconds since the epoch, smaller ones seconds ago.
 EPOCH_FROM_S = 1e9
-"""Larger numbers are seconds since the epoch, smaller ones seconds ago."""
 LIMIT_BYTES = 4096
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Add the flags of the program to those that verbs share."""
     output = parser.add_argument_group("output without a screen")
     output.add_argument("--once", action="store_true", help="print the state of this node once and exit")
     output.add_argument(

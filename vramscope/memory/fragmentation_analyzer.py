@@ -24,8 +24,8 @@ from vramscope.exporters.reports.log import DeviceLog
 from .monitor import MemoryMonitor, plot_device, publish
 from .own_process import ProcessStream
 
+# Seconds between maps of the segments of this process.
 MAP_S = 30.0
-"""Seconds between maps of the segments of this process."""
 
 
 class FragmentationLevel(Enum):

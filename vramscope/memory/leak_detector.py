@@ -30,13 +30,13 @@ from .monitor import MemoryMonitor, publish
 
 # Types are counted among the objects of the garbage collector. Tensors are followed by weak references, to
 # separate those of the baseline from those that came later.
+# Types that grew by fewer objects are not named.
 LEAST_MORE = 50
-"""Types that grew by fewer objects are not named."""
 LEAST_TENSORS = 2
 MOST_TYPES = 5
 MOST_HOLDERS = 3
+# Most tensors whose holders are looked up, since each look goes through all objects.
 SAMPLED = 16
-"""Most tensors whose holders are looked up, since each look goes through all objects."""
 _OURS = __name__.partition(".")[0]
 
 
@@ -45,10 +45,10 @@ class GrownType(NamedTuple):
 
     name: str
     more: int
+    # Bytes of the tensors that came since; None for other types.
     size_bytes: int | None
-    """Bytes of the tensors that came since; None for other types."""
+    # Containers that hold some of them, in words.
     holders: tuple[str, ...]
-    """Containers that hold some of them, in words."""
 
     @property
     def words(self) -> str:
@@ -200,8 +200,8 @@ def _size_of(tensor: Any) -> int:  # noqa: ANN401 - torch is reached by attribut
 
 
 NOT_STARTED = "Monitoring not started"
+# Least seconds between counts of Python objects that nobody asked for.
 LOOK_EVERY_S = 60.0
-"""Least seconds between counts of Python objects that nobody asked for."""
 COUNTED = (
     "Python objects were compared with the baseline; new tensors were followed to the objects that hold them"
 )

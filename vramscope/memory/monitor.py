@@ -23,8 +23,8 @@ from .own_process import ProcessStream
 from .streams import SampleStream
 from .watch import Selection, Watch
 
+# Longest time until the thread notices that it should end.
 STEP_S = 0.2
-"""Longest time until the thread notices that it should end."""
 STOPS_WITHIN_S = 2.0
 
 
@@ -62,8 +62,8 @@ class MemoryMonitor:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._told: set[str] = set()
+        # Analyzers for thresholds of the user, which run along with the others.
         self._rules: tuple[Analyzer, ...] = ()
-        """Analyzers for thresholds of the user, which run along with the others."""
 
     @property
     def is_monitoring(self) -> bool:
@@ -116,7 +116,6 @@ class MemoryMonitor:
         return Provenance(source="driver") if self._watch is None else self._watch.provenance
 
     def _find(self, device_id: int) -> DeviceLog | None:
-        """Return the log of a device; None if it was not seen."""
         return next((it for it in self._log.devices.values() if it.index == device_id), None)
 
     def _require(self, device_id: int) -> DeviceLog:

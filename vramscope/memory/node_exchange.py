@@ -72,12 +72,12 @@ class Meeting(NamedTuple):
     """Where nodes meet, and the role of this one."""
 
     role: DistributedRole
+    # For a worker the host of the master; for the master the address to listen at, `*` for all. None for
+    # this machine.
     host: str | None = None
-    """For a worker the host of the master; for the master the address to listen at, `*` for all. None for
-    this machine."""
     port: int = DEFAULT_PORT
+    # Without keys, also beyond this machine.
     is_insecure: bool = False
-    """Without keys, also beyond this machine."""
 
 
 class NodeExchange:
@@ -107,12 +107,12 @@ class NodeExchange:
         self.roll = NodeRoll(timeout_s, clock)
         self.events = ClusterEvents()
         self.jobs = ClusterJobs(clock or SystemClock())
+        # On the master, while it is open.
         self.collector: Collector | None = None
-        """On the master, while it is open."""
+        # On a worker, while it is open.
         self.reporter: Reporter | None = None
-        """On a worker, while it is open."""
+        # Number of nodes to wait for, this one included; 0 to wait for none.
         self.wanted = 0
-        """Number of nodes to wait for, this one included; 0 to wait for none."""
         self._session = uuid4().hex
         self._reported_s = -math.inf
 
@@ -338,13 +338,12 @@ class ClusterEvents:
 
 
 def _find_index(node: NodeReport, finding: Finding) -> int | None:
-    """Return the index of the device of a finding; None if it has none."""
     devices = node.sample.devices
     return next((it.index for it in devices if it.uuid == finding.device_uuid), None)
 
 
+# Kinds of findings in reports: an error is forecast, or has happened.
 THREATS = ("oom", "oom_met")
-"""Kinds of findings in reports: an error is forecast, or has happened."""
 
 
 def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str) -> NodeReport | None:

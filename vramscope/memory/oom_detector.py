@@ -105,12 +105,12 @@ def make_prediction(device: DeviceLog, risk: DeviceRisk, *, is_simulated: bool =
 WarningCallback = Callable[[int, OOMPrediction], object]
 OOMCallback = Callable[[OOMEvent], object]
 
+# A rise of the error count this close to an error is the same error.
 SAME_ERROR_S = 60.0
-"""A rise of the error count this close to an error is the same error."""
+# The allocator counts an error before raising it; its size and stack come within this time.
 ERROR_COMES_WITHIN_S = 2.0
-"""The allocator counts an error before raising it; its size and stack come within this time."""
+# Least seconds until a risk that stays high is reported again.
 REPEAT_S = 30.0
-"""Least seconds until a risk that stays high is reported again."""
 _ORDER = tuple(OOMRiskLevel)
 _ALARMING = (OOMRiskLevel.HIGH, OOMRiskLevel.CRITICAL)
 
@@ -153,12 +153,12 @@ class OOMDetector(MemoryMonitor):
         self._ooms: list[OOMCallback] = []
         self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
         self._met: list[Finding] = []
+        # Errors known only by their count, and until when the error itself may still come.
         self._counted: list[tuple[float, Finding]] = []
-        """Errors known only by their count, and until when the error itself may still come."""
+        # Wall clock of the newest error that was passed to callbacks.
         self._raised_s: float | None = None
-        """Wall clock of the newest error that was passed to callbacks."""
+        # Devices that have crossed a threshold since callbacks were last called, by UUID.
         self._crossed: dict[str | None, OOMRiskLevel] = {}
-        """Devices that have crossed a threshold since callbacks were last called, by UUID."""
 
     def add_warning_callback(self, callback: WarningCallback) -> None:
         """Call a function with the device's index and the prediction when a risk becomes high or critical.
@@ -355,8 +355,8 @@ def _read_thresholds(warning: float | None, critical: float | None, window: int)
     return Thresholds(100 * low, 100 * high, window, is_given)
 
 
+# Number of real snapshots that a scenario starts with.
 MOST_SNAPSHOTS = 1000
-"""Number of real snapshots that a scenario starts with."""
 NODE = "scenario"
 
 

@@ -45,8 +45,8 @@ from vramscope.engine.ranks.track import TickSteps
 from vramscope.engine.sampling.live import LiveProducer, open_node
 from vramscope.exporters.reports.frame import Provenance
 
+# Most out-of-memory errors that wait for a sample; the oldest are dropped.
 MOST_ERRORS = 32
-"""Most out-of-memory errors that wait for a sample; the oldest are dropped."""
 MOST_MESSAGE_CHARACTERS = 4000
 _PROBE_MODULE = "vramscope_probe"
 
@@ -68,16 +68,16 @@ class _Held(NamedTuple):
 class OwnError(NamedTuple):
     """An out-of-memory error of this process."""
 
+    # Wall clock.
     time_s: float
-    """Wall clock."""
     ordinal: int | None
     device_uuid: str | None
     size_bytes: int | None
     free_bytes: int | None
     total_bytes: int | None
     message: str
+    # File, line and function of each frame, innermost first.
     stack: tuple[tuple[str, int, str], ...]
-    """File, line and function of each frame, innermost first."""
 
 
 class OwnErrors:
@@ -310,8 +310,8 @@ def _read_segment(raw: dict[str, Any]) -> Segment:
     )
 
 
+# Most ends of steps that wait for a sample; the oldest are dropped.
 MOST_ENDS = 2000
-"""Most ends of steps that wait for a sample; the oldest are dropped."""
 
 
 class OwnSteps:

@@ -18,27 +18,25 @@ from vramscope.exporters.reports.profile import ProcessInfo, ProfilePhase, build
 from .monitor import MemoryMonitor, plot_device, publish
 from .own_process import find_reader
 
+# Most phases to keep, over all devices; further ones are left out.
 MOST_NAMES = 256
-"""Most phases to keep, over all devices; further ones are left out."""
 
 
 class PhaseUsage(NamedTuple):
     """One phase of the program on one device."""
 
+    # Number of the device in torch.
     ordinal: int
-    """Number of the device in torch."""
     calls: int
+    # The newest call; its peak may be a lower bound.
     newest: PhaseMemory
-    """The newest call; its peak may be a lower bound."""
+    # Highest of all calls.
     peak_allocated_bytes: int
-    """Highest of all calls."""
+    # Whether the allocator's own peak covers every call; if not, the real peak may be higher.
     is_peak_exact: bool
-    """Whether the allocator's own peak covers every call; if not, the real peak may be higher."""
 
 
 class _Open:
-    """A phase in progress."""
-
     def __init__(self, name: str, readings: dict[int, Reading]) -> None:
         self.name = name
         self.before = readings

@@ -63,8 +63,8 @@ class SampleStream(Protocol):
         ...
 
 
+# Most samples returned at once, so that progress and Ctrl-C come in between.
 BATCH = 256
-"""Most samples returned at once, so that progress and Ctrl-C come in between."""
 
 
 class FileStream:
@@ -137,8 +137,8 @@ class DriverStream:
         self._node = LocalNode(
             interval_s=interval_s, memory_interval_s=min(MEMORY_INTERVAL_S, _READ_SHARE * interval_s)
         )
+        # Whether a device was seen, so that its absence needs no explanation.
         self._is_settled = False
-        """Whether a device was seen, so that its absence needs no explanation."""
 
     @property
     def provenance(self) -> Provenance:
@@ -200,8 +200,8 @@ class AgentStream:
         self._folder = folder
         self._seen: tuple[int, float] | None = None
         self._hub_id: str | None = None
+        # Why the agent no longer sends samples; None while it does.
         self.lost: str | None = None
-        """Why the agent no longer sends samples; None while it does."""
 
     @property
     def provenance(self) -> Provenance:
@@ -359,8 +359,8 @@ class SpareStream(LiveStream):
 
     def __init__(self, interval_s: float) -> None:
         super().__init__(interval_s)
+        # Why this node has nothing to sample; None while it has, or while that is unknown.
         self.absence: SourceUnavailableError | None = None
-        """Why this node has nothing to sample; None while it has, or while that is unknown."""
 
     @property
     def provenance(self) -> Provenance:

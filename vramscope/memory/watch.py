@@ -17,8 +17,8 @@ from .streams import SampleStream
 class Selection(NamedTuple):
     """What is watched; None is everything."""
 
+    # Indices, labels (`0:1`, `sim0`) or UUIDs.
     devices: tuple[str, ...] | None = None
-    """Indices, labels (`0:1`, `sim0`) or UUIDs."""
     pid: int | None = None
     job: str | None = None
 
@@ -135,18 +135,18 @@ class Watch:
         self.conclusions = Conclusions()
         self.log = RunLog(max_snapshots=max_snapshots, interval_s=interval_s)
         self.companions: list[Companion] = []
+        # Called with each finding that opens, becomes more severe or closes.
         self.on_finding: Callable[[Finding], None] | None = None
-        """Called with each finding that opens, becomes more severe or closes."""
+        # Analyzers for thresholds of the user; they get no past samples, so that they react to the first.
         self.rules: tuple[Analyzer, ...] = ()
-        """Analyzers for thresholds of the user; they get no past samples, so that they react to the first."""
+        # Called with each sample before it is counted.
         self.before_sample: Callable[[Sample], None] | None = None
-        """Called with each sample before it is counted."""
         self._until_s = until_s
         self._first_s: float | None = None
         self._is_over = False
         self._seen: dict[str, DeviceSample] = {}
+        # Whether any sample had a device, or a training process.
         self.has_seen_any = False
-        """Whether any sample had a device, or a training process."""
 
     @property
     def is_ended(self) -> bool:

@@ -111,21 +111,21 @@ def _check_combinations(training: PhaseTraining, environ: Mapping[str, str]) -> 
         )
 
 
+# Default memory of a simulated GPU: the largest preset with gradients by sample needs 40 GiB.
 DEFAULT_CARD_BYTES = 80 * GIB
-"""Default memory of a simulated GPU: the largest preset with gradients by sample needs 40 GiB."""
+# Share of the host's free memory from which a run without storage is preferred.
 SHARE_OF_HOST = 0.5
-"""Share of the host's free memory from which a run without storage is preferred."""
 
 _CONTEXT = f"{format_bytes(DEFAULT_CONTEXT_BYTES)} of its memory are for the CUDA context"
 
 
 class DeviceChoice(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["cuda", "cpu", "simulated"]
+    # Memory of a simulated GPU.
     total_bytes: int | None = None
-    """Memory of a simulated GPU."""
     is_fake: bool = False
+    # Whether the run can be repeated without storage, if the host has too little memory.
     can_be_fake: bool = False
-    """Whether the run can be repeated without storage, if the host has too little memory."""
     note: str | None = None
 
 
@@ -189,7 +189,6 @@ def _simulate(
     host_free_bytes: int | None,
     note: str | None,
 ) -> DeviceChoice:
-    """Return a simulated GPU, with storage if this host has enough memory."""
     ranks = int(environ.get("LOCAL_WORLD_SIZE", "1"))
     can_be_fake = training.strategy is None
     needed_bytes = estimate_host_bytes(training)
@@ -216,14 +215,14 @@ def _describe_too_large(training: PhaseTraining, needed_bytes: int, free_bytes: 
     )
 
 
+# PyTorch, Opacus, and memory of host libraries while they compute.
 _PROGRAM_BYTES = GIB
-"""PyTorch, Opacus, and memory of host libraries while they compute."""
 _BYTES_PER_NUMBER = 4
 _STATES = {"sgd": 0, "adam": 2, "adamw": 2}
+# Numbers for each token, as multiples of a layer's widths, and of the vocabulary for the head.
 _ACTIVATIONS_OF_HIDDEN = 30
 _ACTIVATIONS_OF_INNER = 6
 _ACTIVATIONS_OF_LOGITS = 5
-"""Numbers for each token, as multiples of a layer's widths, and of the vocabulary for the head."""
 
 
 def estimate_host_bytes(training: PhaseTraining) -> int | None:
@@ -249,13 +248,13 @@ def estimate_host_bytes(training: PhaseTraining) -> int | None:
     return _PROGRAM_BYTES + _BYTES_PER_NUMBER * (copies * sizes.parameters + activations)
 
 
+# Variables that identify one start of torchrun to all its ranks.
 _NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""Variables that identify one start of torchrun to all its ranks."""
 _POLL_S = 0.25
+# How long a rank may go on after another ended early, since it may wait for that one for ever.
 _GRACE_S = 10.0
-"""How long a rank may go on after another ended early, since it may wait for that one for ever."""
+# How long local rank 0 waits for the others once it has ended itself.
 _PATIENCE_S = 60.0
-"""How long local rank 0 waits for the others once it has ended itself."""
 
 
 class RankRuns:
@@ -331,8 +330,8 @@ def find_rank_runs() -> RankRuns | None:
 
 
 _SCRIPT = "vramscope.engine.workloads.phases"
+# Longest time for a process to end after a signal.
 _LEAVING_S = 5.0
-"""Longest time for a process to end after a signal."""
 Told = Callable[[PhaseRun], None]
 
 

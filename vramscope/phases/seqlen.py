@@ -24,8 +24,8 @@ from vramscope.exporters.seqlen.text import describe_device, describe_end
 
 from .running import check_training, choose_device, run_phases, train_apart
 
+# Trains on a device and returns the run.
 RunOne = Callable[[PhaseTraining, str], PhaseRun]
-"""Trains on a device and returns the run."""
 
 
 def run_one(training: PhaseTraining, device: str) -> PhaseRun:
@@ -109,29 +109,29 @@ def _refuse_nothing(study: LengthStudy) -> None:
         raise UsageError(refusals.pop() or "nothing could be started")
 
 
+# Largest sizes to try.
 MOST_SIZES: dict[FitSize, int] = {"batch size": 1 << 16, "sequence length": 1 << 20}
-"""Largest sizes to try."""
 MOST_TRIALS = 40
+# Most times as large as the largest that ran: beyond, predictions are poor and runs are long.
 _GROWTH = 16
-"""Most times as large as the largest that ran: beyond, predictions are poor and runs are long."""
 _FIRST_GROWTH = 4
 _MOST_TERMS = 3
 _MOST_SLOW = 3
+# A law whose error is below this share of the memory finds the edge faster than halving.
 _NEAR = 0.02
-"""A law whose error is below this share of the memory finds the edge faster than halving."""
 _KINDS: tuple[PeakKind, ...] = ("reserved", "allocated")
 
 
 class FitTask(msgspec.Struct, frozen=True, kw_only=True):
     """A search for the largest size that fits."""
 
+    # Its value of the varied size does not matter.
     training: PhaseTraining
-    """Its value of the varied size does not matter."""
+    # Where it runs: a simulated card of that capacity, or `cuda`.
     device: str
-    """Where it runs: a simulated card of that capacity, or `cuda`."""
     varied: FitSize
+    # Sizes to try are multiples of this.
     step: int
-    """Sizes to try are multiples of this."""
     capacity_bytes: int
     context_bytes: int
 
@@ -184,10 +184,10 @@ class _Bracket:
     def __init__(self, task: FitTask, known: Mapping[int, PhaseRun]) -> None:
         self._task = task
         self._runs: dict[int, PhaseRun] = {}
+        # Trials in a row that left more than half of the bracket.
         self._slow = 0
-        """Trials in a row that left more than half of the bracket."""
+        # Distance of the next size from the known ones, where the law does not decide.
         self._stride = task.step
-        """Distance of the next size from the known ones, where the law does not decide."""
         self._room_bytes = task.capacity_bytes - task.context_bytes
         limit = MOST_SIZES[task.varied] // task.step * task.step
         self.search = FitSearch(
@@ -304,8 +304,9 @@ class _Bracket:
         return FitTrial(size=size, has_fitted=True, peak_reserved_bytes=reserved)
 
 
+# Number of changes to try, those with the largest estimated savings first.
 MOST_ADVICE_TRIALS = 4
-"""Number of changes to try, those with the largest estimated savings first."""
+# Fields of `PhaseTraining` by the flag that sets them.
 _FIELDS = {
     "--dp-mode": "privacy",
     "--optimizer": "optimizer",
@@ -314,7 +315,6 @@ _FIELDS = {
     "--seq": "seq_length",
     "--checkpoint": "is_checkpointed",
 }
-"""Fields of `PhaseTraining` by the flag that sets them."""
 
 
 def try_advice(

@@ -131,8 +131,6 @@ def _learn_from_profile(path: Path, shape: ModelShape, cluster: Cluster) -> Time
 
 
 class _Row:
-    """One row of the table, and its place for errors."""
-
     def __init__(self, where: str, cells: dict[str, str]) -> None:
         self._where = where
         self._cells = cells
@@ -217,8 +215,8 @@ def _spread(layout: ParallelLayout, shape: ModelShape) -> ParallelLayout:
     return msgspec.structs.replace(layout, stage_layers=sizes)
 
 
+# Tokens in a sequence by default; fewer where the model has fewer learned positions.
 DEFAULT_SEQUENCE = 4096
-"""Tokens in a sequence by default; fewer where the model has fewer learned positions."""
 
 
 class PlanChoices(TypedDict, total=False):

@@ -31,8 +31,8 @@ from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 
+# A model with one of these endings is a file, whether it exists or not.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".txt", ".log")
-"""A model with one of these endings is a file, whether it exists or not."""
 
 
 def find_model_file(model: str | Path) -> Path | None:
@@ -224,8 +224,8 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     layers: tuple[TracedLayer, ...] = ()
     edges: tuple[TracedEdge, ...] = ()
+    # Parameters of layers that the forward pass does not call.
     unused: tuple[str, ...] = ()
-    """Parameters of layers that the forward pass does not call."""
     error: str | None = None
 
 

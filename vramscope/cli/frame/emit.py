@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vramscope.exporters.text import TableStyle
 
 LEAST_WIDTH = 20
+# Begins a line of progress, which overwrites the one before.
 CLEAR_LINE = "\r\x1b[K"
-"""Begins a line of progress, which overwrites the one before."""
 _PLAIN_BYTES = bytes([10, *range(32, 127)])
 _COLORLESS_TERMINALS = ("dumb", "unknown", "")
 

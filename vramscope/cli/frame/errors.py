@@ -20,8 +20,8 @@ from .emit import complain
 EXIT_INTERNAL = 1
 EXIT_FINDINGS = 3
 EXIT_INTERRUPTED = 130
+# Number of error reports to keep; older ones are removed.
 REPORTS_KEPT = 10
-"""Number of error reports to keep; older ones are removed."""
 
 
 def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -> int:
@@ -102,6 +102,7 @@ _POSITIONAL = {
     ("sweep", "folders"),
     ("calibrate", "measured"),
 }
+# Names of parsed arguments that are files to read.
 _FLAGS = (
     "input",
     "read",
@@ -115,7 +116,6 @@ _FLAGS = (
     "log_dir",
     "config",
 )
-"""Names of parsed arguments that are files to read."""
 
 
 def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError:
@@ -165,8 +165,8 @@ class Interruption:
 
     def __init__(self, numbers: Sequence[int] = _ENDING_A_WATCH) -> None:
         self._numbers = [it for it in numbers if signal.getsignal(it) is not signal.SIG_IGN]
+        # Whether a signal came.
         self.is_asked = False
-        """Whether a signal came."""
         self._former: dict[int, object] = {}
 
     def __enter__(self) -> "Interruption":

@@ -47,7 +47,6 @@ class Reading(Generic[ValueT]):
         return self._read(text)
 
     def read_for(self, action: Action, text: str) -> ValueT:
-        """Return the value of a flag that was given."""
         try:
             return self._read(text)
         except UsageError as error:
@@ -74,18 +73,14 @@ def checked(
 
 
 def size(is_good: Callable[[int], bool] = lambda size_bytes: True, expected: str = "") -> Reading[int]:
-    """Return a reading of a size such as `80GiB`, in bytes."""
     return checked(parse_bytes, is_good, expected)
 
 
 def duration(is_good: Callable[[float], bool] = lambda seconds: True, expected: str = "") -> Reading[float]:
-    """Return a reading of a time such as `90s` or `10m`, in seconds."""
     return checked(parse_duration, is_good, expected)
 
 
 def between(least: float, most: float, *, flag: str | None = None) -> Reading[float]:
-    """Return a reading of a number from `least` to `most`."""
-
     def read(text: str) -> float:
         value = parse_number(text)
         if not least <= value <= most:
@@ -167,7 +162,6 @@ class OldFlag(Action):
 
 
 def add_old_flag(group: "_ActionsContainer", flag: str, *, use: str, dest: str, **options: object) -> None:
-    """Add an old spelling of a flag; see `OldFlag`."""
     add: Callable[..., object] = group.add_argument
     add(flag, action=OldFlag, use=use, dest=dest, **options)
 
@@ -239,8 +233,8 @@ def given_by(flag: str, text: str) -> Iterator[None]:
 
 
 ENDINGS = (".pdf", ".png", ".svg")
+# Formats in which each figure is written into a folder.
 ALL_KINDS: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
-"""Formats in which each figure is written into a folder."""
 
 
 class FigureTarget(NamedTuple):
@@ -263,7 +257,6 @@ class FigureTarget(NamedTuple):
         check_writable(self.path / "figure.part" if self.path.is_dir() else self.path)
 
     def make(self) -> Path:
-        """Make the folder where it is missing, and return it."""
         from vramscope.engine.files.base.input_file import show_path
 
         try:
@@ -422,7 +415,6 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
 
 
 def add_fit_flag(group: "_ArgumentGroup") -> None:
-    """Add the flag of verbs that say whether something fits on a card."""
     group.add_argument(
         "--fail-on", choices=("unfit",), help="exit with 3 if it does not fit (default: exit with 0)"
     )

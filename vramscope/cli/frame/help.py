@@ -4,6 +4,7 @@ from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+# One line for each verb, in the order of the overview; at most 60 characters.
 VERB_GROUPS: dict[str, dict[str, str]] = {
     "Watch": {
         "run": "start a job with the probe, so that every view shows it",
@@ -49,8 +50,8 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
         "seqlen": "show memory by sequence length, and the longest that fits",
     },
 }
-"""One line for each verb, in the order of the overview; at most 60 characters."""
 SUMMARIES: dict[str, str] = {name: line for verbs in VERB_GROUPS.values() for name, line in verbs.items()}
+# The most used flags, which the overview lists; `vramscope help flags` lists all.
 OVERVIEW_FLAGS = (
     "--once",
     "--json",
@@ -63,26 +64,25 @@ OVERVIEW_FLAGS = (
     "--theme",
     "--ascii",
 )
-"""The most used flags, which the overview lists; `vramscope help flags` lists all."""
+# Exit codes of a verb that says nothing else about them.
 EXIT_CODES: dict[int | str, str] = {0: "done", 2: "wrong flags, or a file that cannot be read"}
-"""Exit codes of a verb that says nothing else about them."""
 _LEAST_WIDTH = 40
 _MOST_WIDTH = 100
+# Where the text of a flag begins; a wider flag has its text on the next line.
 _TEXT_COLUMN = 24
-"""Where the text of a flag begins; a wider flag has its text on the next line."""
 _OVERVIEW_COLUMN = 27
 
 
 class Page(NamedTuple):
     """What the help of a verb says besides its sentence and its flags."""
 
+    # Commands, one a line; a line that ends in a backslash goes on. `#` begins a comment.
     examples: str = ""
-    """Commands, one a line; a line that ends in a backslash goes on. `#` begins a comment."""
+    # Paragraphs after the flags.
     notes: str = ""
-    """Paragraphs after the flags."""
     exit_codes: Mapping[int | str, str] = EXIT_CODES
+    # Titles of groups of flags that several verbs have; they are listed last.
     inherited: frozenset[str] = frozenset()
-    """Titles of groups of flags that several verbs have; they are listed last."""
 
 
 def describe_overview(parser: ArgumentParser, page: Page) -> str:

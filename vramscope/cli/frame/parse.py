@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
+# What `ArgumentParser.add_subparsers` returns.
 SubParsers: TypeAlias = "_SubParsersAction[Parser]"
-"""What `ArgumentParser.add_subparsers` returns."""
 VERBS = Path(__file__).resolve().parents[1] / "verbs"
+# Bytes: NAME_MAX and PATH_MAX of Linux.
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4096
-"""Bytes: NAME_MAX and PATH_MAX of Linux."""
 
 
 class Verb(Protocol):
@@ -58,8 +58,8 @@ class View(Protocol):
 class Parser(ArgumentParser):
     """A parser that raises what is wrong instead of printing and exiting, and prints help of our own form."""
 
+    # What the help says besides the description and the flags.
     page = Page()
-    """What the help says besides the description and the flags."""
 
     def format_help(self) -> str:
         describe = describe_verb if " " in self.prog else describe_overview

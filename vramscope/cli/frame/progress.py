@@ -13,8 +13,8 @@ from vramscope.engine.units import format_age
 
 from .emit import write_over
 
+# Work that takes less shows no progress in a terminal.
 QUIET_S = 1.0
-"""Work that takes less shows no progress in a terminal."""
 _TERMINAL_EVERY_S = 0.5
 _FILE_EVERY_S = 60.0
 _TICK_S = 1.0

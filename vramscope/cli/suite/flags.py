@@ -30,10 +30,10 @@ Format = Literal["json", "text"]
 
 class WatchOptions(NamedTuple):
     verb: str
+    # How long to watch; None until Ctrl-C, or to the end of a file.
     duration_s: float | None
-    """How long to watch; None until Ctrl-C, or to the end of a file."""
+    # From one snapshot to the next.
     interval_s: float
-    """From one snapshot to the next."""
     selection: Selection = Selection()
     input: Path | None = None
     capacity_bytes: int | None = None
@@ -44,8 +44,8 @@ class WatchOptions(NamedTuple):
     every_s: float | None = None
     archive: Path | None = None
     max_snapshots: int = MAX_SNAPSHOTS
+    # Whether each finding is printed on stderr as it opens.
     is_told: bool = False
-    """Whether each finding is printed on stderr as it opens."""
 
 
 EXIT_CODES: dict[int | str, str] = {

@@ -43,8 +43,8 @@ class PlotRecorder:
     def __init__(self) -> None:
         self._curves: dict[str, _Curves] = {}
         self._devices: dict[str, DeviceSample] = {}
+        # Figures that were not drawn, and why.
         self.left_out: list[str] = []
-        """Figures that were not drawn, and why."""
 
     def observe(self, sample: Sample) -> None:
         for device in sample.devices:

@@ -79,14 +79,14 @@ class Schedule:
         return datetime.fromtimestamp(time_s, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
+# Makes the report of a period of a watch.
 Build: TypeAlias = Callable[[Watch, RunLog], Report]
-"""Makes the report of a period of a watch."""
 
 
+# Longest time until Ctrl-C is noticed.
 STEP_S = 0.25
-"""Longest time until Ctrl-C is noticed."""
+# How long a watch waits for a device: by then the agent or the driver has reported why there is none.
 DEVICES_WITHIN_S = 8.0
-"""How long a watch waits for a device: by then the agent or the driver has reported why there is none."""
 
 
 class SuiteRun:
@@ -114,8 +114,8 @@ class SuiteRun:
         self._build = build
         self._turn = turn
         self._may_be_empty = may_be_empty or options.input is not None
+        # Whether Ctrl-C or SIGTERM ended it.
         self.is_interrupted = False
-        """Whether Ctrl-C or SIGTERM ended it."""
         check_outputs(options)
         self._stream = open_stream(options) if stream is None else stream
         self.watch = Watch(

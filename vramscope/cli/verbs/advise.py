@@ -89,8 +89,8 @@ def run(arguments: Namespace) -> int:
 
 
 MOST_NAMED = 8
+# How long nodes behind a relay may take to report their names.
 ANSWER_WITHIN_S = 5.0
-"""How long nodes behind a relay may take to report their names."""
 
 
 def advise_here(arguments: Namespace) -> "Advised":

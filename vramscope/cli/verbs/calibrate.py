@@ -47,7 +47,6 @@ _LIMIT_BYTES = 65536
 
 
 def calibrate(arguments: Namespace) -> int:
-    """Fit the correction, print it or write it to a file, and summarize it on stderr."""
     from vramscope.analyzers.planning.theory.calibration import fit_calibration
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.base.output_file import write_whole

@@ -30,8 +30,8 @@ EXIT_CODES: dict[int | str, str] = {
     4: "PyTorch is not installed",
 }
 
+# Window of the graphs: one and a half runs of the job.
 HISTORY_S = 180.0
-"""Window of the graphs: one and a half runs of the job."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:

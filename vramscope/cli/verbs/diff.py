@@ -112,17 +112,15 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
 
 PROGRAM = "vramscope diff"
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
+# Called with the share read so far, from 0 to 1 or None, and the number of samples.
 Progress = Callable[[float | None, int], object]
-"""Called with the share read so far, from 0 to 1 or None, and the number of samples."""
 
 
 class Threshold(NamedTuple):
-    """Value of `--fail-on`: how far runs may differ."""
-
     size_bytes: int | None
     percent: float | None
+    # Whether only more in B counts.
     is_upward: bool
-    """Whether only more in B counts."""
 
     def is_crossed(self, difference: RunDifference) -> bool:
         """Return whether any value differs by more, or only B ran out of memory."""

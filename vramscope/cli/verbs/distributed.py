@@ -42,9 +42,9 @@ EXIT_CODES: dict[int | str, str] = {
 }
 DEFAULTS = Defaults(duration_s=300, interval_s=3)
 MOST_NODES = 1024
+# A node is silent after either, whichever is longer.
 SILENT_AFTER_S = 30.0
 SILENT_AFTER_INTERVALS = 3.0
-"""A node is silent after either, whichever is longer."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -116,10 +116,10 @@ def _make_exchange(arguments: Namespace, interval_s: float) -> "NodeExchange":
 
 EXIT_UNREACHABLE = 7
 EXIT_INTERRUPTED = 130
+# How long a report waits for the first answer of the master.
 ANSWERED_WITHIN_S = 1.0
-"""How long a report waits for the first answer of the master."""
+# How long a problem with the connection lasts before it is printed.
 TOLD_AFTER_S = 3.0
-"""How long a problem with the connection lasts before it is printed."""
 Standing = Literal["there", "silent", "left"]
 
 
@@ -153,7 +153,6 @@ class ClusterRun:
         self._has_threat = False
 
     def run(self) -> int:
-        """Watch until it is over or Ctrl-C, deliver the report, return the exit code."""
         from vramscope.engine.cluster.gathering import describe_gathering
 
         self._exchange.open()

@@ -57,8 +57,8 @@ def run(arguments: Namespace) -> int:
     return suite.run()
 
 
+# Not more often, since a map stops the threads of its job while it copies the list of blocks.
 MAP_EVERY_S = 30.0
-"""Not more often, since a map stops the threads of its job while it copies the list of blocks."""
 
 
 class SegmentMapper:
@@ -68,8 +68,8 @@ class SegmentMapper:
         self._stream = stream
         self._asked_s: dict[int, float] = {}
         self._maps: dict[int, SegmentMap] = {}
+        # Those of the watch, which read each map as it comes, for the trend.
         self.conclusions: Conclusions | None = None
-        """Those of the watch, which read each map as it comes, for the trend."""
 
     def observe(self, sample: Sample) -> None:
         from vramscope.analyzers.fragmentation import FragmentationAnalyzer

@@ -128,24 +128,24 @@ def _read_sizes(text: str) -> tuple[int, ...]:
 
 
 EXIT_UNREACHABLE = HubUnreachableError.exit_code
+# Longest time until Ctrl-C is noticed.
 TURN_S = 0.25
-"""Longest time until Ctrl-C is noticed."""
+# How long a process may wait for the end of its step before it answers.
 STEP_WITHIN_S = 60.0
-"""How long a process may wait for the end of its step before it answers."""
+# Longest time at the end for hooks to receive the alerts that wait.
 FINISH_ALERTS_WITHIN_S = 2.0
-"""Longest time at the end for hooks to receive the alerts that wait."""
 
 
 class GuardOptions(NamedTuple):
     duration_s: float | None = None
     is_json: bool = False
     fail_on: Severity | None = None
+    # Whether processes are asked to do something.
     prevents_oom: bool = False
-    """Whether processes are asked to do something."""
+    # Planned memory of a rank of each pipeline stage, in bytes.
     planned: Sequence[int] = ()
-    """Planned memory of a rank of each pipeline stage, in bytes."""
+    # Hooks that receive findings; None for no hooks.
     alerts: "AlertSettings | None" = None
-    """Hooks that receive findings; None for no hooks."""
 
 
 class Guard:
@@ -161,8 +161,8 @@ class Guard:
         self._clock = clock or SystemClock()
         self._state = ClusterState(options.planned)
         self._adviser = Adviser() if options.prevents_oom else None
+        # Advice not yet answered, by node and number.
         self._asked: dict[tuple[str, int], Advice] = {}
-        """Advice not yet answered, by node and number."""
         self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
         self._connections = ConnectionNotices()
         self._hooks = HookNotices()
@@ -191,8 +191,6 @@ class Guard:
         return 0 if self._answered.issuperset(self._watch.nodes) else EXIT_UNREACHABLE
 
     def turn(self, timeout_s: float) -> None:
-        """Process what nodes sent within the time, and print what follows from it."""
-
         from vramscope.engine.cluster.nodes_watch import NO_NODE
 
         before = self._state.picture
@@ -278,8 +276,8 @@ class Guard:
             print(f"{stamp} {text}", flush=True)
 
 
+# Programs report their pipeline stages some time after their ranks: once the model is laid out.
 GRACE_S = 30.0
-"""Programs report their pipeline stages some time after their ranks: once the model is laid out."""
 
 
 class ConnectionNotices:
@@ -328,11 +326,10 @@ class PlanNotices:
         self._planned = planned
         self._told: str | None = None
         self._reason: str | None = None
+        # Since when that has been the reason why no job is compared with the plan.
         self._since_s = 0.0
-        """Since when that has been the reason why no job is compared with the plan."""
 
     def note(self, picture: "ClusterPicture", *, is_last: bool = False) -> None:
-        """Compare the plan with the jobs of all nodes, and print what changed."""
         if not self._planned or not (picture.jobs or (is_last and picture.live)):
             return
         held = [job for job in picture.jobs if any(it.planned_bytes is not None for it in job.stages)]
@@ -377,7 +374,6 @@ class HookNotices:
         self._told: dict[str, str | None] = {}
 
     def note(self, hooks: "Iterable[HookStatus]", *, is_last: bool = False) -> None:
-        """Print what changed about the hooks."""
         for hook in hooks:
             if hook.reason is not None and hook.reason != self._told.get(hook.name):
                 complain(f"alert not delivered: {hook.reason}")

@@ -133,7 +133,6 @@ class Importer:
         self._devices: set[tuple[str, str]] = set()
 
     def run(self, *, is_quiet: bool = False) -> None:
-        """Import the files, and note on stderr what was left out."""
         from vramscope.engine.files.base.output_file import place_output
         from vramscope.engine.recording import RecordingWriter
         from vramscope.engine.sampling.series_source import JoinedSeries
@@ -250,10 +249,10 @@ def _is_simulated(sample: "Sample") -> bool:
     return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
+# Formats of monitors, which read what drivers say.
 MEASURED = frozenset(
     {"nvidia-smi log", "nvidia-smi table", "nvidia-smi dmon", "gpustat JSON", "all-smi recording"}
 )
-"""Formats of monitors, which read what drivers say."""
 
 
 def _tell_simulation(path: Path, source: "FileSource") -> bool | None:

@@ -78,7 +78,6 @@ class LineEditor:
             self._readline.write_history_file(file)
 
     def read(self, prompt: str) -> str:
-        """Return the next line."""
         return input(prompt)
 
     def offer(self, line: str, word: str) -> list[str]:
@@ -218,7 +217,6 @@ class Prompt:
 
 
 def _do(words: list[str]) -> int:
-    """Run the verb that the words name; return its exit code."""
     if words[0] in ("help", "?"):
         sys.stdout.write(HELP)
         return 0

@@ -187,7 +187,6 @@ def _tell_written(paths: "Sequence[Path]") -> None:
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse flags that print or write: on the screen, `E` exports."""
     refuse(
         pick(arguments, ("json", "format", "figure")),
         "does not go with --screen: on the screen, E writes the files",
@@ -198,12 +197,11 @@ PROGRAM = "vramscope modules"
 ICICLE = "summary_icicle"
 
 
+# The profile of one rank, and the name of its file or process.
 NamedMemory: TypeAlias = "tuple[str, ModuleMemory]"
-"""The profile of one rank, and the name of its file or process."""
 
 
 def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth: int) -> None:
-    """Print the profile of each rank, as wide as the terminal, or 80 cells into a pipe."""
     from vramscope.exporters.modules.text import describe_module_memory
 
     emit_fitted(
@@ -277,14 +275,12 @@ def _name_folder(name: str) -> str:
 
 
 def read_named(path: Path) -> list[NamedMemory]:
-    """Return the profile of each rank with the name of its file."""
     from vramscope.engine.files.base.input_file import show_path
 
     return [(show_path(file), memory) for file, memory in read_profiles(path)]
 
 
 def show_modules(paths: Sequence[Path], settings: Settings) -> int:
-    """Show the profiles of files and folders on a screen until the user quits, and return the exit code."""
     from vramscope.tui.modules.screen import show_breakdown
 
     if not can_draw(settings):
@@ -323,7 +319,6 @@ class Wanted(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For messages."""
         return f"process {self.pid}" if self.job is None else f"job {self.job}"
 
     def matches(self, rank: "RankSample") -> bool:
@@ -435,8 +430,6 @@ def pair_profiles(first: Path, second: Path) -> list[Pair]:
 
 
 def print_differences(pairs: list[Pair], settings: Settings, *, depth: int) -> None:
-    """Print the second minus the first of each pair."""
-
     from vramscope.exporters.modules.text import describe_difference
 
     emit_fitted(
@@ -453,8 +446,6 @@ def print_differences_as_json(pairs: list[Pair]) -> None:
 
 
 def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = None) -> list[Path]:
-    """Write figures and tables of each pair; return their paths."""
-
     from vramscope.analyzers.modules import compare_profiles
     from vramscope.engine.files.base.output_file import write_files
     from vramscope.exporters.modules.figure import draw_difference_icicle

@@ -111,8 +111,8 @@ def run(arguments: Namespace) -> int:
 
 
 _DEFAULTS = PhaseTraining()
+# Default of the script that `vramscope phases` replaces.
 DEFAULT_SIZE = "small"
-"""Default of the script that `vramscope phases` replaces."""
 _HUGGING_FACE = "hf:"
 
 
@@ -162,7 +162,6 @@ def add_training_flags(parser: ArgumentParser) -> None:
 
 
 def add_privacy_flag(group: _ArgumentGroup) -> None:
-    """Add the flag that chooses how Opacus computes gradients by sample."""
     add_flag(
         group,
         "--dp-mode",
@@ -271,8 +270,8 @@ class PhaseProgress:
         self._is_quiet = os.environ.get("LOCAL_RANK", "0") != "0"
         self._is_told = device != "cuda"
         self.bar = ProgressLine(PROGRAM, "phases")
+        # Writes the report so far, so that it survives a kill.
         self.keep: Callable[[PhaseRun], None] | None = None
-        """Writes the report so far, so that it survives a kill."""
         self._keep_due_s = 0.0
 
     def show(self, run: "PhaseRun") -> None:
@@ -300,7 +299,6 @@ def _describe_newest(run: "PhaseRun") -> str:
 
 
 def deliver(content: str | bytes, output: Path | None) -> None:
-    """Write the report to standard output, or to a file."""
     if output is not None:
         from vramscope.engine.files.base.output_file import write_whole
 
@@ -364,7 +362,6 @@ def print_read(arguments: Namespace) -> int:
 
 
 def print_phase_file(path: Path, settings: Settings) -> None:
-    """Print the tables of a file, as wide as the terminal, or 80 cells into a pipe."""
     emit(_describe_files([path], settings))
 
 

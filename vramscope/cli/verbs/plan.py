@@ -238,7 +238,6 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse flags that print or write: on the screen `E` exports, and the live view shows measured jobs."""
     if arguments.measured is not None:
         raise UsageError("--measured does not go with --screen: press 6 in the live view or a replay")
     refuse(
@@ -310,6 +309,7 @@ def add_joint_flags(parser: ArgumentParser) -> None:
     )
 
 
+# Flags that need `--cluster`.
 JOINT_FLAGS = (
     "global_batch",
     "max_tp",
@@ -322,7 +322,6 @@ JOINT_FLAGS = (
     "efficiency",
     "calibrate_time",
 )
-"""Flags that need `--cluster`."""
 
 
 def refuse_joint_flags(arguments: Namespace) -> None:

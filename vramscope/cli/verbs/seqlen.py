@@ -42,8 +42,8 @@ EXIT_CODES: dict[int | str, str] = {
 STYLES = ("usenix", "original")
 LARGEST_IN = 100.0
 LARGEST_DPI = 2400
+# Default of the script that this verb replaces.
 DEFAULT_SIZE = "3b"
-"""Default of the script that this verb replaces."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:

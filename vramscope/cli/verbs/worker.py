@@ -61,7 +61,6 @@ def run(arguments: Namespace) -> int:
 
 
 def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
-    """Analyze for the agent of another node, until a signal ends it."""
     from vramscope.engine.agent.worker import run_worker
     from vramscope.engine.cluster.addresses import parse_address
     from vramscope.engine.cluster.connections import RemoteWorkerLink
