@@ -114,5 +114,5 @@ class Gpustat(SeriesReader):
                 temperature_c=gpu.temperature,
                 power_w=gpu.power_w,
                 state="lost" if is_lost else "ok",
-                reason="gpustat told no memory" if is_lost else None,
+                reason="gpustat reported no memory" if is_lost else None,
             )
