@@ -150,7 +150,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "text", "reason"),
     [
-        (0o644, "me:s3cret\n", r"open to others \(mode 0644\)"),
+        (0o644, "me:s3cret\n", r"others can read this file \(mode 0644\)"),
         (0o600, "s3cret\n", "user:password"),
         (0o600, "me:s3cret\n", None),
     ],
@@ -185,12 +185,12 @@ def test_a_span_is_a_time_ago_or_a_date() -> None:
     ("words", "check", "reason"),
     [
         ("--from 2h", check_prometheus_flags, "needs --from-prometheus"),
-        ("--from-prometheus http://h --to 2h", check_prometheus_flags, "expected --from as well"),
-        ("--from-prometheus http://h --from 2h --once", check_prometheus_flags, "not with --once"),
-        ("--from-prometheus http://h --connect h", check_prometheus_flags, "choose one of them"),
+        ("--from-prometheus http://h --to 2h", check_prometheus_flags, "--to needs --from"),
+        ("--from-prometheus http://h --from 2h --once", check_prometheus_flags, "does not go with --once"),
+        ("--from-prometheus http://h --connect h", check_prometheus_flags, "give only one of them"),
         ("--from-prometheus http://h --duration 1m", check_prometheus_flags, "--duration needs --json"),
         ("--from-prometheus http://h --from yesterday", read_span, "expected a time ago such as 2h"),
-        ("--from-prometheus http://h --from 1h --to 2h", read_span, "not before the end"),
+        ("--from-prometheus http://h --from 1h --to 2h", read_span, "expected a time before --to 2h"),
     ],
 )
 def test_flags_that_mean_nothing_together_are_refused(
