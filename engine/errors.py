@@ -106,13 +106,13 @@ class DeviceDeniedError(DeviceError):
 
 
 class RuntimeFolderError(VramscopeError):
-    """The private runtime folder belongs to somebody else or is open to others."""
+    """The private runtime folder belongs to another user or is open to others."""
 
     exit_code = 6
 
 
 class ReadOnlyError(VramscopeError):
-    """Settings say that nothing may be changed from here; the text names what would be, and who says so."""
+    """Settings forbid changes from here; the text names the change and the setting's source."""
 
     exit_code = 6
 
@@ -130,7 +130,7 @@ class HubUnreachableError(VramscopeError):
 
 
 class ServerUnreachableError(VramscopeError):
-    """A Prometheus server did not answer, or not as one does."""
+    """A Prometheus server did not answer, or not as Prometheus does."""
 
     exit_code = 7
 
@@ -148,7 +148,7 @@ class DebuggerMissingError(VramscopeError):
 
 
 class ProbeSilentError(VramscopeError):
-    """The probe was handed to a process, and no agent has heard of it."""
+    """The probe was sent to a process, but no agent has received anything from it."""
 
     exit_code = 7
 

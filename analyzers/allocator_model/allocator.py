@@ -186,7 +186,7 @@ class CachingAllocator:
 
     @property
     def active_bytes(self) -> int:
-        """Bytes in live blocks and in those that wait for other streams."""
+        """Bytes in live blocks and in blocks that wait for other streams."""
         small = self._heap.small_tally
         large = self._heap.large_tally
         return self.allocated_bytes + small.awaiting_bytes + large.awaiting_bytes
@@ -267,7 +267,7 @@ class CachingAllocator:
                 self._lock.release()
 
     def _malloc_inside(self, size_bytes: int, stream: int) -> int:
-        """Serve a malloc that comes from inside another operation of this thread: by a segment of its own."""
+        """Serve a malloc from inside another operation of this thread with a separate segment."""
         block = self._heap.reserve_apart(size_bytes, stream)
         self._live[block.address] = block
         self._queue.append((self._heap.adopt, (block,)))

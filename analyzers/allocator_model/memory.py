@@ -20,7 +20,7 @@ class DeviceMemory(Protocol):
         """Free what was reserved."""
 
     def free_bytes(self) -> int:
-        """Return the bytes that nobody holds at present."""
+        """Return the bytes that are free now."""
 
 
 class PrivateDeviceMemory:

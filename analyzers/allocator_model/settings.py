@@ -87,7 +87,7 @@ class AllocatorSettingsError(AllocatorModelError):
 
 
 class UnknownAddressError(AllocatorModelError):
-    """An address that is not that of a live block: freed twice, or never given out."""
+    """The address of no live block: freed twice, or never allocated."""
 
 
 class PoolError(AllocatorModelError):
@@ -95,7 +95,7 @@ class PoolError(AllocatorModelError):
 
 
 class AllocatorOutOfMemoryError(AllocatorModelError):
-    """The modelled card has no room, even after everything cached was given back.
+    """The modelled card has no room, even after the whole cache was freed.
 
     Attributes:
         rounded_bytes: The block that it needed.

@@ -1,4 +1,4 @@
-"""Where blocks come from when the cache has none: the device, and what is given back to make room."""
+"""Where blocks come from when the cache has none: the device, and cache that is freed to make room."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PoolId = tuple[int, int]
 
 
 class PrivatePools:
-    """The private pools, and which of them allocations go to at present."""
+    """The private pools, and which of them allocations use now."""
 
     def __init__(self, small: Tally, large: Tally) -> None:
         self._small = small
@@ -203,7 +203,7 @@ class Supply:
 
     @property
     def collects_garbage(self) -> bool:
-        """Whether old cached blocks are given back early; needs a threshold and a memory fraction."""
+        """Whether old cached blocks are freed early; needs a threshold and a memory fraction."""
         return self.settings.garbage_collection_threshold > 0.0 and self.limit_bytes is not None
 
     def obtain(self, arena: Arena, size: int, requested: int) -> Block:

@@ -1,4 +1,4 @@
-"""What running processes may be asked to do before an error: few of them, seldom, and only what can help.
+"""Advice to running processes before an error: to few of them, seldom, and only what can help.
 
 Giving a cache back never helps the process that gives: its own allocator does that before it fails. It helps
 others on the same device, and libraries that allocate outside the allocator. A long batch can be skipped only
@@ -35,7 +35,7 @@ class Advice(NamedTuple):
 
 
 class Adviser:
-    """Decides whom to ask; it sends nothing."""
+    """Decides which processes to advise; it sends nothing."""
 
     def __init__(self) -> None:
         self._asked_s: dict[tuple[RankKey, AdviceAction], float] = {}

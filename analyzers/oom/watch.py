@@ -67,7 +67,7 @@ class _Reading(NamedTuple):
 
 
 class UsableLimit:
-    """Learns from what is held above the peaks of steps how much of it will be of no use at the limit.
+    """Learns from memory above the peaks of steps how much of it stays unusable at the limit.
 
     An allocator reserves another segment when no free block is large enough. What it held then above its live
     bytes was of no use; at the limit it gives back the segments in which nothing lives, so that of that
@@ -343,7 +343,7 @@ FALLEN_SHARE = 0.98
 
 
 class Pressed:
-    """Refusals of the device: by their count, or as cache that was given back near the limit.
+    """Refusals of the device: by their count, or seen as cache that was freed near the limit.
 
     PyTorch counts them as `num_alloc_retries`. Where only bytes are known, reserved bytes that fall from near
     the limit say the same; a program that empties its cache below it does not count.
@@ -482,7 +482,7 @@ class Amplitudes:
         return sum(self._spans) / len(self._spans) if self._spans else None
 
     def _correct(self, reached: Sequence[float], recent: int) -> list[float]:
-        """Estimate what steps really reached from samples at random moments of them.
+        """Estimate the peaks of steps from samples at random moments.
 
         The most of some samples falls short of the peak by about as much as the next one falls short of it
         (spacings of the extremes of a uniform sample, David and Nagaraja, section 2.5), and scatters by as
@@ -508,7 +508,7 @@ def _thin(found: Sequence[tuple[float, float]]) -> list[Amplitude]:
 
 
 class _Maxima:
-    """The most of each so many rounds, one after another, the newest of them."""
+    """Maxima of groups of rounds, the newest ones."""
 
     def __init__(self, rounds: int) -> None:
         # Rounds that each stands for.

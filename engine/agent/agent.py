@@ -112,7 +112,7 @@ def run_agent(options: AgentOptions) -> int:
 
 
 def _open_desk(folder: Path, node: str, options: AgentOptions) -> AlertDesk:
-    """A recording alerts nobody but its viewers."""
+    """Alerts of a recording, which only its viewers see."""
     if options.replay is not None:
         return AlertDesk()
     path = None if options.is_folder_private else decisions_file(state_folder(), node, folder)
@@ -180,7 +180,7 @@ def _sweep_payloads(folder: Path) -> None:
 
 
 def _empty_log() -> None:
-    """Empty the log, if that is where stderr goes: what an earlier agent said is over."""
+    """Empty the log, if stderr goes there, of the output of an earlier agent."""
     with suppress(OSError):
         if stat.S_ISREG(os.fstat(2).st_mode):
             os.ftruncate(2, 0)

@@ -226,7 +226,7 @@ class Hub:
             self._sockets.publish(TOPIC_FINDING, state)
 
     def _publish_status(self, *, has_sample: bool) -> None:
-        """Publish the hub's own state once a second; next to a sample, which saves everybody a wake-up."""
+        """Publish the hub's own state once a second, next to a sample to save viewers a wake-up."""
         now_s = self._clock.monotonic_s()
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return
@@ -351,7 +351,7 @@ class Hub:
             self._refuse(peer, request.request_id, "this agent plays a recording; no process reports to it")
 
     def _accept_remote_report(self, peer: bytes, report: WorkerReport) -> None:
-        """Accept what a worker elsewhere has found, if it is allowed and nobody else reports."""
+        """Accept findings of a worker on another machine, if it is allowed and no other worker reports."""
         refusal = self._sockets.refuse_report(peer)
         if refusal is None:
             refusal = self._seat.refuse(

@@ -117,7 +117,7 @@ class HubSockets:
         self.is_stream_new = True
 
     def restore(self) -> None:
-        """Listen again if somebody has removed the file of a socket; connected peers stay connected."""
+        """Listen again if a socket's file was removed; connected peers stay connected."""
         endpoints = endpoints_of(self._folder)
         sockets = (self._stream, self._reports, self._control)
         addresses = (endpoints.stream, endpoints.reports, endpoints.control)

@@ -276,7 +276,7 @@ class AlertBook:
         return told
 
     def acknowledge(self, finding: Finding, time_s: float) -> None:
-        """Note that somebody takes care of a finding."""
+        """Mark a finding as acknowledged."""
         if not self.state.is_acknowledged(finding):
             self._acknowledged.append(
                 Acknowledgement(finding.id, finding.kind, finding.node, finding.device_uuid, time_s)
@@ -284,7 +284,7 @@ class AlertBook:
             self._conclude(finding, time_s, "acknowledged")
 
     def mute(self, finding: Finding, scope: MuteScope, time_s: float) -> None:
-        """Alert nobody of this kind of finding on this device, for as long as `scope` says."""
+        """Mute this kind of finding on this device, for as long as `scope` says."""
         self._mutes = [mute for mute in self._mutes if not mute.is_about(finding)]
         self._mutes.append(
             Mute(

@@ -24,7 +24,7 @@ class FindingDecision(msgspec.Struct, frozen=True):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """Somebody has seen a finding and takes care of it."""
+    """Acknowledgement of a finding: a person has seen it and deals with it."""
 
     finding_id: str
     kind: str
@@ -66,7 +66,7 @@ class FindingChange(msgspec.Struct, frozen=True):
 
 
 class AlertState(msgspec.Struct, frozen=True):
-    """Everything the hub knows of findings besides the findings themselves."""
+    """Everything the hub knows about findings except the findings themselves."""
 
     acknowledged: tuple[Acknowledgement, ...] = ()
     mutes: tuple[Mute, ...] = ()

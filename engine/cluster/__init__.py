@@ -1,1 +1,1 @@
-"""Memory of several nodes brought together at one of them."""
+"""Memory of several nodes, collected at one of them."""

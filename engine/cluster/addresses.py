@@ -327,7 +327,7 @@ Runner = Callable[[Sequence[str]], Answer]
 
 
 def run_command(words: Sequence[str]) -> Answer:
-    """Run a command of Slurm and return what it said, as far as that is of a sane length.
+    """Run a command of Slurm and return its output, up to a maximum length.
 
     Raises:
         UsageError: There is no such command here.
@@ -433,7 +433,7 @@ class FoundAddress(NamedTuple):
 
 
 class NameLookup:
-    """Answers on threads of its own, that nobody waits for.
+    """Answers from threads that are not waited for.
 
     Args:
         on_found: Called on such a thread when there is an answer to take.

@@ -22,7 +22,7 @@ class NodeConnection(Protocol):
     node: str
     """What the other end calls the node; empty where it is the node itself."""
     answers_within_s: float
-    """A node that has said nothing by then is said not to answer."""
+    """Seconds of silence after which a node is reported not to answer."""
 
     @property
     def trouble(self) -> str | None:
@@ -46,7 +46,7 @@ class NodeConnection(Protocol):
 
     @property
     def silence(self) -> str:
-        """What is said of a hub that has not answered yet, and nobody knows why."""
+        """Reason shown for a hub that has not answered yet, while the cause is unknown."""
         ...
 
     def silence_s(self, now_s: float) -> float | None:
@@ -290,7 +290,7 @@ class RelayedConnection:
 
     @property
     def sources(self) -> tuple[object, ...]:
-        """Nothing of its own: the link to the relay is waited for."""
+        """No sockets: the link to the relay is polled."""
         return ()
 
     @property
@@ -387,7 +387,7 @@ class RemoteWorkerLink(HubConversation):
         return True
 
     def watch(self, fd: int) -> None:
-        """Nothing: a worker of another node's hub is nobody's child."""
+        """Do nothing: a worker of another node's hub has no parent process."""
 
     def close(self) -> None:
         self._connection.link.close()

@@ -56,7 +56,7 @@ class Doorkeeper:
 
     def __init__(self, pair: KeyPair | None, folder: Path, visitor: Role = "viewer") -> None:
         self.note: str | None = None
-        """Why the list cannot be read, in one sentence: nobody on it is let in."""
+        """Why the list cannot be read, in one sentence; then no key on it may connect."""
         self.turned_away: set[bytes] = set()
         """Addresses whose key was not let in when they last asked; they never get as far as a message."""
         self._pair = pair
@@ -134,16 +134,16 @@ class Doorkeeper:
 
 
 class Listening(NamedTuple):
-    """Where an agent listens, and whom it lets in."""
+    """Where an agent listens, and who may connect."""
 
     address: TcpAddress
     """Numeric."""
     pair: KeyPair | None
-    """Key of its user; None to let everybody in."""
+    """Key of its user; None to let everyone connect."""
     doorkeeper: Doorkeeper
     times: LinkTimes = LinkTimes()
     taken: str = "port {port} is in use by {holder}: choose another with --listen"
-    """What is said where somebody else listens there already."""
+    """Error text for a port that is in use."""
 
     @property
     def words(self) -> str:
@@ -232,7 +232,7 @@ MAX_WAITING = 4
 """Messages of one connection that wait to be read: of large ones many connections would fill the memory."""
 MAX_PER_TURN = 64
 MAX_SHOWN = 80
-"""Characters that are repeated of a name that nobody knows."""
+"""Most characters of an unknown name that are repeated in a refusal."""
 NODES_A_SHARE = 2
 """Who may follow so many nodes by one connection may ask as much again as who follows one."""
 CELLS_COST = 1.0
@@ -246,7 +246,7 @@ _MAY_ASK = {
 
 
 Trim = Callable[[DeviceSelection], bytes | None]
-"""Returns a message of some devices alone; None where nothing is left of it."""
+"""Reduces a message to some devices; None where nothing is left."""
 
 
 class Gate:
@@ -365,7 +365,7 @@ class Gate:
         return None if role in ("worker", "controller") else self._explain_role(peer.user, "worker")
 
     def publish(self, topic: bytes, *frames: bytes, node: str = "", trim: Trim | None = None) -> None:
-        """Send a message to all who follow its topic; nobody is waited for.
+        """Send a message to all who follow its topic, without waiting for slow ones.
 
         Args:
             frames: The message, after the name of its node where a relay sends it.
@@ -400,7 +400,7 @@ class Gate:
             state.stop_following(node)
 
     def answer(self, identity: bytes, *frames: bytes) -> None:
-        """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
+        """Send one peer a message; forget a peer that has gone; one that does not read misses it."""
         try:
             self.router.send_multipart([identity, *split(*frames)], zmq.NOBLOCK)
         except zmq.Again:

@@ -184,7 +184,7 @@ class NodeRoll:
 
     @property
     def present(self) -> tuple[NodeReport, ...]:
-        """Newest reports of the nodes that are there: neither silent nor gone."""
+        """Newest reports of the nodes that are neither silent nor gone."""
         return tuple(self._nodes[it].report for it in self.find("here", "late"))
 
     @property
@@ -277,7 +277,7 @@ def _read_host(text: str) -> str:
 def prepare_gathering(
     host: str | None, port: int, *, is_insecure: bool, folder: Path | None = None
 ) -> Listening:
-    """Return where the node that gathers is to listen, and whom it lets in.
+    """Return where the collecting node listens, and who may report.
 
     Args:
         host: As for `find_host`.
@@ -461,7 +461,7 @@ class Reporter:
         return None if self._connection.link.is_connected else f"nobody listens at {self.endpoint}"
 
     def send(self, report: NodeReport) -> bool:
-        """Send a report without waiting; return whether it went: it does not while nobody listens."""
+        """Send a report without waiting; return whether it was sent, which needs a listening master."""
         self.receive()
         if not self._connection.link.is_connected:
             return False
@@ -477,7 +477,7 @@ class Reporter:
         return is_new
 
     def settle(self, timeout_s: float) -> None:
-        """Wait for the first answer where somebody listens: a watch may be over before it comes."""
+        """Wait for the master's first answer: a short watch may end before it comes."""
         end_s = self._clock.monotonic_s() + timeout_s
         while self.receipt is None and self._connection.link.is_connected:
             left_s = end_s - self._clock.monotonic_s()

@@ -230,7 +230,7 @@ _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 @contextmanager
 def lock_keys(folder: Path, tell: Callable[[str], None], *, within_s: float = WITHIN_S) -> Iterator[None]:
-    """Read and write the keys of a folder while nobody else does, on this node or another that shares it.
+    """Lock the keys of a folder to read and write them, on this node or another that shares it.
 
     Args:
         folder: Of the keys; made where it is missing.

@@ -63,7 +63,7 @@ def join(frames: list[bytes]) -> tuple[bytes, bytes]:
 MAX_INCOMING_BYTES = 64 * 1024**2
 """Largest message of a hub: the history of some hundred devices over a week."""
 SEND_QUEUE_MESSAGES = 4096
-"""Requests that may wait, as many as a relay may have nodes: all of them are asked at once."""
+"""Most requests that may wait: as many as a relay may have nodes, since all are asked at once."""
 RECEIVE_QUEUE_MESSAGES = 256
 """Messages a stalled reader may fall behind before the hub drops new ones for it; its ring fills the gap."""
 MOST_FROM_RELAY = 4 * RECEIVE_QUEUE_MESSAGES

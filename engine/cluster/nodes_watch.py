@@ -64,7 +64,7 @@ class NodesWatch:
         self.choice = choice
         """Which nodes are followed, and which devices of each."""
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
-        """Told of each node behind a relay before anything is taken of it."""
+        """Called when a node behind a relay appears, before its first message is processed."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
         self._poller = zmq.Poller()
@@ -84,7 +84,7 @@ class NodesWatch:
         self._gone = list[str]()
         self._left_out = list[str]()
         self.nodes_left_out = 0
-        """Nodes that are known and not followed, because nobody asked for them; read from any thread."""
+        """Known nodes that are not followed because they were not asked for; read from any thread."""
         self._judge_s = 0.0
         self._turn_number = 0
         self._told_s: dict[str, float] = {}
@@ -143,7 +143,7 @@ class NodesWatch:
         return explain_no_node(self.choice, [*self._left_out, *self._relays.left_out])
 
     def wait_for(self, socket: "zmq.Socket[bytes]") -> None:
-        """Let a turn end when something comes to a socket of somebody else, too."""
+        """Let a turn also end when a message arrives on another socket."""
         self._poller.register(socket, zmq.POLLIN)
 
     def look_at(self, name: str) -> None:
@@ -493,7 +493,7 @@ class RelayLinks:
         return self._tend(link)
 
     def receive(self, ready: Mapping[object, int]) -> list[str]:
-        """Process what has come; return the names of the nodes that should look what it is."""
+        """Process what has arrived; return the names of the nodes that should check it."""
         heard: list[str] = []
         for link in self._links.values():
             if not ready.keys().isdisjoint(link.connection.sources):
@@ -502,7 +502,7 @@ class RelayLinks:
         return heard
 
     def judge(self) -> list[str]:
-        """Look at every relay; return the names of the nodes that should look what became of it."""
+        """Check every relay; return the names of the nodes that should check theirs."""
         for link in self._links.values():
             link.node.judge()
         return [name for link in self._links.values() for name in self._tend(link)]
@@ -555,7 +555,7 @@ Question = Callable[[NodePicture], object]
 
 
 class NodesFeed(AskingFeed):
-    """Follows agents on a thread of its own.
+    """Follows agents on its own thread.
 
     Args:
         addresses: Of the nodes, as they were typed, each once; the first is asked until another is looked at.
@@ -571,7 +571,7 @@ class NodesFeed(AskingFeed):
 
     @property
     def nodes_left_out(self) -> int:
-        """Nodes that are known and not followed, because nobody asked for them; from any thread."""
+        """Known nodes that are not followed because they were not asked for; from any thread."""
         return self._watch.nodes_left_out
 
     def history_of(self, node: str) -> History:

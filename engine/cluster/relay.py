@@ -237,7 +237,7 @@ STATUS_S = 5.0
 QUIET_S = 1.5
 """Where none has come for so long the state of the hub alone says that it is there."""
 UNWATCHED_S = 30.0
-"""A node is followed in full for so long after the last who wanted that has gone."""
+"""Seconds for which a node is still followed in full after the last interested viewer has gone."""
 _PASSED: dict[str, tuple[bytes, type[FindingBatch | AlertState | HubStatus | PackedSegments]]] = {
     "findings": (TOPIC_FINDING, FindingBatch),
     "alerts": (TOPIC_FINDING, AlertState),

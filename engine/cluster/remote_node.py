@@ -134,7 +134,7 @@ class RemoteNode:
             node=connection.node,
             devices=devices,
         )
-        """What is said with its hub."""
+        """Notes shown with its hub."""
         self.known_nodes: KnownNodes | None = None
         """Nodes behind a relay, as it reported them; None for an agent that is not a relay."""
         self.on_heard: OnHeard | None = None
@@ -172,7 +172,7 @@ class RemoteNode:
             self.picture.forget_history()
 
     def receive(self) -> bool:
-        """Read what has come; return whether the picture changed."""
+        """Read what has arrived; return whether the picture changed."""
         if self.connection.note_events():
             self.ask()
         events: list[Event] = []
@@ -337,7 +337,7 @@ class RelayLink:
         self.connection.send(data)
 
     def deal(self) -> Iterator[str]:
-        """Hand what has come to the connections; yield the names of their nodes there."""
+        """Pass what has arrived to the connections; yield the names of their nodes."""
         while self.connection.from_relay:
             name, data = self.connection.from_relay.popleft()
             connection = self.connections.get(name.decode("utf-8", "replace"))
@@ -388,7 +388,7 @@ def _choose_sound(nodes: Iterable[KnownNode]) -> Iterator[KnownNode]:
 
 
 def _clean(reason: str | None) -> str | None:
-    """Return a sentence of somebody else without what would steer a terminal."""
+    """Return a peer's sentence without terminal control characters."""
     return None if reason is None else make_printable(reason, MAX_REASON_CHARACTERS)
 
 
@@ -398,7 +398,7 @@ def _check(silent_s: float | None) -> float | None:
 
 
 def trim_event(event: Event, wanted: DeviceSelection, sample: Sample | None) -> Event | None:
-    """Return what was heard of the devices that are wanted; None where nothing is left of it."""
+    """Return the part of a message about the wanted devices; None where nothing is left."""
     if isinstance(event, Sample):
         return trim_sample(event, wanted)
     if isinstance(event, Joined):

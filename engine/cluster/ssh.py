@@ -1,4 +1,4 @@
-"""An agent through ssh: the bridge at its end, frames on the pipes, the connection at ours."""
+"""An agent through ssh: the bridge at its end, frames on the pipes, the connection at this end."""
 
 import os
 import struct
@@ -95,7 +95,7 @@ LINGER_S = 5.0
 """How long an agent that was started for a viewer stays when ssh ends: it may come back."""
 AGENT_WITHIN_S = 15.0
 SILENCE_S = 60.0
-"""A viewer that has shown no life for so long has gone, and the network with it."""
+"""Seconds of silence after which a viewer counts as gone, as when the network fails."""
 TURN_MS = 1_000
 POLL_S = 0.02
 RESPAWN_S = 2.0
@@ -304,7 +304,7 @@ class SshConnection:
         return received
 
     def note_events(self) -> bool:
-        """Process what has come; return whether the bridge there began its work with it."""
+        """Process what has arrived; return whether the bridge has started with it."""
         if self._process is None or self._polled_fd is None:
             return False
         self._received += self._process.read()
@@ -350,7 +350,7 @@ class SshConnection:
         self._poller.register(self._polled_fd, zmq.POLLIN | zmq.POLLERR)
 
     def _show_life(self, now_s: float) -> None:
-        """Let the bridge know that somebody is here: of a cut network ssh there hears late."""
+        """Send a sign of life to the bridge: its ssh notices a failed network late."""
         if self.is_connected and now_s >= self._life_s:
             self._life_s = now_s + SIGN_OF_LIFE_S
             self.send(b"")
@@ -463,7 +463,7 @@ class SshProcess:
         return self._explain(code, _last_line(bytes(self._told)))
 
     def close(self) -> None:
-        """End it; whoever is at the other end notices."""
+        """End it; the other end notices."""
         self._process.terminate()
         try:
             self._process.wait(ENDS_WITHIN_S)
@@ -496,7 +496,7 @@ class SshProcess:
 
 
 def _read(pipe: IO[bytes]) -> bytes | None:
-    """Return what has come, nothing at its end, None where there is nothing yet."""
+    """Return what has arrived; empty at the end, None where there is nothing yet."""
     try:
         return os.read(pipe.fileno(), READ_BYTES)
     except BlockingIOError:
@@ -506,6 +506,6 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 
 
 def _last_line(told: bytes) -> str:
-    """Return the last line that ssh said, without what a terminal would obey."""
+    """Return the last line of ssh's output, without terminal control characters."""
     lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
     return make_printable(lines[-1], MOST_REASON_CHARS) if lines else ""

@@ -192,7 +192,7 @@ class _Tick:
 
 
 def describe_folding(gathered: Iterable[LevelTicks]) -> Iterator[str]:
-    """Yield what became of the events if a tick has several of them."""
+    """Yield a note on merged events if a tick has several of them."""
     devices = [it for it in gathered if it]
     events = sum(it.events for it in devices)
     ticks = sum(len(it) for it in devices)

@@ -86,7 +86,7 @@ class Handover:
             return ""
 
     def close(self, *, is_pending: bool) -> None:
-        """Remove the files, as nobody waits any more.
+        """Remove the files; they are no longer waited for.
 
         Args:
             is_pending: The process may open the payload yet. It then stays until it runs, and removes itself.

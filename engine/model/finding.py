@@ -153,7 +153,7 @@ class HeadroomEstimate(msgspec.Struct, frozen=True):
 # well.
 
 RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
-"""`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
+"""`unknown` is an answer too: device memory alone cannot forecast out-of-memory."""
 
 
 class Assessment(msgspec.Struct, frozen=True, gc=False):

@@ -112,7 +112,7 @@ class PhaseDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run by phase of one rank, as far as it came."""
+    """A run by phase of one rank, as far as it got."""
 
     training: PhaseTraining
     device: PhaseDevice
@@ -162,7 +162,7 @@ class LengthPoint(msgspec.Struct, frozen=True, kw_only=True):
     privacy: PrivacyMode
     seq_length: int
     run: PhaseRun | None = None
-    """As far as it came; None where it could not be started."""
+    """The run as far as it got; None where it could not start."""
     refusal: str | None = None
     """Why it could not be started."""
 

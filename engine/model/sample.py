@@ -21,10 +21,13 @@ class HostSample(msgspec.Struct, frozen=True, gc=False):
 
 
 RankState = Literal["ok", "stale", "ended"]
-"""`ok`; `stale`: the process lives and has not reported for a while; `ended`: it said goodbye or is gone."""
+"""`ok`; `stale`: the process runs but has not reported for a while; `ended`: it ended or its probe was
+detached.
+"""
 
 Backend = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
-"""Where its tensors live. A simulated device answers as CUDA would and is marked by `is_simulated`."""
+"""Kind of device with its tensors. A simulated device answers as CUDA would and is marked by `is_simulated`.
+"""
 
 
 class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
@@ -363,7 +366,7 @@ ADVICE_ACTIONS: Final[tuple[AdviceAction, ...]] = get_args(AdviceAction)
 
 
 ModuleMemoryFormat = Literal["module memory", "InternLM log", "InternLM chart"]
-"""Whose file it is: ours with exact bytes, `memory.log`, or one of its charts."""
+"""Format of the file: ours with exact bytes, `memory.log`, or one of its charts."""
 
 MemoryKind = Literal["params", "grads", "os_params", "os_state", "activation"]
 MEMORY_KINDS: tuple[MemoryKind, ...] = ("params", "grads", "os_params", "os_state", "activation")

@@ -64,7 +64,7 @@ class MemoryHistory:
         return self.mode == "on" or self._wanted_until_s is not None or self._is_end_wanted
 
     def demand(self, is_on: bool, seconds: float | None) -> None:
-        """Note a demand of a hub; the end of the next step meets it, and it prolongs a recording of ours.
+        """Note a demand of a hub; it is answered at the end of the next step, and prolongs our recording.
 
         Args:
             seconds: How long at most; None for a minute.

@@ -371,7 +371,7 @@ class Sampler:
             self._serve(packet)
 
     def _answer(self) -> None:
-        """Send what was demanded as soon as it is ready: somebody waits for it."""
+        """Send what was demanded as soon as it is ready, because a viewer waits for it."""
         try:
             if self.answer():
                 with self._exchanging:

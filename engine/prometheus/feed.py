@@ -62,7 +62,7 @@ class _Node:
 
 
 class FirstAnswer:
-    """A server's first answer, asked for on a thread of its own.
+    """A server's first answer, requested on its own thread.
 
     Args:
         follower: Not to be used until the answer was taken.

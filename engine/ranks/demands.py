@@ -295,7 +295,7 @@ class _Key(NamedTuple):
 
 
 class _Open:
-    """One demand that a probe has not answered yet, and everybody who waits for that."""
+    """One demand that a probe has not answered yet, and all who wait for it."""
 
     def __init__(self, request: int, within_s: float, expires_s: float) -> None:
         self.request = request
@@ -373,7 +373,7 @@ class Demands:
         device_uuid: str | None,
         now_s: float,
     ) -> None:
-        """Add a part of an answer; one that nobody waits for any more is dropped."""
+        """Add a part of an answer; drop it if it is no longer waited for."""
         is_map = isinstance(part, SegmentsPart)
         key = self._find_open(connection, "segments" if is_map else "modules", part.request)
         if key is None:
@@ -419,7 +419,7 @@ class Demands:
         return [key for key in self._open if key.connection is connection and key.kind in kinds]
 
     def note_end(self, connection: Connection, pid: int) -> None:
-        """Answer everybody who waits for a process that has ended, or was detached."""
+        """Answer all who wait for a process that has ended, or was detached."""
         self._last.pop(connection, None)
         for key in self._keys_of(connection, "detach"):
             self._conclude(key, None)

@@ -26,7 +26,7 @@ PATIENCE_S = 0.2
 
 
 class ReplayFeed(BaseFeed):
-    """Plays tapes on a thread of its own; reading never blocks a screen.
+    """Plays tapes on its own thread; reading never blocks a screen.
 
     Args:
         open_tapes: Opens one tape a node, on that thread.

@@ -70,7 +70,7 @@ class TraceSource(FileSource):
 
 
 def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
-    """Yield what became of the readings if a tick has several of them, and how to keep each."""
+    """Yield a note on merged readings if a tick has several of them, and how to keep each."""
     readings = sum(rank.samples for rank in run.ranks)
     ticks = sum(rank.stop - rank.start for rank in run.ranks)
     if ticks == readings:

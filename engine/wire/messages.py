@@ -243,7 +243,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """Everything a hub knows, for whoever attaches late or missed something."""
+    """Everything a hub knows, for a viewer that connects late or missed something."""
 
     request_id: int
     sample: Sample | None

@@ -1,4 +1,4 @@
-"""Trains a small GPT that keeps what it should let go: it leaks, fragments and runs out of memory.
+"""Trains a small GPT that keeps what it should free: it leaks, fragments and runs out of memory.
 
 Run by `vramscope demo` on a simulated device; a plain script otherwise, which asks for "cuda". Every
 second it evaluates and keeps the logits, as a logging bug does; sequence lengths vary, which fragments the

@@ -72,7 +72,7 @@ class AllSmi(SeriesReader):
         )
 
     def explain_absence(self) -> str:
-        return f"{show_path(self._path)}: no frame in it can be used; {self._left_out.first or _EXPECTATION}"
+        return f"{show_path(self._path)}: no usable frame; {self._left_out.first or _EXPECTATION}"
 
     def records(self) -> Iterator[SeriesRecord]:
         for number, line in self._lines.numbered_lines():

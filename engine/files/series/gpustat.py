@@ -61,13 +61,13 @@ class Gpustat(SeriesReader):
     @property
     def notes(self) -> tuple[str, ...]:
         return (
-            "times of gpustat have no zone and were read as local time of this machine",
+            "times of gpustat have no time zone and were read as local time of this machine",
             *self._devices.describe_names(),
             *self._left_out.notes(),
         )
 
     def explain_absence(self) -> str:
-        return f"{show_path(self._path)}: no query in it can be used; {self._left_out.first or _EXPECTATION}"
+        return f"{show_path(self._path)}: no usable query; {self._left_out.first or _EXPECTATION}"
 
     def records(self) -> Iterator[SeriesRecord]:
         for number, content in enumerate(self._objects(), 1):

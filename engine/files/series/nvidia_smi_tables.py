@@ -11,11 +11,11 @@ from ..base.packed_file import CUT_NOTE, LineFile
 from ..base.series_reader import MOST_BYTES, RecordError, SeriesFormat, SeriesReader, SeriesRecord, show_cell
 from .nvidia_smi import LocalTime, judge_cell, parse_figure, parse_memory
 
-LOCAL_TIMES = "timestamps of nvidia-smi have no zone and were read as local time of this machine"
+LOCAL_TIMES = "timestamps of nvidia-smi have no time zone and were read as local time of this machine"
 _DAY_S = 86_400.0
 # Between two reports; `-d 1` and `-l 1` are the shortest and the usual.
 _SUPPOSED_INTERVAL_S = 1.0
-_NO_TIMES = "no times in it: reports are taken to be one second apart"
+_NO_TIMES = "no times in it: reports are assumed to be one second apart"
 
 
 def is_monitor_header(line: str) -> bool:
@@ -98,7 +98,7 @@ class NvidiaSmiMonitor(SeriesReader):
             cells = line.split(None, len(self._columns) - 1)
             try:
                 if len(cells) != len(self._columns):
-                    raise RecordError("line", f"{show_cell(line)} has not the columns of the header")
+                    raise RecordError("line", f"{show_cell(line)} does not match the columns of the header")
                 yield self._parse(number, dict(zip(self._columns, cells, strict=True)))
             except RecordError as error:
                 self._left_out.add(error.kind, f"line {number}", str(error))

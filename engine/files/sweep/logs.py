@@ -171,7 +171,7 @@ def read_logs(folder: Path) -> SweepLogs:
 
 
 def _find_modified(path: Path) -> list[int]:
-    """Return when a file was written, nothing where it has gone meanwhile."""
+    """Return when a file was written; empty where it has been removed since."""
     try:
         return [path.stat().st_mtime_ns]
     except OSError:

@@ -1,4 +1,4 @@
-"""`vramscope run --profiling`: profiles a training whose code knows nothing of it."""
+"""`vramscope run --profiling`: profiles a training without changes to its code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile that somebody watches while the training goes on: on demand, for a few steps at a time."""
+"""A profile that is watched while the training runs: on demand, for a few steps at a time."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def load_package(name: str, folder: str) -> "ModuleType":
 
 
 def start_probe(folder: str, runtime_dir: str) -> "ModuleType":
-    """Start the probe at once, since somebody asked for this very process, and return its package."""
+    """Start the probe at once, because this very process was asked for; return its package."""
     job = os.environ.get("VRAMSCOPE_JOB") or None
     probe = load_package(PROBE_MODULE, folder)
     probe.start(runtime_dir, job=job, is_explicit=True)

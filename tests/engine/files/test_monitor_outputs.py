@@ -68,7 +68,7 @@ def test_tables_without_dates_are_a_second_apart(tmp_path: Path) -> None:
     one = TABLE.format(second=0, used=2048).split("\n", 1)[1]
     records, notes = read(tmp_path / "smi.log", one * 3)
     assert [it.time_s for it in records if it.device.index == 0] == [0.0, 1.0, 2.0]
-    assert "no times in it: reports are taken to be one second apart" in notes
+    assert "no times in it: reports are assumed to be one second apart" in notes
 
 
 def test_rows_of_dmon_with_dates(tmp_path: Path) -> None:
