@@ -34,7 +34,7 @@ def judge_cell(text: str) -> tuple[DeviceState, str] | None:
     """Return the state of a device whose cell has no memory, with the reason; None if the cell has a size."""
     cell = text.strip()
     if NO_FIGURE.fullmatch(cell) or not cell:
-        return "unsupported", f"nvidia-smi gave no memory: {cell or 'an empty cell'}"
+        return "unsupported", f"nvidia-smi reported no memory: {cell or 'an empty cell'}"
     if LOST.fullmatch(cell):
         return "lost", f"nvidia-smi reported {cell}"
     return None
