@@ -116,8 +116,8 @@ _STAGE_HEADING = (
 )
 _SPREAD_HEADING = ("of a layer", "least", "mean", "most", "layer with most (share of all)")
 LEGACY_NOTE = (
-    "GFLOP as llm_parallel_strategy counts them: the embedding's figure is in FLOP, which the total adds up "
-    "all the same. Of a model by name, without --legacy, the matrix products are counted."
+    "GFLOP as llm_parallel_strategy counts them: the embedding's number is in FLOP, and the total adds it "
+    "unchanged. For a model by name, without --legacy, matrix products are counted."
 )
 
 

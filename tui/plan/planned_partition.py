@@ -50,7 +50,7 @@ _LAYER_HEADING = (
     "GFLOP",
     "sends MiB",
     "parameters",
-    "stands out",
+    "note",
 )
 
 

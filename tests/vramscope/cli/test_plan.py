@@ -142,7 +142,7 @@ def test_the_original_s_four_files_come_out_to_the_last_byte(tmp_path: Path) -> 
     assert told.code == 0, told.stderr
     written = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert written == ORIGINALS
-    assert "the embedding's figure is in FLOP" in told.stdout
+    assert "the embedding's number is in FLOP" in told.stdout
 
 
 def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
