@@ -66,6 +66,8 @@ def test_every_verb_has_help(verb: str) -> None:
         (["agent", "--listen=--"], "--listen=--: expected a value"),
         (["record", "-o=--"], "-o=--: expected a value"),
         (["--theme", "pink"], "argument --theme: invalid choice: 'pink'"),
+        (["diff", "a", "b", "c"], "too many arguments: c; see `vramscope diff --help`"),
+        (["guard", "--prevent-oom", "x"], "too many arguments: x; see `vramscope guard --help`"),
         (["replay"], "the following arguments are required: FILE|DIR; see `vramscope replay --help`"),
     ],
 )
