@@ -43,7 +43,7 @@ def test_every_verb_has_help(verb: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--nonsense"], "unknown option --nonsense; see `vramscope --help`"),
+        (["--nonsense"], "unknown option --nonsense; see `vramscope help flags`"),
         (["--intervall", "3"], "unknown option --intervall; did you mean --interval?"),
         (["--intervall=3"], "unknown option --intervall; did you mean --interval?"),
         (["--intervall", "3", "agent"], "unknown option --intervall; did you mean --interval?"),
@@ -65,7 +65,9 @@ def test_every_verb_has_help(verb: str) -> None:
         (["--interval=--"], "--interval=--: expected a value"),
         (["agent", "--listen=--"], "--listen=--: expected a value"),
         (["record", "-o=--"], "-o=--: expected a value"),
-        (["--theme", "pink"], "argument --theme: invalid choice: 'pink'"),
+        (["--theme", "ligth"], "--theme ligth: did you mean light?"),
+        (["agnet", "oom"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
+        (["--theme", "pink"], "--theme pink: expected dark, light, high-contrast, mono"),
         (["diff", "a", "b", "c"], "too many arguments: c; see `vramscope diff --help`"),
         (["guard", "--prevent-oom", "x"], "too many arguments: x; see `vramscope guard --help`"),
         (["replay"], "the following arguments are required: FILE|DIR; see `vramscope replay --help`"),

@@ -68,4 +68,4 @@ def test_hidden_flags_are_not_offered(scripts: dict[str, str]) -> None:
 def test_an_unknown_shell_is_refused() -> None:
     outcome = run("completion", "tcsh")
     assert outcome.code == 2
-    assert "choose from" in outcome.stderr
+    assert "shell tcsh: expected bash, zsh, fish" in outcome.stderr

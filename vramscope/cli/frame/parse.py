@@ -72,7 +72,20 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a usage error that says where the help is."""
-        raise UsageError(f"{message}; see `{self.prog} --help`")
+        raise UsageError(f"{message}; see {_name_help(self.prog)}")
+
+    def _check_value(self, action: Action, value: object) -> None:
+        """Refuse a value that is not among the choices, in the same words on every Python."""
+        if action.choices is None or value in action.choices:
+            return
+        if isinstance(action.choices, dict):
+            raise UsageError(describe_unknown_verb(str(value), list_verbs()))
+        from vramscope.engine.text import suggest
+
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        known = [str(choice) for choice in action.choices]
+        hint = suggest(str(value), known, f"expected {', '.join(known)}")
+        raise UsageError(f"{name} {value}: {hint}")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         """Print help or version; raise if it cannot be written."""
@@ -191,8 +204,13 @@ def _describe_unknown_option(name: str, options: Mapping[str, bool], verb: str |
 
     shown = [option for option, is_shown in options.items() if is_shown]
     program = "vramscope" if verb is None else f"vramscope {verb}"
-    hint = suggest(name, shown, f"see `{program} --help`", cutoff=0.75)
+    hint = suggest(name, shown, f"see {_name_help(program)}", cutoff=0.75)
     return f"unknown option {name}; {hint}"
+
+
+def _name_help(program: str) -> str:
+    """Return the command that lists the flags of the program or of a verb."""
+    return "`vramscope help flags`" if program == "vramscope" else f"`{program} --help`"
 
 
 def list_verbs() -> list[str]:

@@ -332,7 +332,7 @@ def ask_profiles(client: "Client", wanted: Wanted, timeout_s: float) -> "list[tu
 
     ranks = _find_ranks(client, wanted)
     names = ", ".join(name_process(rank) for rank in ranks)
-    complain(f"asked {names}; this {COST}; it ends by itself", program="vramscope modules")
+    complain(f"measuring a step of {names}; this {COST}", program="vramscope modules")
     asking = _Asking(client, [rank.pid for rank in ranks], timeout_s)
     found = asking.wait()
     for pid, reason in asking.refused.items():

@@ -81,7 +81,7 @@ def test_a_finding_that_passed_is_closed_and_still_counts(full: Path) -> None:
         ("oom --threshold 90 --critical 80", "--critical 80 is below --threshold 90"),
         ("leak --threshold much", "--threshold much: expected a number"),
         ("fragment --max-history none", "--max-history none: expected a whole number"),
-        ("profile --fail-on bad", "invalid choice: 'bad'"),
+        ("profile --fail-on bad", "--fail-on bad: expected low, medium, high, critical"),
         ("profile --every 1h", "--every and --archive need each other"),
         ("profile --archive reports", "--every and --archive need each other"),
         ("profile --pid me", "--pid me: expected a whole number"),
