@@ -35,7 +35,7 @@ class SnapshotReport(SnapshotSummary, frozen=True, kw_only=True):
     """A whole snapshot, with what its trace comes to under other allocator settings."""
 
     settings_advice: tuple[SettingsAdvice, ...] = ()
-    """Of each device, simulated; `reason` says why where there is none."""
+    """Simulated advice for each device; `reason` says why there is none."""
 
 
 def summarize_memory_file(
@@ -60,7 +60,7 @@ def summarize_memory_file(
 def describe_memory_file(
     content: MemorySnapshot | FlightRecord, *, top: int, device: int | None = None, width: int
 ) -> str:
-    """Return what a file says as text.
+    """Return a file as text.
 
     Args:
         top: Stacks to show, of each device.
@@ -78,7 +78,7 @@ def describe_memory_file(
 
 
 def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) -> SnapshotSummary:
-    """Return what a snapshot says of all devices, or of the one that was asked for.
+    """Return the summary of all devices of a snapshot, or of one.
 
     Args:
         top: Stacks to keep, of each device.
@@ -419,7 +419,7 @@ def _describe_settings(settings: Sequence[tuple[str, str]], width: int) -> Itera
     yield from wrap(f"settings: {make_printable(text)}", width)
 
 
-# The events of a snapshot as plain text: levels over time, what was asked for, and what failed.
+# The events of a snapshot as plain text: levels over time, requests, and failures.
 
 
 def describe_trace(device: DeviceSummary, width: int) -> Iterator[str]:

@@ -104,7 +104,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._settings = settings
         self._save_settings = save_settings
         self._mailbox = SnapshotMailbox()
-        # Of the node that is shown.
+        # Newest snapshot of the shown node.
         self.newest = Snapshot()
         # What is drawn; older than `newest` while the view is frozen.
         self.shown = self.newest

@@ -57,7 +57,7 @@ class JointConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_s: float
     """FLOP/s of the model on one device, without recomputation."""
     peak_bytes: int
-    """Of the rank that needs most."""
+    """Peak bytes of the rank that needs most."""
     least_headroom_bytes: int
     reasons: tuple[str, ...]
     stages: tuple[JointStageReport, ...]

@@ -97,7 +97,7 @@ class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_web_config(path: Path) -> WebConfig:
-    """Return what a file says.
+    """Return the configuration of a file.
 
     Raises:
         InputFileError: It cannot be read, protects nothing, or says what is not supported.

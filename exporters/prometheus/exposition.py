@@ -459,7 +459,7 @@ def list_assessments(picture: Picture) -> tuple[Assessment, ...]:
 
 
 def find_left_s(picture: Picture, assessment: Assessment, seconds: float) -> float:
-    """Return what is left, at the scrape, of seconds that were counted from the assessment's sample."""
+    """Return the remaining seconds at the scrape, counted from the assessment's sample."""
     sample = picture.sample
     passed_s = picture.age_s + (0.0 if sample is None else max(0.0, sample.time_s - assessment.time_s))
     return max(0.0, seconds - passed_s)

@@ -174,7 +174,7 @@ def _frame_height(axes: "Axes", drawn: Sequence[LengthSeries]) -> None:
 
 
 _MOST_LETTERS = {"usenix": 56, "original": 90}
-"""Of a line over a panel."""
+"""Characters of a line over a panel."""
 _LAW_PT = {"usenix": 6.0, "original": 8.5}
 _POINTS_PER_INCH = 72
 _FOOT_PT = 2.5

@@ -190,7 +190,7 @@ class _Sections:
         return TimeSpan(now_s, window_s, interval_s, is_live, moment)
 
     def _absence(self) -> list[Line]:
-        """Return how to get allocator data where there is none."""
+        """Return how to get missing allocator data."""
         if self._view.ranks or self._view.device.kind == "trace":
             return []
         return [[Span(f" {text}", "muted")] for text in fields.wrap_words(NO_PROBE, self._width - 2)]

@@ -184,7 +184,7 @@ _LEAVE_FILE = [
     key("q", "quit", "app-quit", "quit", "Quit.", "q"),
     key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Quit.", first=True),
 ]
-# Of `sweep`, `plan` and `modules`, whose screens have a key of their own for it.
+# For `sweep`, `plan` and `modules`, whose screens have their own key for export.
 FILE_WITHOUT_EXPORT = [_THEME, _COMMANDS, *_HELP, *_LEAVE_FILE]
 FILE = [
     *(_THEME, _COMMANDS, *_HELP),

@@ -19,7 +19,7 @@ class NodePlace(NamedTuple):
     total: int
     # A node with a more severe finding than the shown one.
     graver: str | None = None
-    # Of that finding.
+    # Severity of that finding.
     severity: Severity = "low"
     # Nodes without live values; 0 in a replay.
     lost: int = 0

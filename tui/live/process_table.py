@@ -135,7 +135,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
-# Of all columns but the last, which takes what is left.
+# Cells of all columns but the last, which gets the rest.
 WIDTHS = tuple(column.width for column in COLUMNS[:-1])
 ALIGNMENT = "".join("r" if column.is_number else "l" for column in COLUMNS[:-1])
 

@@ -34,7 +34,7 @@ KIND_CHOICES: dict[str, tuple[MemoryKind, ...]] = {
 class Profiled(NamedTuple):
     """The profile of one rank of one run."""
 
-    # Of its file or folder, short enough for a title.
+    # Name of its file or folder, short enough for a title.
     name: str
     memory: ModuleMemory
 
@@ -76,7 +76,7 @@ class Block(NamedTuple):
     path: tuple[str, ...]
     node: BreakdownNode
     basis: Basis
-    # Of the profile that it is compared with; empty for none.
+    # Name of the profile that it is compared with; empty for none.
     other_name: str = ""
     # The same block there; None where it has none.
     other: BreakdownNode | None = None

@@ -17,7 +17,7 @@ class JobDefaults(NamedTuple):
 
     # None where no job reports it.
     stages: int | None = None
-    # Of the smallest device; None where unknown.
+    # Capacity of the smallest device; None if unknown.
     capacity_bytes: int | None = None
 
 
@@ -52,7 +52,7 @@ class PlannedStage:
     kinds: tuple[KindBytes, ...]
     # None where a kind is unknown.
     peak_bytes: int | None
-    # Of its device; None where not given.
+    # Capacity of its device; None if not given.
     capacity_bytes: int | None
     # Makes the table of its content.
     describe: Callable[[], PlannedTable]

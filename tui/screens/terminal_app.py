@@ -146,7 +146,7 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     @property
     def overlay(self) -> Screen[None] | None:
-        """The foremost screen over those of the application; None where there is none."""
+        """The foremost screen over those of the application; None without one."""
         return self._overlays[-1] if self._overlays else None
 
     def is_open_over(self, screen: Screen[None]) -> bool:

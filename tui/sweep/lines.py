@@ -283,7 +283,7 @@ class ShownGrid(NamedTuple):
     drawn: DrawnGrid
     borders: Borders
     best: SweepCell | None
-    # Of the names of rows.
+    # Width of the row names.
     label_cells: int
 
     @property
@@ -308,11 +308,11 @@ class Window(NamedTuple):
     across: int
     # Two where the staircase has a line of its own.
     lines_a_row: int
-    # Of the mark.
+    # Place of the mark.
     row: int
     column: int
     mode: SweepMode = "memory"
-    # Of `difference`: the cells that it subtracts.
+    # The cells that `difference` subtracts.
     first: Mapping[Place, SweepCell] | None = None
 
 

@@ -290,7 +290,7 @@ SIDE_BY_SIDE_FROM_CELLS = 100
 class SweepView(NamedTuple):
     """What the user looks at, to return to it after a replay."""
 
-    # Of the sweep.
+    # Name of the sweep.
     name: str
     place: Place | None = None
     mode: SweepMode = "memory"
