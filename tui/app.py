@@ -27,7 +27,7 @@ from .frame.known_nodes import KnownNodes
 from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_signals import SignalPolicy
 from .live.process_table import SortOrder
-from .live.screen import LiveScreen, find_fullest
+from .live.screen import DEMO_NEEDS, GO_ON, LiveScreen, describe_examples, find_fullest
 from .screens.snapshot_screen import SnapshotScreen
 from .screens.terminal_app import TerminalApp
 from .terminal.abilities import TerminalAbilities
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .device.screen import DeviceScreen
     from .fleet.nodes_screen import NodesScreen
     from .fleet.screen import FleetScreen
+    from .frame.launch import Example, Examples
 
 
 # Writes settings by their names and returns the file.
@@ -112,6 +113,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.known = KnownNodes()
         self._steps = RecentSteps()
         self.device_screen: DeviceScreen | None = None
+        # What is offered where this node has no GPU; None elsewhere.
+        self.examples: Examples | None = None
         self._alerts: AlertsScreen | None = None
         self._notices: dict[str, AlertNotices] = {}
         self._refused_number = 0
@@ -132,16 +135,17 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             from .controls.recording import RecordingControl
 
             self.recording = RecordingControl(self, recording)
-            return [*keys.VIEW, keys.RECORD, keys.ADVISE]
+            return [*keys.VIEW, *keys.EXAMPLES, keys.RECORD, keys.ADVISE]
         if isinstance(self.feed, SeveralNodesFeed):
             from .controls.fleet import FleetControl
 
             self.fleet = FleetControl(self, self.feed)
             return [*keys.SHOW_FLEET, *keys.VIEW, *keys.NODES, keys.ADVISE]
-        return [*keys.VIEW, keys.ADVISE]
+        return [*keys.VIEW, *keys.EXAMPLES, keys.ADVISE]
 
     def get_default_screen(self) -> Screen[None]:
-        self.live = LiveScreen(self.feed.history, self.clock, self.signal_policy)
+        go_on = GO_ON if self.examples is None else describe_examples(has_demo=self.examples.has_demo)
+        self.live = LiveScreen(self.feed.history, self.clock, self.signal_policy, go_on=go_on)
         return self.live
 
     def on_mount(self) -> None:
@@ -166,8 +170,25 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             "show_fleet": self.known.are_several,
             "replay": self.replay is not None,
             "go_to": self.replay is not None,
+            "open_example": self.offered_examples is not None,
         }
         return possible.get(action, True)
+
+    @property
+    def offered_examples(self) -> "Examples | None":
+        """The examples while the node has no GPU, else None."""
+        sample = self.newest.sample
+        return None if sample is None or sample.devices or sample.ranks else self.examples
+
+    def action_open_example(self, name: "Example") -> None:
+        """End the view; who opened it opens the example."""
+        if self.examples is None:
+            return
+        if name == "demo" and not self.examples.has_demo:
+            self.notify(f"{DEMO_NEEDS}; press r to replay a recording of it")
+            return
+        self.examples.choose(name)
+        self.exit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now.

@@ -174,6 +174,10 @@ NODES = [
     key("tab", "step_node(1)", "node-next", "next node", "Show the next node.", first=True),
     key("shift+tab", "step_node(-1)", "node-before", "previous node", "Show the previous node.", first=True),
 ]
+EXAMPLES = [
+    key("d", "open_example('demo')", "app-demo", "demo", "Leave the view and watch a small job on a simulated GPU, until its memory runs out.", "d"),
+    key("r", "open_example('replay')", "app-example", "example", "Leave the view and replay a recording of such a job.", "r"),
+]
 RECORD = key("R", "record", "app-record", "record", "Start or stop recording this node; it goes on when you quit.")
 ADVISE = key("A", "advise", "process-advise", "advise", "Advise the selected training process, for example to release its cache.")
 SHOW_FLEET = [

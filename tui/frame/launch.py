@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...engine.clock import SystemClock
 from ...engine.settings import Settings
@@ -108,6 +108,18 @@ def restore_terminal(attributes: "list[int | list[bytes | int]] | None") -> None
 COLLECTED_AFTER = (20_000, 20, 20)
 
 
+Example = Literal["demo", "replay"]
+
+
+class Examples(NamedTuple):
+    """What a node without a GPU offers instead."""
+
+    # Whether PyTorch, which the demo trains with, is installed.
+    has_demo: bool
+    # Called before the view ends; its caller opens the example.
+    choose: Callable[[Example], None]
+
+
 class Overlays(NamedTuple):
     """Factories of what the user can open over a view."""
 
@@ -147,6 +159,7 @@ def run_app(
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
     overlays: "Overlays | None" = None,
+    examples: "Examples | None" = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -158,6 +171,7 @@ def run_app(
         is_replay: Whether the feed is a `ReplayFeed`, which keys control.
         recording: Begins and ends recordings of the feed; None where none can be made.
         overlays: Factories of what the user can open over the view; None for nothing.
+        examples: What is offered while the node has no GPU; None for nothing.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -179,6 +193,7 @@ def run_app(
     )
     if overlays is not None:
         app.plans.make, app.sweeps.read, app.breakdowns.read = overlays
+    app.examples = examples
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 

@@ -195,6 +195,17 @@ GO_ON = (
     "`vramscope doctor` lists what was found and what to do. To see the screens without a GPU, "
     "replay recorded memory traces with `vramscope replay DIR`."
 )
+DEMO_NEEDS = "the demo needs PyTorch: pip install 'vramscope[train]'"
+
+
+def describe_examples(*, has_demo: bool) -> str:
+    """Name the keys that show the screens on a node without a GPU."""
+    demo = (
+        "Press `d` to watch a small job run out of memory on a simulated GPU, `r` to replay a recording of it"
+        if has_demo
+        else f"Press `r` to replay a recorded job on a simulated GPU ({DEMO_NEEDS})"
+    )
+    return f"{demo}, `?` for help. `vramscope doctor` lists what was found and what to do."
 
 
 NO_DEVICE = "No GPU was found on this node."
@@ -206,9 +217,10 @@ class HostPanel(Widget):
 
     DEFAULT_CSS = "HostPanel { height: 1fr; padding: 0 1; }"
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, glyphs: Glyphs, *, go_on: str = GO_ON, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._go_on = go_on
         self._history: History | None = None
         self._sample: Sample | None = None
         self._is_replayed = False
@@ -285,7 +297,7 @@ class HostPanel(Widget):
             lines += [[Span(text)] for text in wrap(note, width)]
         return [
             *lines,
-            *([Span(text, "muted")] for text in wrap(PLAY_ON if self._is_replayed else GO_ON, width)),
+            *([Span(text, "muted")] for text in wrap(PLAY_ON if self._is_replayed else self._go_on, width)),
         ]
 
 
@@ -310,10 +322,13 @@ class LiveScreen(NodeScreen):
             super().__init__()
             self.uuid = uuid
 
-    def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
+    def __init__(
+        self, history: History, clock: Clock, signal_policy: SignalPolicy, *, go_on: str = GO_ON
+    ) -> None:
+        """Make the screen; `go_on` says what to do on a node without a device."""
         super().__init__(history, clock, signal_policy)
         self._arranged_for: tuple[object, ...] = ()
-        self._host_panel = HostPanel(self.glyphs, id="host-panel")
+        self._host_panel = HostPanel(self.glyphs, go_on=go_on, id="host-panel")
         self._host = HostLine(id="host")
         self._alerts = AlertLine(id="alerts")
         self._notes = NoteLine(id="notes")

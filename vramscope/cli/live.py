@@ -4,9 +4,11 @@ import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import vramscope
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings, save_settings
 
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
     from vramscope.analyzers.planning.sweep.index import SweepIndex
     from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.viewer.feed import Feed
-    from vramscope.tui.frame.launch import Overlays
+    from vramscope.tui.frame.launch import Example, Examples, Overlays
     from vramscope.tui.modules.profiled import Profiled
     from vramscope.tui.plan.planned import JobDefaults, Planned
+
+
+EXAMPLE = Path(vramscope.__file__).with_name("example.vscope")
+"""A job that leaks on a simulated device until its memory runs out, recorded by vramscope."""
 
 
 def show_live(arguments: Namespace) -> int:
@@ -34,10 +40,30 @@ def show_live(arguments: Namespace) -> int:
         )
 
     from vramscope.engine.sampling.live import node_name
+    from vramscope.tui.frame.launch import Examples
 
-    return open_view(
-        start_feed, settings, config=config, local_node=node_name(), recording=prepare_recording(settings)
+    chosen: list[Example] = []
+    code = open_view(
+        start_feed,
+        settings,
+        config=config,
+        local_node=node_name(),
+        recording=prepare_recording(settings),
+        examples=Examples(find_spec("torch") is not None, chosen.append),
     )
+    return _open_example(chosen[0], settings, config) if chosen else code
+
+
+def _open_example(example: "Example", settings: Settings, config: Path | None) -> int:
+    """Run the demo, or replay its recording, as the view looked that offered it; return the exit code."""
+    from .application import run
+
+    words = ["demo"] if example == "demo" else ["replay", str(EXAMPLE)]
+    words += [
+        *(["--theme", settings.theme] if settings.theme else []),
+        *(["--ascii"] if settings.ascii else []),
+    ]
+    return run([*words, *(["--config", str(config)] if config is not None else [])])
 
 
 def prepare_recording(
@@ -64,6 +90,7 @@ def open_view(
     duration_s: float | None = None,
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
+    examples: "Examples | None" = None,
 ) -> int:
     """Show a feed until the view is quit; return the exit code.
 
@@ -71,6 +98,7 @@ def open_view(
         start_feed: Returns the feed; called once the terminal is known to be good enough.
         duration_s: Seconds after which the view ends; None for never.
         recording: Begins and ends recordings; None where the view cannot record.
+        examples: What is offered while the node has no GPU; None for nothing.
     """
     from vramscope.tui.frame.launch import check_terminal, run_app
     from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
@@ -86,6 +114,7 @@ def open_view(
             is_replay=is_replay,
             recording=recording,
             overlays=list_overlays(),
+            examples=examples,
         )
     finally:
         # The screen is closed, so this line is visible.

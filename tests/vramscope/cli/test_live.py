@@ -23,7 +23,7 @@ from vramscope.engine.wire.endpoints import is_hub_alive
 from ...engine.files.traces import rank_name, trace, write_trace
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
-from .running import environment, run
+from .running import environment, no_library, run
 from .test_stream import agent
 
 DEADLINE_S = 60.0
@@ -180,3 +180,13 @@ def test_a_terminal_that_cannot_place_the_cursor_is_told_what_to_use(term: str) 
         assert screen.wait_for_end() == 2
     assert b"vramscope --once" in screen.output
     assert not is_hub_alive(locate_runtime_folder())
+
+
+def test_without_a_gpu_a_key_replays_the_recording_that_is_shipped(tmp_path: Path) -> None:
+    with terminal(**no_library(tmp_path)) as view:
+        view.wait_for("replay a recording")
+        view.type("r")
+        view.wait_for("simulated GPU")
+        view.wait_for("playing")
+        view.type("q")
+        assert view.wait_for_end() == 0
