@@ -47,7 +47,8 @@ async def test_without_pytorch_the_demo_says_what_to_install_and_the_recording_o
         )
         await pilot.press("d")
         await pilot.pause()
-        assert "pip install 'vramscope[train]'" in [it.message for it in app._notifications][0]
+        (told,) = app._notifications
+        assert "pip install 'vramscope[train]'" in told.message
         assert not app._exit
         await pilot.press("r")
         await pilot.pause()
