@@ -182,7 +182,7 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_and_a_ho
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), 2, "name the nodes: --connect"),
+        ((), 2, "no nodes are named: give --connect"),
         (("--connect", "127.0.0.1:9", "--planned", "many"), 2, "--planned many: not a size"),
         (("--connect", "127.0.0.1:9", "--duration", "0"), 2, "--duration 0: expected a time above zero"),
         (("--connect", "127.0.0.1:9", "--duration", "0.1s"), 7, ""),

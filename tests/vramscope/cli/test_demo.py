@@ -181,7 +181,7 @@ def test_without_a_terminal_nothing_is_started(torch_installed: None, private_en
 def test_a_card_that_host_memory_cannot_hold_is_refused() -> None:
     check_size(GIB, host_available_bytes=2 * GIB)
     check_size(900 * GIB, host_available_bytes=None)
-    with pytest.raises(UsageError, match=r"15\.5 GiB of host memory, and 3\.0 GiB are free"):
+    with pytest.raises(UsageError, match=r"15\.5 GiB of host memory, but 3\.0 GiB are free"):
         check_size(16 * GIB, host_available_bytes=4 * GIB)
     with pytest.raises(UsageError, match="at least 896 MiB"):
         check_size(895 * MIB, host_available_bytes=None)
