@@ -227,8 +227,8 @@ def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
     share = next((it.mean_share for it in picture.nodes if it.node == node), None)
     others = [it.mean_share for it in picture.nodes if it.node in job.nodes and it.node != node]
     known = [it for it in others if it is not None]
-    beside = f", those of its other nodes at most {max(known):.0%} full" if known else ""
-    full = "" if share is None else f": its devices are {share:.0%} full on average{beside}"
+    elsewhere = f", those of its other nodes at most {max(known):.0%} full" if known else ""
+    full = "" if share is None else f": its devices are {share:.0%} full on average{elsewhere}"
     return Statement(
         kind=CLUSTER_IMBALANCE,
         about=job.key,

@@ -491,9 +491,9 @@ def _advise_on_activations(
     if rest is None or not shares.total_bytes or (kept is not None and kept.size_bytes >= rest):
         return
     if rest >= _LARGE * shares.total_bytes:
-        beside = "" if kept is None else ", nor kept from step to step"
+        not_kept = "" if kept is None else ", nor kept from step to step"
         yield (
-            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state{beside}, so "
+            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state{not_kept}, so "
             "mostly activations: a smaller micro-batch, shorter sequences or checkpointing lowers them"
         )
 

@@ -271,7 +271,7 @@ class RelayedNode:
         self._status_s = self._sampled_s = 0.0
         self._first_seq: int | None = None
         self._joined_hub_id: str | None = None
-        node.on_heard = self._hear
+        node.on_heard = self._pass_on
 
     @property
     def known(self) -> KnownNode:
@@ -337,7 +337,7 @@ class RelayedNode:
 
         self._gate.publish(topic, self._label, message, node=self.name, trim=trim)
 
-    def _hear(self, data: bytes | None, events: Sequence[Event]) -> None:
+    def _pass_on(self, data: bytes | None, events: Sequence[Event]) -> None:
         """Pass on a message; one that could not be read says nothing, and goes no further."""
         try:
             envelope = None if data is None else decode(data)

@@ -439,7 +439,7 @@ def _unpack_dense(
         power = _POWERS[body[0]]
         return [value / power for value in _in_range(_unpack_ints(body[2:], count))]
     if how == _DOUBLES and kind == "float":
-        return list(_gather(body, "d", count))
+        return list(_join_bytes(body, "d", count))
     if how == _CHOICES:
         length = int.from_bytes(body[:4], "little")
         known = _decode_list(choices, body[4 : 4 + length], count)
@@ -500,7 +500,7 @@ def _unpack_ints(body: bytes, count: int) -> list[int]:
     is_stepwise, scale, start, stored_count, code = _HEADER.decode(body[1 : 1 + length])
     if code not in _CODES or stored_count != count - is_stepwise or not 0 < scale <= _MOST_INT:
         raise ColumnError("a header of another column")
-    stored = _gather(body[1 + length :], code, stored_count)
+    stored = _join_bytes(body[1 + length :], code, stored_count)
     if is_stepwise:
         steps = [-(value >> 1) - 1 if value & 1 else value >> 1 for value in stored]
         values = list(accumulate(steps, initial=start))
@@ -550,7 +550,7 @@ def _scatter(values: "array[Any]") -> bytes:
     return b"".join(data[place::size] for place in range(size))
 
 
-def _gather(data: bytes, code: str, count: int) -> "array[Any]":
+def _join_bytes(data: bytes, code: str, count: int) -> "array[Any]":
     size = _ITEM_BYTES[code]
     if len(data) != size * count:
         raise ColumnError(f"{len(data)} bytes for {count} numbers")

@@ -20,7 +20,7 @@ from .writer import RecordingWriter
 KEEP_LOOK_S = 600.0
 # Between two checks that the file still has its name.
 PLACE_LOOK_S = 1.0
-_BESIDE = ("-wal", "-shm", "-journal")
+_SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
 class RecordingSeries:
@@ -194,8 +194,8 @@ class RecordingSeries:
         for _, path in sorted(self._find_files()):
             if path != self._writer.path and self._is_over(path, oldest_s):
                 path.unlink(missing_ok=True)
-                for beside in _BESIDE:
-                    path.with_name(path.name + beside).unlink(missing_ok=True)
+                for suffix in _SIDE_FILES:
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
                 self.notes.append(f"deleted {show_name(path)}: older than the time to keep")
 
     def _is_over(self, path: Path, oldest_s: float) -> bool:
@@ -220,10 +220,10 @@ class RecordingSeries:
         if self._path.exists():
             yield 0, self._path
         try:
-            beside = list(self._path.parent.iterdir())
+            paths = list(self._path.parent.iterdir())
         except OSError:
             return
-        for path in beside:
+        for path in paths:
             match = pattern.fullmatch(path.name)
             if match is not None:
                 yield int(match[1]), path

@@ -138,8 +138,8 @@ class ReplayFeed(BaseFeed):
         """Emit snapshots of what changed; the position alone changes only that of the focused node."""
         for at, snapshot in enumerate(player.snapshots):
             is_catching_up = snapshot.replay is not None and snapshot.replay.is_catching_up
-            beside = msgspec.structs.replace(snapshot, replay=None), is_catching_up
-            news = snapshot if at == 0 else beside
+            without_position = msgspec.structs.replace(snapshot, replay=None), is_catching_up
+            news = snapshot if at == 0 else without_position
             if self._told.get(snapshot.node) != news:
                 self._told[snapshot.node] = news
                 self._on_snapshot(snapshot)

@@ -221,9 +221,9 @@ def _list_entries(group: NodeEntry) -> tuple[DeviceEntry, ...]:
             ),
         )
     alone = ("device", "memory", "tflops", "memory_bandwidth", "kind")
-    beside = [name for name in alone if getattr(group, name) is not None]
-    if beside:
-        raise UsageError(f"{beside[0]} cannot be combined with a list of devices: write it in the list")
+    clashing = [name for name in alone if getattr(group, name) is not None]
+    if clashing:
+        raise UsageError(f"{clashing[0]} cannot be combined with a list of devices: write it in the list")
     return group.devices
 
 

@@ -310,11 +310,11 @@ class Evaluator:
         setup = candidate.setup
         capacities = self.list_capacities(layout)
         rooms = StageRooms(self._shape, candidate, capacities)
-        kept, live, beside = _measure_layers(rooms, layout.pipeline, setup.micro_batches)
+        kept, live, outside = _measure_layers(rooms, layout.pipeline, setup.micro_batches)
         prices = self._pricing.list_prices(candidate)[0]
         speeds = [each.flops_per_s for each in self._pricing.find_speeds(layout)]
         groups = [
-            StageDevice(max(1, round(speed / 1e9)), max(0, most - beside))
+            StageDevice(max(1, round(speed / 1e9)), max(0, most - outside))
             for speed, most in zip(speeds, capacities, strict=True)
         ]
         costs = [round(seconds * TICKS_PER_S) for seconds in prices.layer_s]

@@ -17,7 +17,7 @@ _places = [
 
 if sys.version_info >= (3, 9) and os.environ.get("VRAMSCOPE_PROBE"):
     try:
-        import vramscope_shim  # type: ignore[import-not-found] # beside this file
+        import vramscope_shim  # type: ignore[import-not-found] # next to this file
 
         vramscope_shim.watch_for_torch(os.environ)
     except Exception:  # noqa: S110, BLE001 - whatever is wrong with us, the job runs

@@ -171,7 +171,7 @@ class DeviceEnumerator:
             calls = self._ask(thread, count.value)
             answers = {index: call.result() for index, call in calls.items() if call.has_returned}
             self._calls = {index: call for index, call in calls.items() if index not in answers}
-            return self._gather(thread, answers)
+            return self._collect(thread, answers)
         finally:
             thread.close()
 
@@ -213,7 +213,7 @@ class DeviceEnumerator:
         not_begun = turns.stop()
         return {index: call for index, call in calls.items() if call not in not_begun}
 
-    def _gather(self, thread: AbandonableThread, answers: dict[int, _Answer]) -> Enumeration:
+    def _collect(self, thread: AbandonableThread, answers: dict[int, _Answer]) -> Enumeration:
         """Collect readers in index order, with rows for the devices without one.
 
         A GPU that this user may not open has no row.
