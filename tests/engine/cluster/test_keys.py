@@ -55,7 +55,7 @@ def test_keys_are_made_allowed_listed_and_revoked_and_no_secret_is_shown(
         (["allow", "11", "--name", "bob"], "64 hexadecimal digits"),
         (["allow", ONE.hex()], "--name"),
         (["allow", ONE.hex(), "--name", "a b"], "letters, digits"),
-        (["revoke", "nobody"], "no such name"),
+        (["revoke", "nobody"], "no allowed key has this name"),
         (["list", "--role", "viewer"], "does not go with"),
     ],
 )
