@@ -130,10 +130,10 @@ def test_ranks_are_compared_by_number(tmp_path: Path, capsys: pytest.CaptureFixt
     ("words", "reason"),
     [
         ([], "expected FILE or DIR, or --pid PID or --job NAME"),
-        (["a", "b", "c"], "two profiles are compared; give --screen"),
+        (["a", "b", "c"], "expected one, or two to compare; --screen"),
         (["a", "--pid", "1"], "does not go with --pid or --job"),
         (["--pid", "1", "--job", "x"], "--pid does not go with --job"),
-        (["--pid", "1", "--screen"], "key 7"),
+        (["--pid", "1", "--screen"], "press 7"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_a_sentence(words: list[str], reason: str) -> None:

@@ -197,7 +197,7 @@ def test_a_filter_that_lets_nothing_pass_says_so(tree: Path, capsys: pytest.Capt
 def test_a_sweep_of_which_nothing_can_be_read_is_told_and_the_others_are_listed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / name_trace(2, 4)).write_text("{")
-    with pytest.raises(InputFileError, match="a: none of 1 memory traces can be read; the first is"):
+    with pytest.raises(InputFileError, match="a: cannot read any of 1 memory traces; the first is"):
         index_sweeps([tmp_path], 80.0)
     write_original(tmp_path)
     index = index_sweeps([tmp_path], 80.0)
