@@ -57,7 +57,7 @@ class MemoryLevels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase of one step: before, after, and the most in between."""
+    """One phase of one step: memory before, after, and at its peak."""
 
     phase: str
     """One of `SETUP_PHASES` or `STEP_PHASES`."""
@@ -71,14 +71,14 @@ class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allocated_difference_bytes(self) -> int | None:
-        """What is allocated after it and was not before; negative where it freed more."""
+        """Allocated bytes after it less those before; negative where it freed more."""
         if self.before.allocated_bytes is None or self.after.allocated_bytes is None:
             return None
         return self.after.allocated_bytes - self.before.allocated_bytes
 
     @property
     def reserved_difference_bytes(self) -> int | None:
-        """What is reserved after it and was not before."""
+        """Reserved bytes after it less those before."""
         if self.before.reserved_bytes is None or self.after.reserved_bytes is None:
             return None
         return self.after.reserved_bytes - self.before.reserved_bytes
@@ -88,7 +88,7 @@ class TrainingState(msgspec.Struct, frozen=True, kw_only=True):
     """Memory by kind of tensor, counted by storage after the last backward pass."""
 
     parameters: int
-    """How many there are."""
+    """Number of parameters."""
     parameter_bytes: int
     gradient_bytes: int
     per_sample_gradient_bytes: int
@@ -102,7 +102,7 @@ class PhaseDevice(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["cuda", "cpu", "simulated"]
     name: str
-    """As people know it: `NVIDIA H100 80GB HBM3`, `Simulated 24 GiB GPU`, `CPU (resident memory)`."""
+    """Its usual name: `NVIDIA H100 80GB HBM3`, `Simulated 24 GiB GPU`, `CPU (resident memory)`."""
     total_bytes: int | None = None
     """Capacity of the card; on the CPU the host's memory."""
     is_fake: bool = False
@@ -278,7 +278,7 @@ class RecordedPhase(PhaseMemory, frozen=True, kw_only=True):
 
     @property
     def reserved_difference_bytes(self) -> int | None:
-        """What is reserved after it and was not before."""
+        """Reserved bytes after it less those before."""
         return (
             super().reserved_difference_bytes
             if self.told.reserved_bytes is None

@@ -15,7 +15,7 @@ SCHEMA = "vramscope.phases/1"
 
 
 class PhaseDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """What is held after a phase and was not before; negative where it freed more."""
+    """Level after a phase less that before it; negative where it freed more."""
 
     phase: str
     step: int | None
