@@ -202,7 +202,7 @@ def test_a_sweep_of_which_nothing_can_be_read_is_told_and_the_others_are_listed(
     write_original(tmp_path)
     index = index_sweeps([tmp_path], 80.0)
     assert len(index.sweeps) == 1
-    assert index.notes[0].startswith("a: none of 1")
+    assert index.notes[0].startswith("a: cannot read any of 1")
 
 
 def test_one_broken_file_is_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

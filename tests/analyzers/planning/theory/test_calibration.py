@@ -79,4 +79,4 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     )
     (tmp_path / "other.json").write_text("{}")
     refused = call("estimate", "--model", "gpt2", "--calibration", str(tmp_path / "other.json"))
-    assert "expected what `vramscope calibrate` wrote" in refused.stderr
+    assert "expected a file written by `vramscope calibrate -o`" in refused.stderr
