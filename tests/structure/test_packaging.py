@@ -53,7 +53,8 @@ def _expected_files() -> set[str]:
     sources = {str(path.relative_to(ROOT)) for path in python_files(PRODUCT_FOLDERS)}
     sources |= {str(path.relative_to(ROOT)) for path in (ROOT / "tui").rglob("*.tcss")}
     return {name if name.startswith("vramscope/") else f"vramscope/{name}" for name in sources} | {
-        "vramscope/py.typed"
+        "vramscope/py.typed",
+        "vramscope/example.vscope",
     }
 
 
