@@ -278,7 +278,7 @@ _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
 _STRANDED = EvidenceKey("stranded", "bytes")
 _PEAK = EvidenceKey("peak allocated", "bytes")
 _LIMIT = EvidenceKey("limit", "bytes")
-_REST = EvidenceKey("room left", "bytes")
+_REST = EvidenceKey("room left beside", "bytes")
 _RETRIES = EvidenceKey("refusals in 5 min")
 _FLUSHES = EvidenceKey("flushes in 15 min")
 

@@ -143,10 +143,10 @@ class AlertDetail(LinePage):
         self._draw()
 
     def action_move(self, lines: int) -> None:
-        self.scroll_relative(y=lines, animate=False)
+        self.scroll_relative(y=lines, animate=False, immediate=True)
 
     def action_page(self, pages: int) -> None:
-        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False, immediate=True)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         row = self._content.row

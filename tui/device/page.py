@@ -85,10 +85,10 @@ class DevicePage(LinePage):
         self._draw()
 
     def action_move(self, lines: int) -> None:
-        self.scroll_relative(y=lines, animate=False)
+        self.scroll_relative(y=lines, animate=False, immediate=True)
 
     def action_page(self, pages: int) -> None:
-        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False, immediate=True)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         if self._content is None or width <= 0:

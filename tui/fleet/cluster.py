@@ -211,7 +211,7 @@ class ClusterPage(LinePage):
 
     def action_scroll(self, pages: float) -> None:
         step = max(1, round(abs(pages) * max(1, self.size.height - 1)))
-        self.scroll_relative(y=step if pages > 0 else -step, animate=False)
+        self.scroll_relative(y=step if pages > 0 else -step, animate=False, immediate=True)
 
 
 KEYS_FROM_ROWS = 13

@@ -133,6 +133,10 @@ def scrolls(group: str, leave: str) -> list[Binding]:
         key(leave, "dismiss", f"{group}-close", "close", "Close."),
         key("down,j", "scroll(1)", f"{group}-down", "down", "Scroll down."),
         key("up,k", "scroll(-1)", f"{group}-up", "up", "Scroll up."),
+        key("pagedown", "page(1)", f"{group}-page-down", "page down", "Scroll down by a page."),
+        key("pageup", "page(-1)", f"{group}-page-up", "page up", "Scroll up by a page."),
+        key("home", f"scroll({-FAR})", f"{group}-first", "first", "Go to the start."),
+        key("end", f"scroll({FAR})", f"{group}-last", "last", "Go to the end."),
     ]
 
 
@@ -425,11 +429,7 @@ SWEEP_LIST = [
 # ── dialogs ──
 HELP = [*scrolls("help", "escape,question_mark,f1,q,enter"), key("1", "app.show_live", "help-live", "live", "Go back to the live view.")]
 NOTES_DIALOG = scrolls("notes", "escape,i,q,enter,1")
-TEXT = [
-    *scrolls("text", "escape,q,enter,i,o,s"),
-    key("pagedown", "page(1)", "text-page-down", "page down", "Scroll down by a page."),
-    key("pageup", "page(-1)", "text-page-up", "page up", "Scroll up by a page."),
-]
+TEXT = scrolls("text", "escape,q,enter,i,o,s")
 CHOICE = chooses("choice", "escape,q")
 DEVICE_CHOICE = chooses("choice", "escape,q,d")
 SORT = chooses("sort", "escape,q,s")

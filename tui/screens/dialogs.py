@@ -77,7 +77,20 @@ STACKED_BELOW = 55
 INDENT = 4
 
 
-class HelpScreen(ModalScreen[None]):
+class _ScrollingDialog(ModalScreen[None]):
+    """A dialog with a text that can be longer than it.
+
+    Its `VerticalScroll` has no focus: of the presses that come before a frame its own keys follow only one.
+    """
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False, immediate=True)
+
+    def action_page(self, pages: int) -> None:
+        self.action_scroll(pages * max(1, self.query_one(VerticalScroll).size.height - 1))
+
+
+class HelpScreen(_ScrollingDialog):
     """Lists the keys, grouped."""
 
     BINDINGS = [*keys.HELP]
@@ -89,7 +102,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -tall"):
             yield Label("vramscope: keys", classes="dialog--title")
-            with VerticalScroll():
+            with VerticalScroll(can_focus=False):
                 yield Static(id="help-text")
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
@@ -114,9 +127,6 @@ class HelpScreen(ModalScreen[None]):
         yield Content.styled("Symbols", "bold")
         for sign, sentence in _legend(cast(HasGlyphs, self.app).glyphs):
             yield from _explain(sign, sentence, column, width)
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
 def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Content]:
@@ -147,7 +157,7 @@ def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
         yield mark, f"Risk of running out of memory: {level}."
 
 
-class NotesScreen(ModalScreen[None]):
+class NotesScreen(_ScrollingDialog):
     BINDINGS = [*keys.NOTES_DIALOG]
 
     def __init__(self, notes: Sequence[str]) -> None:
@@ -157,13 +167,10 @@ class NotesScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -listing"):
             yield Label("Notes", classes="dialog--title")
-            with VerticalScroll():
+            with VerticalScroll(can_focus=False):
                 for note in self._notes or ("No notes.",):
                     yield Static(note, classes="dialog--note", markup=False)
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
 FoundT = TypeVar("FoundT")
@@ -254,7 +261,7 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
 REPORT_WIDTH = 86
 
 
-class TextScreen(ModalScreen[None]):
+class TextScreen(_ScrollingDialog):
     """Shows a text as it is."""
 
     BINDINGS = [*keys.TEXT]
@@ -267,13 +274,6 @@ class TextScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -listing"):
             yield Label(self._heading, classes="dialog--title", markup=False)
-            with VerticalScroll():
+            with VerticalScroll(can_focus=False):
                 yield Static(self._text, markup=False)
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        scroll = self.query_one(VerticalScroll)
-        scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)

@@ -121,7 +121,7 @@ class Importer:
         _check_paths(paths)
         check_writable(output)
         if output.exists() or output.is_symlink():
-            raise OutputFileError(f"{show_path(output)}: exists already; name another file with -o")
+            raise OutputFileError(f"{show_path(output)}: exists already; choose another file with -o")
         self._inputs = group_trace_files(paths)
         self._output = output
         self._paths = [each if isinstance(each, Path) else each.path for each in self._inputs]
