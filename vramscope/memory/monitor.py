@@ -223,7 +223,7 @@ def plot_device(
         (drawn,) = _draw(snapshots, device, clock, Path(folder), (kind,), what)
         data = drawn.read_bytes()
     if not path.parent.is_dir():
-        raise OutputFileError(f"{path}: the folder {path.parent} does not exist; make it first")
+        raise OutputFileError(f"{path}: the folder {path.parent} does not exist; create it first")
     write_whole(data, path)
     return [path]
 

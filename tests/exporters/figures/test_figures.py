@@ -332,7 +332,7 @@ WRITERS: list[Callable[[Path], list[Path]]] = [
 def test_a_folder_that_cannot_be_written_to_is_an_error_in_a_line(
     tmp_path: Path, write: Callable[[Path], list[Path]]
 ) -> None:
-    with pytest.raises(OutputFileError, match="no such folder to write figures to; make it first"):
+    with pytest.raises(OutputFileError, match="no such folder to write figures to; create it first"):
         write(tmp_path / "absent")
     file = tmp_path / "file"
     file.write_text("")
