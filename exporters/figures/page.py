@@ -239,5 +239,7 @@ def save_figure(page: FigurePage, path: Path) -> None:
         OutputFileError: The folder is missing or cannot be written to.
     """
     if not path.parent.is_dir():
-        raise OutputFileError(f"{show_path(path.parent)}: no such folder to write a figure to; create it first")
+        raise OutputFileError(
+            f"{show_path(path.parent)}: no such folder to write a figure to; create it first"
+        )
     write_whole(page.render(_FORMATS[path.suffix.lower()]), path)

@@ -183,7 +183,9 @@ def save_file(figure: "Figure", path: Path) -> None:
         OutputFileError: The folder is missing or cannot be written to.
     """
     if not path.parent.is_dir():
-        raise OutputFileError(f"{show_path(path.parent)}: no such folder to write figures to; create it first")
+        raise OutputFileError(
+            f"{show_path(path.parent)}: no such folder to write figures to; create it first"
+        )
     kind = next(each for each in _METADATA if path.suffix.lower() == f".{each}")
     buffer = BytesIO()
     figure.savefig(buffer, format=kind, dpi=DOTS_PER_INCH, metadata=_METADATA[kind])
