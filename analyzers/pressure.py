@@ -247,7 +247,7 @@ def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None)
             "The device shares the host's memory: end other programs or lower the batch before the host swaps"
         )
     if holdings is not None:
-        return f"Of it {holdings.words}. {holdings.advise(device.memory.total_bytes or 0)}"
+        return f"In use: {holdings.words}. {holdings.advise(device.memory.total_bytes or 0)}"
     known = "Full is normal for a caching allocator; without allocator data, cache and need look the same"
     if severity == "low":
         return f"{known}. Leave room before starting another process on this device"

@@ -166,7 +166,7 @@ def _list_evidence(
 
 def _advise(peak: _Level, holdings: Holdings | None) -> str:
     if holdings is not None:
-        return f"Of it {holdings.words}. {holdings.advise(peak.total_bytes)}"
+        return f"In use: {holdings.words}. {holdings.advise(peak.total_bytes)}"
     return (
         f"{format_bytes(peak.total_bytes - peak.taken_bytes)} is left. Lower the micro-batch or end "
         "other processes on the device; start the job with `vramscope run` to see how much of it is "
