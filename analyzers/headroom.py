@@ -282,13 +282,7 @@ class HeadroomAdvisor:
     def estimate(
         self, limit_bytes: int, *, utilization: float | None = None, ceiling_bytes: int | None = None
     ) -> HeadroomEstimate:
-        """Return the largest size that would fit, see `estimate_headroom`.
-
-        Args:
-            limit_bytes: Most that the allocator can reserve, or less where not all of that can be live.
-            utilization: Peak allocated / peak reserved, where known.
-            ceiling_bytes: Most that could be live in the best case; None for the limit.
-        """
+        """Return the largest size that would fit, see `estimate_headroom`."""
         return estimate_headroom(
             self._steps, limit_bytes, unit=self._unit, utilization=utilization, ceiling_bytes=ceiling_bytes
         )

@@ -85,9 +85,6 @@ def assess_risk(
     What a job met that has ended counts only until another trains on the device.
 
     Args:
-        device: The device at its newest tick.
-        findings: Findings of its node, of any kind, open or closed.
-        assessments: The newest assessment of each process of its node.
         ranks: The training processes of its node; without them none is known to have ended.
     """
     if device.state == "lost":

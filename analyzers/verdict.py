@@ -121,11 +121,8 @@ def summarize(
     devices comes last, where some are not.
 
     Args:
-        sample: The newest sample, or None before the first.
-        findings: Findings of the node, open or closed.
         peaks: The most that each device used so far; by default only the newest sample counts.
         assessments: How near each process is to running out of memory.
-        is_recorded: Whether the sample comes from a file.
     """
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first data", "Waiting…"),)))

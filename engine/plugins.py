@@ -69,11 +69,7 @@ def make_inquirers() -> "Plugins[Inquirer]":
 
 
 def make_plugins(group: PluginGroup, chosen: Collection[str] | None = None) -> Plugins[object]:
-    """Return a new object of every plug-in of a group, by name, each name once.
-
-    Args:
-        chosen: Names of those that are wanted; None for all.
-    """
+    """Return a new object of every plug-in of a group, or of those `chosen`, by name, each name once."""
     made: list[object] = []
     notes: list[str] = []
     for entry_point in find_entry_points(group):

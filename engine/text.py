@@ -117,12 +117,7 @@ def name_locale(environ: Mapping[str, str]) -> str:
 
 
 def find_nearest(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return the names that look most like an unknown word, the nearest first.
-
-    Args:
-        word: Its first 64 characters count.
-        cutoff: Least likeness, from 0 to 1.
-    """
+    """Return the names most like the first 64 characters of an unknown word, the nearest first."""
     from difflib import get_close_matches  # loaded by who errs alone
 
     return get_close_matches(word[:64], list(known), n=most, cutoff=cutoff)
@@ -170,7 +165,6 @@ def clean_texts(value: _Value, *, is_large: bool = False) -> _Value:
     """Return a decoded message with every text made printable: the very same one if all are.
 
     Args:
-        value: Structs, tuples, lists and dictionaries of plain values.
         is_large: It may hold megabytes of binary data, which are not checked.
     """
     if not is_large and _is_clean(value):

@@ -128,12 +128,7 @@ _BAR_CELLS = 24
 def describe_flight_record(
     record: FlightRecord, *, width: int = DEFAULT_WIDTH, top: int = MOST_STACKS
 ) -> str:
-    """Return a flight record as text.
-
-    Args:
-        width: Cells of a line; 40 at least.
-        top: How many stacks of live blocks to show.
-    """
+    """Return a flight record as text."""
     width = max(width, LEAST_WIDTH)
     summary = summarize_flight_record(record)
     lines = [
@@ -305,11 +300,7 @@ def describe_snapshot(snapshot: MemorySnapshot, *, width: int = DEFAULT_WIDTH, t
 def describe_summary(
     summary: SnapshotSummary, *, width: int = DEFAULT_WIDTH, advice: Sequence[SettingsAdvice] = ()
 ) -> str:
-    """Return a summary as text.
-
-    Args:
-        advice: What other allocator settings would have done, of those devices whose trace was replayed.
-    """
+    """Return a summary as text; `advice` is for the devices whose trace was replayed."""
     width = max(width, LEAST_WIDTH)
     lines = [*_describe_simulated(summary, width)]
     if not summary.devices:
@@ -465,12 +456,7 @@ def _describe_requests(requests: Sequence[RequestFit], width: int) -> Iterator[s
 
 
 def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: int) -> Iterator[str]:
-    """Yield the out-of-memory events, each with its stack and what was live.
-
-    Args:
-        failures: Newest first.
-        omitted: Older ones that are not among them.
-    """
+    """Yield the out-of-memory events, each with its stack and what was live."""
     for failure in failures:
         when = "" if failure.time_s is None else f" at {_show_time(failure.time_s) or 'an unknown time'}"
         yield cut_words(f"out of memory{when}: {format_bytes(failure.size_bytes)} requested", width)
@@ -509,11 +495,7 @@ _HEAD = (
 
 
 def format_comparison(comparison: TraceComparison, width: int) -> str:
-    """Return the peaks of a run next to those of its simulation.
-
-    Args:
-        width: Cells of a line; the last columns are left out where they do not fit.
-    """
+    """Return the peaks of a run next to those of its simulation; columns that do not fit are left out."""
     lines = wrap(f"Real run {comparison.real_name} and simulated run {comparison.simulated_name}", width)
     rows = [_HEAD, *map(_describe_rank, comparison.ranks)]
     known = [column for column in zip(*rows, strict=True) if set(column[1:]) != {UNKNOWN}]

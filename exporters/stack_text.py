@@ -14,12 +14,7 @@ MOST_FRAMES = 12
 
 
 def render_stacks(groups: Sequence[StackGroup], width: int, *, is_brief: bool = False) -> Iterator[str]:
-    """Yield the lines of some groups, none wider than `width` cells.
-
-    Args:
-        groups: Largest first.
-        is_brief: Show of each stack only its headline.
-    """
+    """Yield the lines of some groups, none wider than `width` cells; only their headlines if `is_brief`."""
     for group in groups:
         figures = f"  {format_bytes(group.size_bytes)}  {group.share:.1%}  {count(group.count, 'block')}"
         if group.headline is None:

@@ -29,7 +29,6 @@ def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> li
     """Return rows as lines, two cells apart, without blanks at the end; cells are made printable.
 
     Args:
-        rows: Cells as text.
         alignment: `l` or `r` for each column.
         width: Cells of a line; the last columns are left out where they do not fit a terminal.
     """
@@ -52,11 +51,7 @@ def _format_row(row: Sequence[str], widths: Sequence[int], alignment: str) -> st
 
 
 def show_number(value: float | None, form: str = ",", unit: str = "", *, per: int = 1) -> str:
-    """Return a number as text, `—` where it was not measured.
-
-    Args:
-        per: What is counted in, such as `MIB` for a value in bytes.
-    """
+    """Return a number, counted in `per` such as `MIB` for bytes, as text; `—` where it was not measured."""
     if value is None:
         return UNKNOWN
     return f"{value if per == 1 else value / per:{form}}{unit}"
@@ -96,13 +91,7 @@ UNMEASURED_MARK = "·"
 
 
 def draw_sparkline(values: Sequence[float | None], top: float, width: int) -> str:
-    """Return values as bars of eighths, the most of each part; None as a dot.
-
-    Args:
-        values: Evenly spaced, oldest first.
-        top: Value of a full bar.
-        width: Cells at most; values are joined where there are more.
-    """
+    """Return values, oldest first, as bars of eighths of `top`, the most of each part; None as a dot."""
     cells = max(1, min(width, len(values)))
     parts = [values[len(values) * cell // cells : len(values) * (cell + 1) // cells] for cell in range(cells)]
     return "".join(_draw_bar([value for value in part if value is not None], top) for part in parts)

@@ -74,7 +74,6 @@ class FragmentationAnalyzer:
         """Return how one measure of an allocator went; None where it was not measured.
 
         Args:
-            key: `FragmentationReading.key`.
             measure: None for that of the reading's ratio, or the next best until it has 3 values.
         """
         track = self._tracks.get(key)

@@ -137,11 +137,6 @@ class UsableLimit:
         Nothing is pinned then; but blocks that served shorter steps do not serve longer ones. What was still
         held when the cache had been given back is the least that such a step needs. Where the cache is given
         back all the time every step is new to it, and the largest request needs a segment of its own.
-
-        Args:
-            limit_bytes: Most that can be reserved.
-            since_s: Start of the growth in question.
-            peak_at: The peak of steps at a moment, in bytes.
         """
         rests = [fall.reserved_bytes - peak_at(fall.time_s) for fall in self._falls if fall.time_s >= since_s]
         if not rests:

@@ -169,7 +169,6 @@ def fit_peaks(runs: Mapping[int, PhaseRun], kind: PeakKind) -> PeakLaws:
         runs: By their size: tokens of a sequence, or sequences of a batch. A run out of memory contributes
             the
             phases before.
-        kind: Allocated or reserved memory.
     """
     peaks: dict[tuple[str, int | None], dict[int, int]] = defaultdict(dict)
     for size, run in runs.items():

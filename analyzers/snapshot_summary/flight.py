@@ -519,10 +519,6 @@ def find_kept(
 
     It is the newest floor less the model's state; where that is unknown, or its gradients are gone at the
     floor, the growth of the floors over the record, which is a lower bound.
-
-    Args:
-        trend: How the floors of the steps went.
-        stacks: Live blocks by stack, the largest first.
     """
     if trend is None or not trend.is_rising:
         return None

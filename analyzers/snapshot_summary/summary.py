@@ -88,11 +88,7 @@ MOST_STACKS = 20
 
 
 def summarize_snapshot(snapshot: MemorySnapshot, *, top: int = MOST_STACKS) -> SnapshotSummary:
-    """Summarize a snapshot.
-
-    Args:
-        top: Groups of stacks to keep for each device.
-    """
+    """Summarize a snapshot, with the `top` groups of stacks of each device."""
     grouper = StackGrouper(snapshot.stacks)
     return SnapshotSummary(
         file=snapshot.path.name if snapshot.path is not None else "",
@@ -248,10 +244,6 @@ def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArr
 
     What lives at the end lived then, unless it was allocated since; and what was freed since lived then,
     unless it was allocated since. So the first event at an address after the moment decides.
-
-    Args:
-        event: Row of the moment.
-        view: Blocks of the device at the end.
     """
     import numpy as np
 

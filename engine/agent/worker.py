@@ -192,11 +192,7 @@ class Worker:
 def run_worker(
     link: WorkerLink, *, chosen: Collection[str] | None = None, parent_fd: int | None = None
 ) -> int:
-    """Run the analyzers of this installation for the hub at the other end; return the exit code.
-
-    Args:
-        chosen: Names of those to run; None for all.
-    """
+    """Run the analyzers named in `chosen` (None: all) for the hub at the other end; return the exit code."""
     from ..plugins import make_analyzers, make_inquirers
 
     plugins = make_analyzers(chosen)

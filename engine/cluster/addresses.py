@@ -18,11 +18,7 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what others may listen on
 
 
 def describe_holder(host: str, port: int) -> str:
-    """Return who listens on a port of this machine, as far as we may see it.
-
-    Args:
-        host: Address of this machine; the same port of another may be somebody else's.
-    """
+    """Return who listens on a port of `host`, an address of this machine, as far as we may see it."""
     import psutil
 
     try:

@@ -50,11 +50,7 @@ class NodeConnection(Protocol):
         ...
 
     def silence_s(self, now_s: float) -> float | None:
-        """Return for how long the other end has heard nothing of the node; None where that is not known.
-
-        Args:
-            now_s: In monotonic seconds.
-        """
+        """Return for how long the other end has heard nothing of the node; None where that is not known."""
         ...
 
     def send(self, data: bytes) -> None:

@@ -75,10 +75,7 @@ class Doorkeeper:
         return True
 
     def role_of(self, user: str) -> Role | None:
-        """Return what a peer may do; None for nothing.
-
-        Args:
-            user: As ZeroMQ gives it with each message: the public key in hexadecimal digits."""
+        """Return what a peer may do, None for nothing; `user` is its public key in hexadecimal digits."""
         if self._pair is None:
             return self._visitor
         try:
@@ -184,13 +181,7 @@ def prepare_listening(text: str, *, is_insecure: bool) -> Listening:
 def make_listening(
     address: TcpAddress, pair: KeyPair | None, folder: Path, visitor: Role = "viewer"
 ) -> Listening:
-    """Return what makes an agent listen.
-
-    Args:
-        pair: Key of its user; None to let everybody in.
-        folder: Folder of the list of keys that are allowed.
-        visitor: What everybody may do where there is no pair.
-    """
+    """Return what makes an agent listen; without `pair` everybody may do what `visitor` may."""
     return Listening(address, pair, Doorkeeper(pair, folder, visitor))
 
 
@@ -199,11 +190,7 @@ ZAP_DOMAIN = b"vramscope"
 
 
 def set_listening_options(socket: "zmq.Socket[bytes]", listening: Listening, most_waiting: int) -> None:
-    """Set a socket before it is bound.
-
-    Args:
-        most_waiting: Messages of one connection that wait to be sent.
-    """
+    """Set a socket before it is bound; `most_waiting` messages of one connection wait to be sent."""
     options: dict[int, int | bytes] = {
         zmq.LINGER: 0,
         zmq.MAXMSGSIZE: MAX_INCOMING_BYTES,

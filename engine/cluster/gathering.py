@@ -50,7 +50,6 @@ def trim_sample_to_report(sample: Sample, node_id: str, time_s: float, interval_
     Of a device that does not answer only its size is reported: what it said before is old by now.
 
     Args:
-        time_s: Wall clock of the node.
         interval_s: Seconds after which its next report is to be expected.
     """
     devices = (_trim_device(it) for it in sample.devices[:MOST_DEVICES])

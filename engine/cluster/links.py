@@ -41,11 +41,7 @@ PIECE_BYTES = 32 * 1024
 
 
 def split(*frames: bytes) -> list[bytes]:
-    """Return the frames that carry a message: as they are where it is short.
-
-    Args:
-        frames: The message, after the name of its node where a relay sends it.
-    """
+    """Return the frames that carry a message: as they are where it is short."""
     *name, message = frames
     if len(message) <= PIECE_BYTES:
         return list(frames)
@@ -123,11 +119,7 @@ class RemoteLink:
         """Sockets to wait for: the connection, and its events."""
 
     def open(self, address: TcpAddress, keys: NodeKeys | None) -> None:
-        """Begin to connect, after closing what was open.
-
-        Args:
-            keys: None to speak without keys.
-        """
+        """Begin to connect, without keys if `keys` is None, after closing what was open."""
         self.close()
         self._socket = socket = self._context.socket(zmq.DEALER)
         _set_options(socket, address, keys, self._times)
@@ -275,7 +267,6 @@ class Trust(NamedTuple):
         On this machine agents listen with keys or without: every other attempt is of the other kind.
 
         Args:
-            attempt: How many handshakes have failed.
             is_loopback: Whether the agent is on this machine, or at the other end of a tunnel.
         """
         if self.pair is None or (is_loopback and attempt % 2):

@@ -113,11 +113,7 @@ _MOST_STEM = 64
 
 
 def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen[bytes]":
-    """Start a recorder that no signal of this terminal reaches.
-
-    Args:
-        starter: Pid of the process for which it is started; names its log.
-    """
+    """Start a recorder that no signal of this terminal reaches; its log is named by `starter`, a pid."""
     # Logs of recorders whose starters have ended.
     for log in folder.glob(_LOG_NAME.format("*")):
         pid = log.stem.rpartition("-")[2]
@@ -163,11 +159,7 @@ def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
 
 
 def name_recording(folder: Path, stem: str, now_s: float) -> Path:
-    """Return a file that does not exist, named by what is recorded and by the time.
-
-    Args:
-        stem: Name of the node or of the job; awkward characters are replaced.
-    """
+    """Return a file that does not exist, named by `stem`, awkward characters replaced, and by the time."""
     plain = _STRANGE.sub("-", stem).strip("-.")[:_MOST_STEM] or "node"
     name = f"{plain}-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
     number = 1

@@ -33,12 +33,7 @@ def make_environment(
     simulate: str | None = None,
     profiling: Path | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a job.
-
-    Args:
-        simulate: Description of the simulated device, as JSON; None for the devices of this node.
-        profiling: Folder of the profiles by module; None for no such profile.
-    """
+    """Return the environment of a job; `simulate` describes the simulated device as JSON."""
     environment = {
         **base,
         "PYTHONPATH": _prepend(str(SHIM), base.get("PYTHONPATH")),
@@ -158,11 +153,7 @@ UNTOUCHED_S = 3600.0
 
 
 def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
-    """Remove the folders of jobs that have ended; what cannot be read or removed stays.
-
-    Args:
-        now_s: Wall clock in seconds since the epoch; None for the present.
-    """
+    """Remove the folders of jobs that have ended by `now_s` (epoch); what cannot be read or removed stays."""
     from ..simulation.ledger import list_living
 
     before_s = (time.time() if now_s is None else now_s) - UNTOUCHED_S
@@ -214,11 +205,7 @@ class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
 def describe_for_job(
     device: SimulatedDevice, *, job: str, runtime_dir: Path, environ: Mapping[str, str]
 ) -> str:
-    """Return the variable that describes the simulated device to a job's processes.
-
-    Args:
-        runtime_dir: Folder of its hub, with the ledger of the cards below it.
-    """
+    """Return the variable that describes the simulated device to a job's processes."""
     settings = next((environ[name] for name in ALLOCATOR_VARIABLES if environ.get(name)), None)
     config = SimulationConfig(
         total_bytes=device.total_bytes,

@@ -218,12 +218,7 @@ class TraceLevels:
 
 
 def compute_levels(trace: TraceColumns, final: FinalState) -> TraceLevels:
-    """Return the levels after each event.
-
-    Args:
-        trace: Events of a device.
-        final: What the device was at the end of them.
-    """
+    """Return the levels after each event."""
     import numpy as np
 
     action = np.asarray(trace.action)

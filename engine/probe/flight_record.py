@@ -113,11 +113,7 @@ def bound_segments(segments: list[dict[str, Any]], most_blocks: int) -> tuple[li
 def pack_segments(
     segments: list[dict[str, Any]], time_s: float, *, is_at_step_end: bool = False
 ) -> list[str]:
-    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON.
-
-    Args:
-        is_at_step_end: Taken between two steps.
-    """
+    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON."""
     chosen, left_out = bound_segments(segments, MOST_SEGMENT_BLOCKS)
     rows = []
     for position, segment in enumerate(chosen):
@@ -223,7 +219,6 @@ def fill_record(about: Content, samples: list[Any], segments: list[dict[str, Any
     """Return the content of a record, bounded.
 
     Args:
-        about: Process, device, failure, model and statistics.
         samples: Rows in the order of `COLUMNS`, oldest first.
         segments: PyTorch's segment dicts; their frames go into `live_blocks` and are dropped.
     """

@@ -186,11 +186,7 @@ class Suspicion:
 
 
 def count_affordable_steps(allocations_per_step: int | None) -> int:
-    """Return how many steps may be recorded in a period: their cost stays within its share of 1 %.
-
-    Args:
-        allocations_per_step: None if it was not measured; then nothing is affordable.
-    """
+    """Return how many steps a period may record within 1 % of it; none if allocations were not measured."""
     if allocations_per_step is None:
         return 0
     cost_s = SECONDS_PER_ALLOCATION * max(1, allocations_per_step)

@@ -27,11 +27,7 @@ def after_torch_import(callback: Callback) -> None:
 
 
 def watch_torch(callback: Callback) -> None:
-    """Call back as `after_torch_import`, but after all callbacks there.
-
-    Args:
-        callback: Called with the module `torch`; it replaces the one of an earlier call.
-    """
+    """Call back with `torch` after all callbacks of `after_torch_import`; replaces an earlier callback."""
     _watch.add(callback, is_last=True)
 
 

@@ -65,12 +65,7 @@ class Pace:
         self._place = 0.0
 
     def judge(self, now_s: float, ends_read: int, *, has_peak_risen: bool) -> None:
-        """Decide how often to read until the next call.
-
-        Args:
-            ends_read: Ends of steps that were read since the last call.
-            has_peak_risen: The allocator's peak has risen since then.
-        """
+        """Decide how often to read until the next call."""
         is_first = self._close_until_s == float("inf") and ends_read > 0
         if is_first or (has_peak_risen and now_s >= self._rest_until_s):
             self._close_until_s = now_s + _CLOSE_FOR_S

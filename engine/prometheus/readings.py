@@ -366,11 +366,7 @@ ADVICE = "open `vramscope` on that node: it shows the evidence and what to do"
 
 
 def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: float) -> Finding | None:
-    """Return what an agent counts as a finding; None if its severity is unknown.
-
-    Args:
-        key: UUID of the device, kind and severity.
-    """
+    """Return what an agent counts as a finding of (UUID, kind, severity); None if its severity is unknown."""
     uuid, kind, named = key
     severity = next((it for it in SEVERITIES if it == named), None)
     if severity is None or not subject.read("count", 0.0):
@@ -406,11 +402,7 @@ LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
 def read_assessment(
     node: str, key: tuple[str, str], subject: Subject, time_s: float, since_s: float
 ) -> Assessment | None:
-    """Return an agent's risk at a moment; None if it is not current.
-
-    Args:
-        key: UUID of the device and process id, "" if there is none.
-    """
+    """Return an agent's risk of (UUID, pid or empty) at a moment; None if it is not current."""
     uuid, pid = key
     level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)
     if level is None or (pid and parse_whole(pid) is None):

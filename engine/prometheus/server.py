@@ -140,13 +140,7 @@ class PrometheusServer:
         return self._ask("query", {"query": expression, **moment})
 
     def query_range(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
-        """Return the series of an expression at even moments of a span; raises as `query`.
-
-        Args:
-            start_s: First moment, in seconds since the epoch.
-            end_s: No moment is after this.
-            step_s: Seconds from one moment to the next.
-        """
+        """Return the series of an expression at even moments of a span; raises as `query`."""
         span = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
         return self._ask("query_range", {"query": expression, **span})
 

@@ -294,9 +294,6 @@ def keep_ended(ended: Sequence[RankTrack], living: Iterable[RankTrack], now_s: f
     """Return the ended processes that are still to be shown.
 
     One on a simulated device is replaced by the next process on such a device.
-
-    Args:
-        ended: The oldest first.
     """
     if not ended:
         return []
@@ -317,11 +314,7 @@ NO_RANK = 1 << 62
 
 
 def share(devices: Sequence[DeviceSample], ranks: Sequence[RankSample]) -> list[DeviceSample]:
-    """Return the devices, those with live ranks on them with their allocator data; others as they are.
-
-    Args:
-        ranks: Ranks of the same tick, each with the UUID of its device.
-    """
+    """Return the devices, those with live ranks on them with their allocator data; others as they are."""
     living: dict[str | None, list[RankSample]] = {}
     for rank in ranks:
         if rank.state != "ended":

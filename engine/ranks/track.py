@@ -407,11 +407,7 @@ class ModelledDevices:
         self._last: dict[str, DeviceSample] = {}
 
     def make(self, placed: Sequence[Placed], cpu_uuid: str, host: HostSample | None) -> list[DeviceSample]:
-        """Return the devices of these ranks that no driver knows.
-
-        Args:
-            cpu_uuid: Key of the device that represents the processors.
-        """
+        """Return the devices of these ranks that no driver knows."""
         cpu = make_cpu(cpu_uuid, placed, host)
         made = [*self.make_simulated(placed), *([] if cpu is None else [cpu])]
         by_uuid = {device.uuid: device for device in made}

@@ -168,12 +168,7 @@ class TuplePlan:
 
 
 def plan_of(name: str, hint: Any) -> Plan:  # noqa: ANN401 - as a field is annotated
-    """Return the plan of a field.
-
-    Args:
-        name: Name of the field, after those of the structs around it.
-        hint: Its type: a leaf, a struct, a tuple of structs, or one of these or None.
-    """
+    """Return the plan of a field."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] if is_union else [hint]
     is_optional = is_union and type(None) in typing.get_args(hint)
@@ -359,12 +354,7 @@ class ColumnError(ValueError):
 
 
 def pack_values(values: Sequence[Any], kind: str) -> bytes:
-    """Pack a column of values; some may be None.
-
-    Args:
-        values: Integers, floats, or hashable values that MessagePack can hold.
-        kind: `int`, `float` or `choice`; reading the column needs it again, with the count.
-    """
+    """Pack a column of integers, floats or hashable values that MessagePack can hold; some may be None."""
     if None not in values:
         return _pack_dense(values, kind) if values else b""
     dense = [value for value in values if value is not None]
@@ -382,12 +372,7 @@ def unpack_values(
     *,
     is_optional: bool = False,
 ) -> Iterable[Any]:
-    """Return an iterable of `count` values.
-
-    Args:
-        choices: Decodes a list of values of the column's type and refuses others.
-        is_optional: Any may be None.
-    """
+    """Return an iterable of `count` values; `choices` decodes a list of values and refuses others."""
     if not 0 <= count <= MOST_ROWS:
         raise ColumnError(f"{count} rows")
     if count == 0:

@@ -149,7 +149,6 @@ def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sql
     """Connect to a recording that this process has locked; an empty file becomes a recording.
 
     Args:
-        identity: Value of `identity` in `meta`, for a new file.
         is_shared: On a network file system, where there can be no write-ahead log.
     """
     path = lock.path

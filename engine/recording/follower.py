@@ -48,12 +48,7 @@ def refuse_second(folder: Path) -> None:
 
 
 def announce(folder: Path, path: Path, since_s: float, moved: str | None = None) -> None:
-    """Publish to the viewers of a runtime folder that this process records for them.
-
-    Args:
-        since_s: Start, in seconds since the epoch.
-        moved: What somebody else did to its file.
-    """
+    """Publish to the viewers of a runtime folder that this process records for them."""
     ticks = read_start_ticks(os.getpid()) or 0
     note = RecorderNote(os.getpid(), ticks, str(path.absolute()), since_s, moved)
     with replacing(folder / NOTE_NAME) as stream:

@@ -207,11 +207,7 @@ class RowReader:
                 self._damage.add_row(table, key)
 
     def blobs(self, query: str, *values: object, is_held: bool = True) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query whose last column is a blob.
-
-        Args:
-            is_held: All are in memory at once, and therefore bounded.
-        """
+        """Yield the rows of a query whose last column is a blob; `is_held` as in `structs`."""
         with self._explaining():
             cursor = self._connection.execute(query, values)
         held_bytes = 0
@@ -337,12 +333,7 @@ class Recording:
     def overview(
         self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
     ) -> list[OverviewMinute]:
-        """Return least and most of every device in every minute, in order of time; no block is read.
-
-        Args:
-            start_s: From the minute of this time on.
-            end_s: Up to the minute of this time.
-        """
+        """Return least and most of every device in every minute, in order of time; no block is read."""
         low, high = map(minute_of, _span_of(start_s, end_s))
         devices = {device.id: device for device in self.devices}
         names = {number: name for name, number in self._node_ids.items() if node in (None, name)}

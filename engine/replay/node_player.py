@@ -51,7 +51,6 @@ class Marks:
         """Return the next mark after a moment, or the last one before it.
 
         Args:
-            direction: 1 or -1.
             node: The focused node: marks of this moment at nodes after it come next.
         """
         place = time_s, node

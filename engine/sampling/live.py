@@ -183,12 +183,7 @@ def open_node(
     has_plugins: bool = True,
     roster: "Roster | None" = None,
 ) -> LiveProducer:
-    """Return a producer of this node's live samples, not yet started.
-
-    Args:
-        memory_interval_s: Seconds between two readings of device memory within a sample.
-        has_plugins: Use sources of the group `vramscope.sources` too.
-    """
+    """Return a producer of this node's live samples, not yet started."""
     from ..sources.host import HostReader
     from ..sources.nvml import NvmlSource
 

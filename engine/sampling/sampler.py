@@ -157,8 +157,6 @@ class DeviceReadings:
         """Return the device as the tick publishes it, and begin the next tick.
 
         Args:
-            stale_after_s: Age at which its memory is no longer current.
-            details_stale_after_s: The same for its other fields.
             held_since_s: When the call began that has outlived its deadline and still has not returned.
         """
         self._parse()
@@ -392,12 +390,7 @@ class SourceSampler:
         return samples
 
     def notes(self, *, has_others: bool = False) -> list[str]:
-        """Sentences about what is missing from this source.
-
-        Args:
-            has_others: The sample has devices all the same, as a simulated one; then a library that is not
-                installed is no loss.
-        """
+        """Sentences about what is missing here; with other devices a library not installed is no loss."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             since_s = self._find_held().get(None)
@@ -499,9 +492,6 @@ class SourceSampler:
 
         A quick driver answers all in one burst, which costs least. With a slow one memory is read in between,
         and details keep a share of the time all the same: at least one device a round, each in its turn.
-
-        Args:
-            memory_took_s: How long memory has taken in this round.
         """
         clock_s = self._clock.monotonic_s
         devices = self._readable

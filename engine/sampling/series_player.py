@@ -321,7 +321,6 @@ class SeriesTick:
         """Add a record; False if it is of a later tick, and this one is left as it was.
 
         Args:
-            record: At the time of those before it, or later.
             most_s: Seconds within which records of different devices are of one tick.
         """
         records = self._records

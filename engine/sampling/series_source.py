@@ -200,7 +200,6 @@ def open_series(
     """Open a file of any format that is played as a series, recognized by its content.
 
     Args:
-        path: A file, or the folder or files of a run of memory traces.
         capacity_bytes: Of devices whose own is not in the input.
         on_read: Called with the share read, if much is read before the first sample; what it raises ends the
             reading.

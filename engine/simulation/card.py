@@ -126,11 +126,7 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) -> NoReturn:
-    """Report to the probe, then raise.
-
-    Args:
-        cause: Error of the allocator model; None if the context itself did not fit.
-    """
+    """Report to the probe, then raise; `cause` is the allocator's error, None if the context did not fit."""
     message = _describe(card, size_bytes, cause)
     _notify_probe(card, size_bytes, message)
     raise OutOfMemory(message) from None

@@ -108,11 +108,7 @@ def _make_group(original: Any) -> Any:
 
 
 def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Simulation:
-    """Put the simulated device into this process.
-
-    Args:
-        allocator_module: The package that models the allocator.
-    """
+    """Put the simulated device into this process."""
     config = SimulationConfig.read(content)
     host = watch_nothing() if config.is_fake else watch_host(config.host_reserve_bytes)
     host.check_capacity(config.total_bytes * config.devices)

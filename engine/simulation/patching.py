@@ -7,11 +7,7 @@ from typing import Any, Callable
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace an attribute; a name that is absent stays absent.
-
-    Args:
-        make: Called with the original, returns the replacement.
-    """
+    """Replace an attribute by what `make` returns of it; a name that is absent stays absent."""
     original = getattr(owner, name, None)
     if original is not None:
         made = make(original)

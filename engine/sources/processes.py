@@ -110,11 +110,7 @@ class ProcessTable:
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
 
     def read(self, pid: int, used_bytes: int | None) -> ProcessReading:
-        """Return the details of a process with memory on a device.
-
-        Args:
-            used_bytes: Device memory of the process; None if the driver does not report it.
-        """
+        """Return the details of a process with memory on a device."""
         now_s = self._clock_s()
         if now_s >= self._exits_due_s:
             self._exits_due_s = now_s + CHECK_INTERVAL_S
@@ -308,11 +304,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def find_container(cgroups: str) -> str | None:
-    """Return the short id or the name of a container; None if the paths name none.
-
-    Args:
-        cgroups: Text of /proc/PID/cgroup: lines of `hierarchy:controllers:path`.
-    """
+    """Return the short id or the name of a container; None if the paths in /proc/PID/cgroup name none."""
     for line in cgroups.splitlines():
         path = line.split(":", 2)[-1]
         for pattern, form in _PATTERNS:

@@ -198,11 +198,7 @@ def attach_or_start(
     memory_interval_s: float = 0.1,
     config: Path | None = None,
 ) -> HubFeed:
-    """Return a feed of this node, whose hub is already starting if none was running.
-
-    Args:
-        config: Settings file for the hub, if one was named on the command line.
-    """
+    """Return a feed of this node, whose hub is already starting if none was running."""
     named = () if config is None else ("--config", str(config.absolute()))
     intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))
     feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *named))

@@ -164,11 +164,6 @@ def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
 def encode_wanted(
     topic: bytes, hub_id: str, told: Told, wanted: DeviceSelection, sample: Sample | None
 ) -> bytes | None:
-    """The same of the wanted devices alone; None if nothing is left of it.
-
-    Args:
-        topic: Under which it is published.
-        sample: The newest of the node.
-    """
+    """The same of the wanted devices alone; None if nothing is left of it."""
     trimmed = trim(told, wanted, sample)
     return None if trimmed is None else encode_told(topic, hub_id, trimmed)

@@ -40,12 +40,7 @@ class DeviceSelection:
         return ",".join(self.words)
 
     def wants(self, uuid: str | None, label: str | None) -> bool:
-        """Return whether a device is wanted.
-
-        Args:
-            uuid: None if unknown.
-            label: As in `DeviceSample.label`; None if unknown.
-        """
+        """Return whether a device is wanted."""
         key = uuid or "", label or ""
         is_wanted = self._known.get(key)
         if is_wanted is None:
@@ -122,11 +117,7 @@ Told = Sample | FindingBatch | AlertState | HubStatus | PackedSegments
 
 
 def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | None:
-    """Return the part of a publication about the wanted devices; None if nothing is left of it.
-
-    Args:
-        sample: The newest of the node, which has the labels of UUIDs.
-    """
+    """Return the part of a publication about the wanted devices; None if nothing is left of it."""
     if isinstance(told, Sample):
         return trim_sample(told, wanted)
     if isinstance(told, FindingBatch):
@@ -177,11 +168,7 @@ def trim_assessments(assessments: tuple[Assessment, ...], wanted: DeviceSelectio
 
 
 def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | None) -> AlertState:
-    """Keep the decisions about wanted devices, and the history of their findings.
-
-    Args:
-        sample: The newest of the node, which has the labels of UUIDs.
-    """
+    """Keep the decisions about wanted devices, and the history of their findings."""
     uuids = _find_uuids(wanted, sample)
     return AlertState(
         tuple(it for it in alerts.acknowledged if it.device_uuid in uuids),

@@ -130,11 +130,7 @@ class FindingStore:
         self._missed: dict[str, None] = {}
 
     def merge(self, findings: Sequence[Finding], found_by: Sequence[str] = ()) -> list[Finding]:
-        """Add reported findings and return those that are new or changed.
-
-        Args:
-            found_by: The analyzer of each, if known.
-        """
+        """Add reported findings and return those that are new or changed."""
         changed = []
         for finding, name in zip_longest(findings, found_by[: len(findings)], fillvalue=""):
             assert isinstance(finding, Finding)  # noqa: S101 - there is no name without its finding

@@ -320,11 +320,7 @@ class Training(NamedTuple):
 
 
 def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]) -> dict[str, object]:
-    """Return those of the given arguments that a function names.
-
-    Args:
-        given: By name; None for what was not given.
-    """
+    """Return those of the given arguments that a function names."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -341,12 +337,7 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
 
 
 def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Training:
-    """Make a training of a function's result.
-
-    Args:
-        inputs: Shapes and types of the arguments of a module's forward pass, as `4x1024:int64`.
-        optimizer: That of a module: adamw, adam, sgd or none.
-    """
+    """Make a training of a function's result; `inputs` are those of a module's forward, as `4x1024:int64`."""
     if isinstance(made, nn.Module):
         return _train_module(made, inputs, optimizer)
     if inputs:
@@ -434,11 +425,7 @@ class StepTracer:
         self._card.observer = self._log
 
     def trace(self, request: dict[str, Any], layers: int | None) -> dict[str, Any]:
-        """Return what a training allocated, and where.
-
-        Args:
-            layers: Of the model; None for the function's own default.
-        """
+        """Return what a training allocated, and where; without `layers` the function's own default counts."""
         gc.collect()
         self._card.empty_cache()
         self._log.begin()

@@ -483,9 +483,7 @@ def draw_markers(
     """Mark findings below the upper edge of the axes, each kind in a row of its own.
 
     Args:
-        axes: Whose limits are settled.
         markers: The findings; one outside the time axis is drawn at its end.
-        top: The upper edge, in data.
         peaks: Of requests that failed: the allocated bytes, and the peak that was not reached, in data.
     """
     raised = peaks or {}

@@ -292,13 +292,7 @@ def make_heat_map(
     columns: int = COLUMNS,
     subtitle: str = "",
 ) -> HeatMap:
-    """Return the cells of a heat map; a cell without any value is unmeasured.
-
-    Args:
-        shares: Curve of each device by its label, in the unit.
-        columns: Columns of time; fewer where the curves are shorter.
-        subtitle: Origin of the values.
-    """
+    """Return a heat map of at most `columns` columns; a cell without any value is unmeasured."""
     start_s, end_s = find_span([curve.times_s for curve in shares.values()]) or (0.0, 0.0)
     if end_s <= start_s:
         start_s = start_s - 0.5

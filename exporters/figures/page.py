@@ -193,11 +193,7 @@ class FigurePage(Figure):
 
 
 def open_figure_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -> FigurePage:
-    """Return an empty page.
-
-    Args:
-        dpi: Dots per inch of a file of dots.
-    """
+    """Return an empty page."""
     from matplotlib.figure import Figure
 
     class SweepFigure(FigurePage, Figure):

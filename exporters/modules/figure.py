@@ -139,12 +139,7 @@ def _find_lightness(cell: IcicleCell, number: int) -> float:
 
 
 def lighten(shade: str, light: float) -> tuple[float, float, float]:
-    """Return a colour nearer to white.
-
-    Args:
-        shade: As `#rrggbb`.
-        light: 0 for the colour itself, 1 for white.
-    """
+    """Return a colour, `#rrggbb`, nearer to white: 0 for itself, 1 for white."""
     red, green, blue = (int(shade[place : place + 2], 16) / 255 for place in (1, 3, 5))
     return red + (1 - red) * light, green + (1 - green) * light, blue + (1 - blue) * light
 

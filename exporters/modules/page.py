@@ -54,12 +54,7 @@ def join_kinds(memory: ModuleMemory, name: str) -> BreakdownNode | None:
 
 
 def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: BreakdownNode) -> bytes:
-    """Return one page.
-
-    Args:
-        name: Of the page, without its ending.
-        tree: What `join_kinds` made.
-    """
+    """Return one page."""
     whose = "" if memory.rank is None else f", rank {memory.rank.rank}"
     basis: Basis = choose_basis(tree)
     lines = [describe_origin(memory)]
@@ -110,13 +105,7 @@ _Row = list["str | int | list[_Row] | None"]
 
 
 def render_sunburst(title: str, lines: Sequence[str], tree: BreakdownNode, basis: Basis) -> bytes:
-    """Return the page.
-
-    Args:
-        lines: Sentences under the title: the origin of the values, and their limits.
-        tree: The tree; its root is the centre.
-        basis: The bytes that are drawn first; where both are known the page has a button for each.
-    """
+    """Return the page, which draws `basis` first; where both are known it has a button for each."""
     data = json.dumps({"basis": basis, "tree": _list_node(tree)}, separators=(",", ":"))
     page = _PAGE.format(
         title=html.escape(title),

@@ -153,12 +153,7 @@ def name_process(rank: RankSample) -> str:
 
 
 def describe_wait(rank: RankSample, waited_s: float) -> str:
-    """Return the state of the wait for the first data.
-
-    Args:
-        rank: The newest data of the process.
-        waited_s: Since it was asked.
-    """
+    """Return the state of the wait for the first data."""
     if rank.state == "ended":
         return f"{name_process(rank)} has ended: its modules cannot be profiled"
     waited = f"asked {format_age(waited_s)} ago" if waited_s >= 1.0 else "asked"

@@ -55,12 +55,7 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_phases(runs: Sequence[PhaseRun], trials: Sequence[AdviceTrial] = ()) -> PhaseReport:
-    """Return the report of a training.
-
-    Args:
-        runs: One a rank.
-        trials: What advised changes came to, where they were tried.
-    """
+    """Return the report of a training."""
     ordered = tuple(sorted(runs, key=lambda run: run.rank))
     return PhaseReport(
         is_simulated=any(run.device.kind == "simulated" for run in ordered),
@@ -128,11 +123,7 @@ _NO_FIGURES = "(CPU模式 - 内存统计不可用)"
 
 
 def describe_as_original(run: PhaseRun) -> str:
-    """Return the text.
-
-    Args:
-        run: One rank; on the CPU the original's words for a run without figures.
-    """
+    """Return the text of one rank; on the CPU the original's words for a run without figures."""
     stages = merge_stages(run.phases)
     lines = [
         *_describe_head(run),
@@ -145,11 +136,7 @@ def describe_as_original(run: PhaseRun) -> str:
 
 
 def merge_stages(phases: Sequence[PhaseMemory]) -> tuple[PhaseMemory, ...]:
-    """Return the phases by the original's stages: Forward and the Loss that follows it are one.
-
-    Args:
-        phases: As they were measured, in order.
-    """
+    """Return the phases by the original's stages: Forward and the Loss that follows it are one."""
     stages: list[PhaseMemory] = []
     for phase in phases:
         name = _STAGES.get(phase.phase, phase.phase)

@@ -34,12 +34,7 @@ _STRATEGIES = {"ddp": "DDP", "fsdp2": "FSDP2"}
 
 
 def describe_phases(runs: Sequence[PhaseRun], width: int, trials: Sequence[AdviceTrial] = ()) -> str:
-    """Return the text.
-
-    Args:
-        runs: One a rank, of one training.
-        trials: What advised changes came to, where they were tried.
-    """
+    """Return the text; `runs` are the ranks of one training."""
     if not runs:
         return "nothing was trained\n"
     lines = [*_describe(sorted(runs, key=lambda run: run.rank), width)]
@@ -81,11 +76,7 @@ def _describe_table(run: PhaseRun, width: int) -> Iterator[str]:
 
 
 def pick_fullest(runs: Sequence[PhaseRun]) -> PhaseRun:
-    """Return the run with the highest peak; one that ran out of memory before all others.
-
-    Args:
-        runs: One a rank, at least one.
-    """
+    """Return the run with the highest peak; one that ran out of memory before all others."""
     return max(runs, key=lambda run: (run.end == "out_of_memory", run.peak.allocated_bytes or 0, -run.rank))
 
 
@@ -185,11 +176,7 @@ _NAME_CELLS = 18
 
 
 def describe_ranks(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
-    """Yield tables of allocated and of reserved memory, one column a rank, as many as fit.
-
-    Args:
-        runs: Of all ranks, in order.
-    """
+    """Yield tables of allocated and of reserved memory, one column a rank, as many as fit."""
     fitting = max(1, (width - _NAME_CELLS) // _CELLS)
     names = list(dict.fromkeys(phase.phase for run in runs for phase in run.phases))
     is_first = True
@@ -305,11 +292,7 @@ def _describe_other(change: PhaseChange, advice: PhaseAdvice) -> str:
 
 
 def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
-    """Yield what changes really saved, next to the estimates.
-
-    Args:
-        trials: One a change that was tried.
-    """
+    """Yield what changes really saved, next to the estimates."""
     rows = [["tried, MiB", "estimated", "peak", "reserved", "saved", ""]]
     for trial in trials:
         sizes = (trial.estimated_peak_bytes, trial.peak_bytes, trial.reserved_peak_bytes, trial.saved_bytes)
@@ -339,7 +322,6 @@ def format_phases(
     Reserved bytes are next to allocated ones if both fit, else below.
 
     Args:
-        phases: In order.
         allocated: Name of the first columns, if not an allocator's.
     """
     shown = pick_last(phases)

@@ -44,11 +44,7 @@ class PipelineSplit(msgspec.Struct, frozen=True, kw_only=True):
 def take_partition(
     graph: ModelGraph, result: PartitionResult, micro_batch: int, micro_batches: int
 ) -> PipelineSplit:
-    """Return a partition of a graph as a split; nothing but the pipeline is planned.
-
-    Args:
-        micro_batches: Of a step.
-    """
+    """Return a partition of a graph as a split; nothing but the pipeline is planned."""
     kinds = {layer.layer_id: layer.layer_type for layer in graph.layers}
     stages = tuple(tuple(kinds[each] for each in stage.layer_ids) for stage in result.partitions)
     return PipelineSplit(

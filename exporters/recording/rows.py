@@ -147,12 +147,7 @@ def _name_device(node: str, device: DeviceSample) -> str:
 
 
 def write_csv(rows: Iterable[DeviceRow], stream: TextIO) -> None:
-    """Write rows under the header of a series; an empty cell is unmeasured.
-
-    Args:
-        rows: In about the order of their times.
-        stream: Text in UTF-8, without translation of line ends.
-    """
+    """Write rows, about in order of time, under the header of a series; an empty cell is unmeasured."""
     stream.write(",".join(COLUMNS) + "\n")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerows(map(_to_cells, rows))
@@ -452,11 +447,7 @@ def _escape(text: str) -> str:
 
 
 def read_statuses(recording: Recording, samples: Iterable[Sample]) -> Iterator[NodeStatus]:
-    """Yield the status object of each sample, with the findings that stood then.
-
-    Args:
-        samples: In the order of the recording.
-    """
+    """Yield the status object of each sample, with the findings that stood then."""
     told = _Following(recording.told() if len(recording.nodes) == 1 else iter(()))
     for sample in samples:
         findings, assessments = told.at(sample.time_s)

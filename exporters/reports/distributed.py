@@ -218,9 +218,7 @@ def recommend(
     """Return what to do, in sentences; the most severe first.
 
     Args:
-        silent_s: Seconds since the newest report of each node that is silent.
         doubt: Why the balance of all nodes cannot be judged, in a sentence; None where it can.
-        whole: Name of all nodes together.
     """
     said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
     if silent_s:
@@ -243,8 +241,6 @@ def doubt_balance(present: int, known: int, turned_away: int) -> str | None:
     """Return why the balance of the nodes cannot be judged at the master; None where it can.
 
     Args:
-        present: Nodes that report now.
-        known: Nodes that ever did, or that are waited for.
         turned_away: Messages and connections that were refused: each may be a node that is missing here.
     """
     verb = "reports" if present == 1 else "report"

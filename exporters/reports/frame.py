@@ -116,11 +116,7 @@ def describe_evidence(log: RunLog, provenance: Provenance) -> ReportEvidence:
 def describe_findings(
     log: RunLog, provenance: Provenance, kinds: Collection[str] | None
 ) -> tuple[ReportFinding, ...]:
-    """Return the findings of some kinds, in the order in which they opened.
-
-    Args:
-        kinds: Kinds to include; None for all.
-    """
+    """Return the findings of some kinds, in the order in which they opened."""
     told = (trail for trail in log.findings.values() if kinds is None or trail.finding.kind in kinds)
     ordered = sorted(told, key=lambda trail: (trail.finding.opened_s, trail.finding.id))
     return tuple(_describe(trail, log, provenance) for trail in ordered)

@@ -45,8 +45,6 @@ def measure_growth(
 
     Args:
         window: Newest snapshots that the rate is fitted to.
-        what: The allocator's live bytes, device used, or the resident memory of its processes.
-        since_s: Time of the oldest snapshot to count; None for all that are kept.
     """
     kept = (it for it in device.snapshots if since_s is None or it.time_s >= since_s)
     figures = ((it.time_s, _read(it, what)) for it in kept)
@@ -220,11 +218,7 @@ class LeakRule(msgspec.Struct, frozen=True):
 def build_leak(
     log: RunLog, provenance: Provenance, rule: LeakRule, tracking: Tracking | None = None
 ) -> LeakReport:
-    """Return the report of a period.
-
-    Args:
-        tracking: Result of the search for sources; None if not requested.
-    """
+    """Return the report of a period."""
     leaks = list_leaks(log)
     tracking = tracking or Tracking()
     events = [_describe_event(it, log, rule, tracking) for it in leaks]

@@ -83,11 +83,7 @@ def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
 
 
 def fit_growth(device: DeviceLog, window: int) -> float | None:
-    """Return the growth of used memory over the newest snapshots, in MiB/s; None for fewer than three.
-
-    Args:
-        window: Most snapshots to fit.
-    """
+    """Return the growth of used memory over the newest snapshots, in MiB/s; None for fewer than three."""
     newest = list(device.snapshots)[-window:]
     slope = fit_slope(known_points((it.time_s, it.load_bytes) for it in newest))
     return None if slope is None else slope / MIB
@@ -144,11 +140,7 @@ class DeviceRisk(NamedTuple):
 
 
 def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> DeviceRisk:
-    """Return the risk of one device.
-
-    Args:
-        thresholds: Of the rule that decides where there is no forecast.
-    """
+    """Return the risk of one device; `thresholds` decide where there is no forecast."""
     threshold = judge_usage(device, thresholds)
     worst = max(list_assessments(log, device), key=_rank, default=None)
     is_known = worst is not None and worst.level != "unknown"
@@ -357,11 +349,7 @@ class OomReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> OomReport:
-    """Return the report of a period.
-
-    Args:
-        thresholds: Of the rule that decides where there is no forecast.
-    """
+    """Return the report of a period."""
     risks = {log.key_of(it): (it, judge_device(log, it, thresholds)) for it in log.devices.values()}
     findings = describe_findings(log, provenance, KINDS["oom"])
     return OomReport(
@@ -399,12 +387,7 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
 
 
 def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -> MemoryTrends | Nothing:
-    """Return the newest snapshots of a device.
-
-    Args:
-        span_s: Seconds to look back from the newest snapshot.
-        window: Snapshots that the growth is fitted to.
-    """
+    """Return the newest snapshots of a device."""
     source = device.memory_source
     last = device.last
     since_s = 0.0 if last is None else last.time_s - span_s

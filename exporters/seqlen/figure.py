@@ -182,11 +182,7 @@ _FOOT_PT = 2.5
 
 
 def describe_laws(drawn: Sequence[LengthSeries], look: LengthLook) -> list[str]:
-    """Return the laws of a panel as lines; algorithms of one law share it.
-
-    Args:
-        drawn: An algorithm each.
-    """
+    """Return the laws of a panel as lines; algorithms of one law share it."""
     named: dict[str, list[str]] = {}
     for series in drawn:
         if series.is_measured:

@@ -41,11 +41,7 @@ _ANY_WIDTH = 10_000
 
 
 def describe_study(study: LengthStudy, width: int) -> str:
-    """Return the text.
-
-    Args:
-        width: Cells of a line; lengths that do not fit go below.
-    """
+    """Return the text; lengths that do not fit in `width` cells go below."""
     return "\n".join(_describe(study, width)) + "\n"
 
 
@@ -260,11 +256,7 @@ _FIXED = {"batch size": "of {:,} tokens each", "sequence length": "in a batch of
 
 
 def describe_fits(searches: Sequence[FitSearch], width: int) -> str:
-    """Return the text.
-
-    Args:
-        searches: For one card; algorithms and sizes in any order.
-    """
+    """Return the text; `searches` are for one card, in any order."""
     return "\n".join(_describe_fit(searches, width)) + "\n"
 
 
@@ -421,11 +413,7 @@ class LengthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_study(study: LengthStudy, searches: Sequence[FitSearch] = ()) -> LengthReport:
-    """Return the object.
-
-    Args:
-        study: What ran; without points where only a search was asked for.
-    """
+    """Return the object; a study without points is of a search alone."""
     costs = {each.privacy: each for each in make_cost_series(study)}
     modes = study.privacy_modes if study.points else ()
     return LengthReport(

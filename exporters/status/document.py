@@ -21,13 +21,7 @@ def describe_sample(
     assessments: Sequence[Assessment] = (),
     notes: Sequence[str] = (),
 ) -> NodeStatus:
-    """Return the status object of one sample.
-
-    Args:
-        findings: Findings of the node as of this sample.
-        assessments: How near each process is to running out of memory.
-        notes: Sentences to put after the sample's own.
-    """
+    """Return the status object of one sample."""
     return NodeStatus(
         schema=STATUS_SCHEMA,
         time=sample.time_s,
@@ -84,11 +78,7 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_fleet_table(devices: Sequence[FleetDevice]) -> bytes:
-    """Return devices as CSV, a row each; what was not measured is empty, lists have blanks.
-
-    Args:
-        devices: In the order of the rows.
-    """
+    """Return devices as CSV, a row each; what was not measured is empty, lists have blanks."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -123,11 +113,7 @@ class AdviceReport(msgspec.Struct, frozen=True):
 
 
 def describe_advice(action: AdviceAction, advised: Advised, node: str | None) -> AdviceReport:
-    """Return the report of an advice.
-
-    Args:
-        node: Where it runs, as it was named; None for this node.
-    """
+    """Return the report of an advice on `node`; None for this node."""
     return AdviceReport(
         advised.pid, action, advised.is_obeyed, advised.outcome, advised.freed_bytes, node=node
     )

@@ -32,11 +32,7 @@ UNCUT = 1 << 16
 
 
 def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequence[str] = ()) -> str:
-    """Return a status as text that fits the width.
-
-    Args:
-        hidden_notes: Notes that are printed elsewhere and are not repeated.
-    """
+    """Return a status as text that fits the width; `hidden_notes` are printed elsewhere."""
     console = Console(
         width=style.width,
         force_terminal=style.has_color,
@@ -243,11 +239,7 @@ _GAUGE_MAX_WIDTH = 24
 
 
 def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text], width: int) -> Table:
-    """Return the table of devices, with as many columns as fit; numbers are never cut.
-
-    Args:
-        risks: What `describe_risk` says of each device, by its UUID.
-    """
+    """Return the table of devices, with as many columns as fit; numbers are never cut."""
     gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
     rows = [_build_device_cells(device, risks[device.uuid], gauge_width=gauge_width) for device in devices]
     widths = {name: max(len(name), *(row[name].cell_len for row in rows)) for name in _DEVICE_COLUMNS}
@@ -342,11 +334,7 @@ def _build_device_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -
 
 
 def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
-    """Return how near a device is to running out of memory, or that its values are old.
-
-    Args:
-        now_s: Time of its values.
-    """
+    """Return how near a device is to running out of memory, or that its values are old."""
     if device.state == "lost":
         return Text("✖ LOST", style="bold red")
     if device.state == "ended":

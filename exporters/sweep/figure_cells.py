@@ -99,13 +99,7 @@ def _weigh(cell: SweepCell) -> tuple[bool, int]:
 
 
 def choose_size(drawn: DrawnGrid, look: SweepLook, panels: int, key_rows: int) -> tuple[float, float]:
-    """Return width and height of the page in inches.
-
-    Args:
-        look: The user's choices; a size in it is used unchanged.
-        panels: One above the other.
-        key_rows: Lines of the key.
-    """
+    """Return width and height of the page in inches."""
     if look.size_in is not None:
         return look.size_in
     columns = len(drawn.columns)
@@ -118,12 +112,7 @@ def choose_size(drawn: DrawnGrid, look: SweepLook, panels: int, key_rows: int) -
 
 
 def count_lines(drawn: DrawnGrid, size_in: tuple[float, float], panels: int, key_rows: int) -> int:
-    """Return how many lines of text the cells have room for: none, one or two.
-
-    Args:
-        size_in: Of the page.
-        panels: One above the other.
-    """
+    """Return how many lines of text the cells have room for: none, one or two."""
     width_in = (size_in[0] - _SIDES_IN) / len(drawn.columns)
     left_in = size_in[1] - key_rows * _KEY_ROW_IN - panels * _TITLE_IN - _AXIS_IN
     height_in = left_in / panels / len(drawn.rows)
@@ -232,12 +221,7 @@ def _name_ticks(values: Sequence[int], step: int) -> tuple[list[float], list[str
 
 
 def mark_mispredictions(axes: "Axes", drawn: DrawnGrid, *, is_large: bool) -> None:
-    """Put a dark corner, with a light edge, on what ran although the theory ruled it out.
-
-    Args:
-        axes: Of the panel.
-        is_large: Whether the cells have room for an edge; else the corner takes half of the cell.
-    """
+    """Put a dark corner, light-edged if there is room, on what ran although the theory ruled it out."""
     width, height = _CORNER if is_large else (1.0, 1.0)
     from matplotlib.collections import PolyCollection
 

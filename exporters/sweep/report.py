@@ -228,12 +228,7 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
 def report_index(
     index: SweepIndex, max_memory_gib: float, *, found: int, files: tuple[str, ...] = ()
 ) -> IndexReport:
-    """Return an index as it is reported.
-
-    Args:
-        index: The sweeps that are wanted.
-        found: How many there are in all.
-    """
+    """Return an index as it is reported."""
     return IndexReport(
         max_memory_gb=max_memory_gib,
         sweeps=tuple(map(_report_sweep, index.sweeps)),

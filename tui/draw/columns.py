@@ -35,8 +35,6 @@ def join_columns(
     """Return one line of columns, `gap` cells apart.
 
     Args:
-        texts: By column.
-        widths: Cells of each column.
         alignment: `l` or `r` for each.
         ellipsis: Ends a text that was cut.
         room: Cells of the line; columns that do not fit are left out from the right, but the first of them

@@ -26,7 +26,6 @@ def run_in_background(
 
     Args:
         screen: Whose application waits for it; after that has ended, the result is dropped.
-        then: Gets the result.
         otherwise: Gets an error that the user can do something about; any other ends the application.
     """
     app = screen.app

@@ -72,10 +72,8 @@ def moves(
     """Return the movements in a list: up, down, a page up, a page down, to the first, to the last.
 
     Args:
-        sentences: For the help, in this order.
         first: Keys that go to the first row, where letters have another meaning.
         last: Keys that go to the last row.
-        down_shown_as: Name of the key in the key line.
     """
     up, down, page_up, page_down, to_first, to_last = sentences
     return [

@@ -152,9 +152,7 @@ def draw_line(
     """Return the row of one device; a note on old values replaces what it makes doubtful.
 
     Args:
-        columns: From `choose_columns`.
         graph: History of `columns.graph - 2` cells.
-        indent: Cells by which a MIG instance is indented.
     """
     line = _identity(view, widths, columns, glyphs, indent)
     cells = columns.gauge - indent

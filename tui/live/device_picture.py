@@ -69,12 +69,7 @@ class Layout:
 
 
 def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str = "") -> Layout:
-    """Return the largest layout that shows every device; where none does, the smallest, to be scrolled.
-
-    Args:
-        devices: The devices in order, MIG instances right after their GPU.
-        node: Name of the node, at the head of its row of dots.
-    """
+    """Return the largest layout that shows every device; where none does, the smallest, to be scrolled."""
     if not devices or width <= 0:
         return Layout((), 0)
     shown = {device.uuid for device in devices}
@@ -206,13 +201,7 @@ class DevicePicture:
         device_filter: DeviceFilter | None = None,
         window_s: float = 600.0,
     ) -> list[Line]:
-        """Return the rows of the picture, each exactly `width` cells wide; there may be more than `height`.
-
-        Args:
-            selected: UUID of the selected device.
-            device_filter: Shows only devices for which it is true; None for all.
-            window_s: Most seconds of history to show; less is shown while there is less.
-        """
+        """Return the rows of the picture, each exactly `width` cells wide; maybe more than `height`."""
         known = snapshot.sample.devices if snapshot.sample else ()
         node = snapshot.sample.node if snapshot.sample else ""
         self.devices = order_devices(known, device_filter)

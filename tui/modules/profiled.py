@@ -116,12 +116,7 @@ def describe_most(
 def list_kinds(
     every: BreakdownNode | None, basis: Basis, chosen: str, glyphs: Glyphs, width: int
 ) -> list[Piece]:
-    """Return every kind with its bytes at the point, the chosen one marked.
-
-    Args:
-        every: The tree of all kinds; None where none was written.
-        chosen: The kind that is shown; on a narrow screen the only one.
-    """
+    """Return every kind with its bytes at the point, the chosen one marked."""
     pieces = []
     for name, kinds in KIND_CHOICES.items():
         is_chosen = name == chosen

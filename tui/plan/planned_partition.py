@@ -62,14 +62,7 @@ def present_plan(
     metric: Metric = "training",
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
-    """Return a plan for the screen.
-
-    Args:
-        analyzer: Of the same graph, with the micro-batches and states of the plan.
-        report: Everything as text.
-        metric: What `exact` balances.
-        write: Writes the plan's files into a folder.
-    """
+    """Return a plan for the screen."""
     analysis = plan.analysis
     capacity = plan.assumptions.capacity_bytes
     candidates = _list_candidates(plan, analyzer, capacity, metric)

@@ -257,14 +257,7 @@ class SweepIndexScreen(FileScreen[SweepIndex]):
 def view_sweeps(
     read: ReadSweeps, asked: list[ReplayAsked], *, begin: SweepView | None = None, notice: str = ""
 ) -> FileView[SweepIndexScreen, SweepIndex]:
-    """Return the view of sweeps, which ends with the layout to be replayed.
-
-    Args:
-        read: Reads the sweeps and reports its progress; called on a thread of its own.
-        asked: Gets the layout to be replayed.
-        begin: What to show first; None for the list, or the grid of the only sweep.
-        notice: Error text to show at first.
-    """
+    """Return the view of sweeps, which ends with the layout to be replayed."""
 
     def leave_for_replay(layout: ReplayAsked) -> None:
         asked.append(layout)

@@ -34,7 +34,6 @@ class TerminalOutput:
         """Start the thread.
 
         Args:
-            descriptor: Where the bytes go.
             encoding: Of the terminal; characters it lacks are written as `?`.
             on_drained: Called when everything is written after output was dropped.
             on_gone: Called when nothing can be written any more.
@@ -214,14 +213,7 @@ def read_input(
     *,
     is_debug: bool = False,
 ) -> None:
-    """Read keys and other reports of a terminal until the event is set or the terminal is gone.
-
-    Args:
-        descriptor: The terminal.
-        exit_event: Ends the reading.
-        on_message: Called with every key, click and report.
-        is_debug: Whether the parser logs what it reads.
-    """
+    """Read keys and other reports of a terminal until the event is set or the terminal is gone."""
     parser = XTermParser(is_debug)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     poller = select.poll()

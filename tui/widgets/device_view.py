@@ -142,8 +142,6 @@ def read_levels(
 
     Args:
         end_s: A time in the last bucket.
-        bucket_s: Seconds of a bucket.
-        count: How many of them.
         has_allocator: Whether its allocator replaces device used where that was not measured.
     """
     used = history.columns(uuid, "used", end_s, bucket_s, count)

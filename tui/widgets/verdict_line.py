@@ -39,10 +39,6 @@ def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int)
     """Describe the lost nodes, each with how long and why; a reason of several nodes only once.
 
     Every reason begins a row of its own while there are enough; the last one gives up words first.
-
-    Args:
-        waited_s: Seconds since their silence was measured.
-        rows: Most rows.
     """
     if width < 1 or not lost:
         return []
@@ -157,13 +153,7 @@ class VerdictLine(OneLine):
 
 
 def describe_trouble(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
-    """Return why the values are not live, from the complete form to the shortest; empty when they are.
-
-    Args:
-        connection: As in `Snapshot.connection`.
-        silent_s: Seconds since the hub last sent a message.
-        reason: The cause, in one sentence; None if unknown.
-    """
+    """Return why the values are not live, from the complete form to the shortest; empty when they are."""
     if connection != "lost":
         return ()
     reasons = () if reason is None else shorten_reason(reason)
@@ -176,13 +166,7 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
 
 
 def describe_silence(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
-    """Return why a replay has no values of a node at its moment, from the complete form to the shortest.
-
-    Args:
-        connection: As in `Snapshot.connection`; `connecting` before the first sample of the node.
-        silent_s: Seconds from its newest sample to the moment.
-        reason: The cause, in a few words; None if unknown.
-    """
+    """Return why a replay has no values of a node at its moment, from the complete form to the shortest."""
     if connection == "live" or (silent_s is None and reason is None):
         return ()
     if silent_s is None:

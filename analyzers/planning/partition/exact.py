@@ -199,7 +199,6 @@ def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> t
     """Return the positions at which the stages begin, and the end: one more than stages.
 
     Args:
-        stages: In the order of the pipeline.
         windows: Where each stage may start; the first is 0 alone, the last entry the end of all layers alone.
         most: Limit on the cost of each stage; some split within the windows keeps to it.
     """

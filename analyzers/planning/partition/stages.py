@@ -174,8 +174,6 @@ def find_least_maximum(before: Sequence[int], most_of_one: int, stages: int) -> 
 
     Args:
         before: Sum of the costs before each position, one entry more than layers.
-        most_of_one: Cost of the dearest layer.
-        stages: At most as many as layers.
     """
     total = before[-1]
     low = max(-(-total // stages), most_of_one)

@@ -321,9 +321,7 @@ def list_held_activations(
     over the tensor ranks where norms are, or on demand; layers beyond `recomputed_layers` are kept whole.
 
     Args:
-        pieces: Layers of each piece of the rank.
         in_flight: Pieces of forward work held at once; they fill in the order of the interleaved schedule.
-        is_first: Whether the first piece begins with the embedding.
     """
     turns = share_turns(run.layout, run.setup, in_flight, len(pieces))
     checkpoints = 0

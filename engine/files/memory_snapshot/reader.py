@@ -80,11 +80,7 @@ _SIMULATED = "vramscope_simulated"
 
 
 def convert_tree(root: object) -> MemorySnapshot:
-    """Convert an unpickled snapshot to columns.
-
-    Args:
-        root: A dict with `segments`, or the bare list of segments that `memory_snapshot()` returns.
-    """
+    """Convert an unpickled snapshot, a dict with `segments` or the bare list of segments, to columns."""
     if isinstance(root, list):
         root = {"segments": root}
     if not isinstance(root, dict):
@@ -171,11 +167,7 @@ _GET_ADDRESS, _GET_SIZE, _GET_STREAM, _GET_TIME = map(make_int_getter, ("addr", 
 def collect_trace(
     events: list[object], device: int, stacks: StackInterner, place: Place, *, is_overflowed: bool | None
 ) -> TraceColumns:
-    """Collect the events of one device in columns.
-
-    Args:
-        is_overflowed: Older events were dropped; None if the file does not say.
-    """
+    """Collect the events of one device in columns; `is_overflowed` None: the file does not say."""
     columns = _make_columns(device, is_overflowed)
     try:
         _collect_at_once(columns, events, stacks, (*place, "frames"))

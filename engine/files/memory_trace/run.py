@@ -262,11 +262,7 @@ def _find_name(path: Path) -> TraceName | None:
 
 
 def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
-    """Return whether a run is a simulation; None if it is no run. If names do not say, its folder does.
-
-    Args:
-        path: Folder of the run, or one of its files.
-    """
+    """Return whether a run is a simulation; None if it is no run. If names do not say, its folder does."""
     if name is None or name.is_simulated is not None:
         return None if name is None else name.is_simulated
     return any(_SIMULATED_FOLDER in part for part in path.absolute().parts[-3:])

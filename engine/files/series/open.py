@@ -87,12 +87,7 @@ def _parse_whole(text: str, column: str, expected: str) -> int | None:
 
 
 def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
-    """Return whether a last line without a line end may have lost its end: cells, or digits of its last cell.
-
-    Args:
-        before: The record before it, or "".
-        width: Number of cells of a whole record.
-    """
+    """Return whether a last line without a line end may have lost cells, or digits of its last cell."""
     last = line.rpartition(separator)[2]
     last_before = before.rpartition(separator)[2]
     return line.count(separator) + 1 < width or len(last.strip()) < len(last_before.strip())

@@ -266,11 +266,7 @@ _PARTS = re.compile(rb"weight and optimizer=" + _NUMBER + rb" MB, activation=" +
 
 
 def read_configuration_log(path: Path, *, has_failed: bool) -> ConfigurationLog:
-    """Read the log of one configuration.
-
-    Args:
-        has_failed: Search all of it for the cause, up to its last 16 MiB.
-    """
+    """Read the log of one configuration; if it failed, search its last 16 MiB for the cause."""
     data = _COLOUR.sub(b"", _read(path, is_whole=has_failed))
     is_out_of_memory, cause = _find_cause(data) if has_failed else (False, None)
     iteration_ms = _find_last(_ITERATION, data)

@@ -143,12 +143,9 @@ def group_runs(files: list[TraceFile]) -> dict[RunKey, list[TraceRun]]:
 
 
 def read_run(run: TraceRun, skipped: list[SkippedFile], iteration: int | None = None) -> SweepTrace | None:
-    """Return the values of the rank that used most, None if no file of the run can be read.
+    """Return the values of the rank that used most, None if no file can be read (added to `skipped`).
 
     Of several files of one rank the newest that can be read counts.
-
-    Args:
-        skipped: Files that cannot be read are added here.
     """
     traces = [trace for files in run.by_rank.values() for trace in _read_newest(files, skipped, iteration)]
     if not traces:

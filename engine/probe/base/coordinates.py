@@ -44,11 +44,7 @@ def find_coordinates(
     modules: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Coordinates | None:
-    """Return the fields of `RankCoordinates`, or None if nothing says that this process is a rank.
-
-    Args:
-        modules: Loaded modules by name; None for those of this process.
-    """
+    """Return the fields of `RankCoordinates`, or None if nothing says that this process is a rank."""
     modules = sys.modules if modules is None else modules
     environ = os.environ if environ is None else environ
     found = _from_environment(environ)

@@ -148,11 +148,7 @@ class ModelScale:
         self._parameters: list[tuple[str, Tensor, int]] = []
 
     def weigh_all(self, optimizer: Optimizer | None) -> Ledger:
-        """Return the bytes of all four kinds, each path beginning with the root of its kind.
-
-        Args:
-            optimizer: Of PyTorch, or with the same `param_groups` and `state`; None for none.
-        """
+        """Return the bytes of all four kinds, each path beginning with the root of its kind."""
         ledger = Ledger(self._pieces)
         measure = self._pieces.measure_shape
         self._parameters = [(name, it, measure(it)) for name, it in self._model.named_parameters()]

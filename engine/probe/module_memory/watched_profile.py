@@ -64,11 +64,7 @@ class WatchedProfile:
         return self._buffer.list_lines()
 
     def meet_step(self, index: int) -> None:
-        """Handle the end of a step; what fails is kept as the refusal.
-
-        Args:
-            index: Of the step, from 1, as on every screen.
-        """
+        """Handle the end of step `index`, from 1 as on every screen; what fails is kept as the refusal."""
         self._step = index
         try:
             if self._profiler is not None:

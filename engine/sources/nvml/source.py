@@ -68,10 +68,6 @@ def find_missing_identities(proc: Path, known: set[str], indices: list[int]) -> 
     The kernel driver may know more GPUs than this user may see (a Slurm job on a share of the node), so the
     ones that NVML did not name count as the missing only if they are as many. NVML numbers GPUs in the order
     of their bus addresses. May block in the driver, as any read of its folder may.
-
-    Args:
-        known: UUIDs of the devices that are known.
-        indices: NVML's numbers of the others.
     """
     folders = [proc / "driver/nvidia/gpus" / name for name in sorted(list_gpu_folders(proc), key=str.lower)]
     told = [identity for folder in folders if (identity := _read_information(folder)) is not None]

@@ -135,9 +135,6 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
     """Return the last update of a run that did not finish.
 
     If the user's own code raised, its traceback goes to stderr.
-
-    Args:
-        notices: Lines of the simulated device.
     """
     if isinstance(error, torch.OutOfMemoryError):
         return RunUpdate(
