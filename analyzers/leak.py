@@ -390,7 +390,6 @@ HOST_ADVICE = (
 
 
 def word_host_title(bytes_per_s: float, grown_bytes: int) -> str:
-    """Return the finding in one sentence."""
     pace = format_bytes(round(bytes_per_s * 60))
     grown = format_bytes(grown_bytes)
     return f"host memory fills by {pace} a minute, outside all reporting processes ({grown})"

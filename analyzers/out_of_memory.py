@@ -48,8 +48,6 @@ COUNT_BEFORE = EvidenceKey("count before")
 
 
 class Sighting(NamedTuple):
-    """One process in one sample."""
-
     node: str
     time_s: float
     interval_s: float

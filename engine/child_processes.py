@@ -62,11 +62,7 @@ def spawn(
 
 
 def last_line(log: Path, since_bytes: int = 0) -> str | None:
-    """Return the last line that a process wrote to its log, shortened, or None.
-
-    Args:
-        since_bytes: Size of an earlier process's part; a shorter file was emptied since.
-    """
+    """Return the last line after `since_bytes` of a log (of all of a shorter one), shortened, or None."""
     try:
         content = log.read_bytes()
     except OSError:

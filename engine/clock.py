@@ -26,8 +26,6 @@ def ceil_ms(duration_s: float) -> int:
 
 
 class SystemClock:
-    """The clock of this machine."""
-
     def wall_s(self) -> float:
         return time.time()
 

@@ -82,7 +82,6 @@ def describe_run(facts: RunFacts) -> str:
 
 
 def describe_found(each: FoundOnce, told: RunDifference) -> str:
-    """Return a finding with where it was met."""
     where = "" if each.at is None else f" ({say_position(each.at, told.aligned_by)})"
     return f"{each.title}{where}"
 

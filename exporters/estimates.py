@@ -351,8 +351,6 @@ _MOST_IN = 9.0
 
 
 class StackedShare(NamedTuple):
-    """One shade of a bar."""
-
     label: str
     colour: str
     hatch: str

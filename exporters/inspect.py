@@ -128,7 +128,6 @@ _BAR_CELLS = 24
 def describe_flight_record(
     record: FlightRecord, *, width: int = DEFAULT_WIDTH, top: int = MOST_STACKS
 ) -> str:
-    """Return a flight record as text."""
     width = max(width, LEAST_WIDTH)
     summary = summarize_flight_record(record)
     lines = [

@@ -19,8 +19,7 @@ class DeviceMemory(Protocol):
     def release(self, size_bytes: int) -> None:
         """Free what was reserved."""
 
-    def free_bytes(self) -> int:
-        """Return the bytes that are free now."""
+    def free_bytes(self) -> int: ...
 
 
 class PrivateDeviceMemory:

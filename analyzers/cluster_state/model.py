@@ -184,8 +184,6 @@ Words = Mapping[tuple[int | None, float | None], Assessment]
 
 
 class NodeReading(NamedTuple):
-    """One node in its newest snapshot."""
-
     load: NodeLoad
     # Used share of each device whose memory is known, by UUID.
     shares: Mapping[str, float]

@@ -42,8 +42,6 @@ Signature = tuple[tuple[RankKey, str | None, int | None, int | None], ...]
 
 @dataclass(slots=True)
 class _Node:
-    """One node in its newest snapshot."""
-
     snapshot: Snapshot
     # When its newest sample came.
     arrived_s: float
@@ -346,7 +344,6 @@ class JobWatch:
                 self.told.discard(told.id)
 
     def end(self, time_s: float) -> Iterator[Finding]:
-        """Close open findings: the job has ended."""
         for told in self.open:
             yield close_finding(told, time_s, "its job has ended")
 

@@ -70,7 +70,6 @@ class Bins:
             self.widen(2 * self.width)
 
     def widen(self, width: int) -> None:
-        """Widen the bins to a multiple of their width."""
         if width <= self.width:
             return
         cells = self.cells

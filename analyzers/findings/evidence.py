@@ -57,5 +57,4 @@ def read_process(finding: Finding) -> tuple[int | None, float | None]:
 
 
 def read_subject_key(finding: Finding) -> SubjectKey:
-    """Return the subject of a finding, as `Subject.key`."""
     return finding.node, finding.device_uuid or "", *read_process(finding)

@@ -187,7 +187,6 @@ class OpenFinding:
         self.absence = Crossing()
 
     def adopt(self, finding: Finding) -> None:
-        """Continue a finding that a predecessor opened."""
         self.finding = finding
         self.seen_s = self.settled_until_s = finding.updated_s
 

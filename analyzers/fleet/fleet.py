@@ -367,8 +367,6 @@ def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
 
 
 class NodeDevices(NamedTuple):
-    """The devices of a node, and what they were read from."""
-
     snapshot: Snapshot
     devices: tuple[FleetDevice, ...]
     # Every field that devices depend on, except used bytes.

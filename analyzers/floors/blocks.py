@@ -130,7 +130,6 @@ def turn_over(block: Block) -> Block:
 
 
 def join(first: Block, second: Block) -> Block:
-    """Join two consecutive blocks."""
     low, other_low = (first, second) if first.low <= second.low else (second, first)
     high, other_high = (first, second) if first.high >= second.high else (second, first)
     return Block(

@@ -33,13 +33,7 @@ class Passage(NamedTuple):
 
 
 def find_passage(amplitudes: Sequence[Amplitude], room: float, rise: float) -> Passage:
-    """Return quantiles of the rounds until a step finds no room.
-
-    Args:
-        amplitudes: How far rounds reached above their floor, falling.
-        room: Capacity less the floor now, in bytes.
-        rise: Bytes by which the floor rises a round, above 0.
-    """
+    """Return quantiles of the rounds until a step finds no room; arguments as in `probability_ahead`."""
     total = sum([amplitude.rounds for amplitude in amplitudes])
     found = [_walk(amplitudes, total, room, rise, -math.log(1 - share)) for share in (0.1, 0.5, 0.9)]
     return Passage(*found)
@@ -98,8 +92,6 @@ STANDING_DOUBT = 0.04
 
 
 class Situation(NamedTuple):
-    """What a forecast starts from."""
-
     time_s: float
     limit_bytes: int
     # Standard error of the limit.

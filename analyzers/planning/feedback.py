@@ -353,13 +353,7 @@ def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[
 def replan(
     graph: ModelGraph, bounds: Sequence[int], costs: list[list[int]], factors: Sequence[Fraction]
 ) -> tuple[FeedbackSplit, FeedbackSplit]:
-    """Return the present split and the exact optimum; the present one twice where it is the optimum.
-
-    Args:
-        bounds: First layer of each stage at present, and the number of layers.
-        costs: Planned bytes of each layer in each stage.
-        factors: For each stage, expected over planned bytes.
-    """
+    """Return the present split and the exact optimum, or the present one twice where it is the optimum."""
     expected = [[round(cost * factor) for cost in row] for row, factor in zip(costs, factors, strict=True)]
     present = _describe_split(graph, bounds, expected)
     best = split_over([make_stage(row) for row in expected])

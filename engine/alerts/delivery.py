@@ -83,11 +83,7 @@ class HookLane:
         self._waiting.append(alert)
 
     def poll(self, *, is_hurried: bool = False) -> None:
-        """Note which delivery has ended, and send the next alert if that is due.
-
-        Args:
-            is_hurried: Ignore the limit per minute.
-        """
+        """Note an ended delivery and send the next alert; `is_hurried` ignores the limit per minute."""
         if self._process is not None:
             self._check_process(self._process)
         if self._process is None and self._waiting and (self._take_token() or is_hurried):

@@ -59,7 +59,6 @@ class ToldFindings:
 
     @property
     def has_open(self) -> bool:
-        """At least one has not closed."""
         return any(not told.is_closed for told in self._told.values())
 
     def load(self, kept: Iterable[ToldFinding], *, is_recent: bool) -> None:
@@ -276,7 +275,6 @@ class AlertBook:
         return told
 
     def acknowledge(self, finding: Finding, time_s: float) -> None:
-        """Mark a finding as acknowledged."""
         if not self.state.is_acknowledged(finding):
             self._acknowledged.append(
                 Acknowledgement(finding.id, finding.kind, finding.node, finding.device_uuid, time_s)

@@ -420,8 +420,6 @@ MOST_THREADS = 4
 
 
 class FoundAddress(NamedTuple):
-    """What became of a question."""
-
     asked: TcpAddress
     numeric: TcpAddress | None
     reason: str | None = None

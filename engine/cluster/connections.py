@@ -66,17 +66,10 @@ class NodeConnection(Protocol):
         ...
 
     def mend(self, now_s: float, *, is_silent: bool = False) -> None:
-        """Repair the connection; call several times a second.
-
-        Args:
-            now_s: In monotonic seconds.
-            is_silent: Whether the node should have been heard by now.
-        """
+        """Repair the connection; call several times a second. `is_silent`: no answer when one is due."""
         ...
 
-    def close(self) -> None:
-        """Disconnect."""
-        ...
+    def close(self) -> None: ...
 
 
 CUT_TOLD_S = 20.0

@@ -193,7 +193,6 @@ class NodeRoll:
         return {node: now_s - known.heard_s for node, known in self._nodes.items()}
 
     def take(self, report: NodeReport, key: str = "") -> None:
-        """Replace the report of its node."""
         now_s = self._clock.monotonic_s()
         wall_s = self._clock.wall_s()
         if report.node_id not in self._nodes and len(self._nodes) >= MOST_NODES:

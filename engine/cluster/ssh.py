@@ -205,7 +205,6 @@ class Bridge:
             self._agent.keep()
 
     def close(self) -> None:
-        """Disconnect from the hub."""
         self._context.destroy(linger=0)
 
     def _connect(self) -> None:
@@ -332,7 +331,6 @@ class SshConnection:
             self._give_up(ended, now_s)
 
     def close(self) -> None:
-        """End ssh, and with it the bridge there."""
         self._stop_polling()
         if self._process is not None:
             self._process.close()

@@ -83,7 +83,6 @@ class TraceHead:
                 self._has_start = True
 
     def records(self, device: SeriesDevice, ticks: LevelTicks) -> Iterator[SeriesRecord]:
-        """Yield the records of a device, completed from the head."""
         known = {int(it[1]): it for it in _DEVICE.finditer(self._head)}.get(device.index)
         total_bytes = None if known is None else int(known[3])
         if known is not None:

@@ -62,7 +62,6 @@ class BucketView:
         self._newest_dropped: int | None = None
 
     def add(self, time_s: float, low: float, high: float, last: float) -> None:
-        """Fold one reading into its bucket."""
         lows, highs, lasts = self._cells
         index = int(time_s // self.bucket_s)
         if not 0 <= index - self._first < len(lasts):
@@ -272,11 +271,7 @@ class History:
             )
 
     def samples(self, *, skipped: Callable[[Row], bool] | None = None) -> Iterator[Sample]:
-        """Yield the samples still kept tick by tick, oldest first, with the fields of the ring.
-
-        Args:
-            skipped: Returns whether a tick is not wanted; it is then not built.
-        """
+        """Yield the samples still kept, oldest first, with the ring's fields; skipped ones are not built."""
         with self._lock:
             yield from samples_of(
                 self._fine, self._headers, self._ranks, self._node, self._clock, skipped=skipped

@@ -77,7 +77,6 @@ class Demonstration:
         return f"{describe_for_people(self.device)}; the job's output goes to {self.output}"
 
     def start(self, *, interval_s: float, memory_interval_s: float) -> HubFeed:
-        """Start hub and job, and return the feed of the hub."""
         feed = HubFeed(
             self.runtime_dir,
             agent_arguments=(

@@ -75,11 +75,7 @@ class MemoryHistory:
         self._is_end_wanted = not is_on
 
     def suspect(self, allocations_per_step: int | None) -> None:
-        """Record as many steps as the share of a period allows for, then rest for the period.
-
-        Args:
-            allocations_per_step: None if it is not known; then nothing is recorded.
-        """
+        """Record as many steps as the share of a period allows for, none if that is unknown, then rest."""
         now_s = self._clock.monotonic_s()
         steps = count_affordable_steps(allocations_per_step)
         if self.mode == "off" and now_s >= self._next_suspicion_s and steps:

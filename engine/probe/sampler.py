@@ -124,7 +124,6 @@ class Announcement:
         return True
 
     def compose(self, passing_notes: tuple[str | None, ...] = ()) -> dict[str, Any]:
-        """Return the fields of a `Hello`."""
         device = self._device
         backend = device.backend
         identity = identify_device(backend, device.index) if backend is not None else None
@@ -203,11 +202,7 @@ class Digest:
         self.note_phase: Callable[[PhaseMark], None] = self._ends.append
 
     def work(self, slow: Slow, capacity: int | None) -> None:
-        """Turn notes into rows to send and to keep; by one thread at a time.
-
-        Args:
-            slow: Bytes pinned and resident, which are read less often.
-        """
+        """Turn notes into rows to send and to keep; by one thread at a time."""
         samples = self._samples
         ends = self._ends
         reading = None

@@ -20,8 +20,6 @@ EXPORTERS: tuple[Exporter, ...] = ("vramscope", "dcgm-exporter", "nvidia_gpu_exp
 
 
 class Meaning(NamedTuple):
-    """What a metric is here."""
-
     exporter: Exporter
     of: Subjects
     field: str

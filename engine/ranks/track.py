@@ -472,7 +472,6 @@ def _job_of(ranks: Sequence[Placed]) -> str | None:
 
 
 def _wished_index(ranks: Sequence[Placed]) -> int:
-    """Return the index of a card in its job."""
     return next((rank.hello.device.index for rank in ranks if rank.hello.device is not None), 0)
 
 

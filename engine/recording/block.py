@@ -168,7 +168,6 @@ class TuplePlan:
 
 
 def plan_of(name: str, hint: Any) -> Plan:  # noqa: ANN401 - as a field is annotated
-    """Return the plan of a field."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] if is_union else [hint]
     is_optional = is_union and type(None) in typing.get_args(hint)
@@ -215,8 +214,6 @@ class _ToldRow(msgspec.Struct, frozen=True):
 
 
 class Body(NamedTuple):
-    """Compressed columns."""
-
     data: bytes
     # Uncompressed.
     raw_bytes: int

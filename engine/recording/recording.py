@@ -551,7 +551,6 @@ class SampleReader:
         return [number for (number,) in self._rows.all(query, node, start_s, end_s, after, PAGE)]
 
     def list_rows(self, node: int, *, after: int) -> list[tuple[int, bytes]]:
-        """Return the next ticks that are rows, with their samples."""
         query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick"
         return [(tick, data) for tick, data in self._rows.page(query, node, after)]
 

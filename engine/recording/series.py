@@ -215,7 +215,6 @@ class RecordingSeries:
         return self._path.with_name(f"{self._path.stem}.{number:04d}{self._path.suffix}")
 
     def _find_files(self) -> Iterator[tuple[int, Path]]:
-        """Yield the files that have names of this series, with their numbers."""
         pattern = re.compile(f"{re.escape(self._path.stem)}\\.([0-9]{{4,9}}){re.escape(self._path.suffix)}")
         if self._path.exists():
             yield 0, self._path

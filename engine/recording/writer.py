@@ -283,12 +283,7 @@ _LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the type of the file system of a path (`ext4`, `nfs4`), or None if it is not known.
-
-    Args:
-        path: A file or folder; it need not exist.
-        mounts: Content of /proc/self/mountinfo (proc(5)); read by default.
-    """
+    """Return the type of the file system of a path (`ext4`, `nfs4`), or None if it is not known."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")

@@ -248,11 +248,7 @@ class Playlist:
         return min(able, key=lambda at: abs(at - index), default=None)
 
     def step(self, index: int, places: int) -> int | None:
-        """Return the entry `places` playable entries further; the last one if there are fewer.
-
-        Args:
-            places: Negative for back.
-        """
+        """Return the entry `places` playable entries on, or back; the last one if there are fewer."""
         direction = 1 if places > 0 else -1
         at = index
         found = None

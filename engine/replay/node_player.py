@@ -64,12 +64,7 @@ def _place_of(mark: ReplayMark) -> tuple[float, str]:
 
 
 def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
-    """Return where the next step ended after a moment, or the last one before it.
-
-    Args:
-        tape: Some thousand of its samples are searched at most.
-        direction: 1 or -1.
-    """
+    """Return where the next step ended after a moment, or the last before it, in some thousand samples."""
     if direction > 0:
         return next(_walk_steps(islice(tape.samples(time_s), MOST_SOUGHT)), None)
     reach_s = LOOK_BACK_TICKS * tape.interval_s

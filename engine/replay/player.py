@@ -383,11 +383,7 @@ class Playhead:
         self._shown_s: float | None = None
 
     def note_shown(self, now_s: float, *, is_jump: bool = False) -> None:
-        """Note that a sample is shown; one that was due a moment ago keeps the next one punctual.
-
-        Args:
-            is_jump: It was never due.
-        """
+        """Note that a sample is shown; one due a moment ago keeps the next one punctual, a jump does not."""
         due_s = self._due_s
         is_punctual = due_s is not None and not is_jump and now_s - due_s < MOST_LATE_S
         self._shown_s = due_s if is_punctual else now_s

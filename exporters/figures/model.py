@@ -30,7 +30,6 @@ class Curve(msgspec.Struct, frozen=True):
 
     @property
     def is_measured(self) -> bool:
-        """Whether there is any figure in it."""
         return any(not math.isnan(value) for value in self.last)
 
     @property
@@ -190,7 +189,6 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     subtitle: str = ""
 
     def of(self, name: str) -> tuple[int | None, ...]:
-        """Return the values of one figure."""
         values: tuple[int | None, ...] = getattr(self, name)
         return values
 

@@ -193,7 +193,6 @@ class FigurePage(Figure):
 
 
 def open_figure_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -> FigurePage:
-    """Return an empty page."""
     from matplotlib.figure import Figure
 
     class SweepFigure(FigurePage, Figure):

@@ -54,7 +54,6 @@ def join_kinds(memory: ModuleMemory, name: str) -> BreakdownNode | None:
 
 
 def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: BreakdownNode) -> bytes:
-    """Return one page."""
     whose = "" if memory.rank is None else f", rank {memory.rank.rank}"
     basis: Basis = choose_basis(tree)
     lines = [describe_origin(memory)]

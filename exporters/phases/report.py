@@ -55,7 +55,6 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_phases(runs: Sequence[PhaseRun], trials: Sequence[AdviceTrial] = ()) -> PhaseReport:
-    """Return the report of a training."""
     ordered = tuple(sorted(runs, key=lambda run: run.rank))
     return PhaseReport(
         is_simulated=any(run.device.kind == "simulated" for run in ordered),
@@ -240,8 +239,6 @@ def _describe_summary(stages: Sequence[PhaseMemory], *, has_figures: bool) -> It
 
 
 class SummaryStage(NamedTuple):
-    """One stage of the summary, in bytes."""
-
     name: str
     peak_bytes: int | None
     difference_bytes: int | None

@@ -88,7 +88,6 @@ def _describe_ends(runs: Sequence[PhaseRun]) -> str:
 
 
 def describe_end(run: PhaseRun) -> str:
-    """Return how a run ended, in one sentence."""
     where = run.failed_phase or "an unknown phase"
     where += "" if run.failed_step is None else f" of step {run.failed_step}"
     if run.end == "out_of_memory":

@@ -135,7 +135,6 @@ class PictureCollector:
         self._look = look
 
     def collect(self) -> "Iterator[Metric]":
-        """Yield the families that have a series."""
         return collect(self._look())
 
 

@@ -390,11 +390,9 @@ class HubFollower:
         self._thread = threading.Thread(target=self._follow, name="hub-follower", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
         self._stop.set()
         os.close(self._open_fd)  # wakes the thread
         self._thread.join(timeout=1.0)

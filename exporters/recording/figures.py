@@ -45,7 +45,6 @@ class _Device:
         self.peak: _Peak | None = None
 
     def add(self, row: DeviceRow) -> None:
-        """Take one reading."""
         memory = row.memory
         allocator = row.allocator
         time_s = row.time_s

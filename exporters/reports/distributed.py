@@ -317,7 +317,6 @@ def list_cluster_remarks(report: DistributedReport) -> list[str]:
 
 
 def _list_job(job: JobOverNodes) -> Iterator[str]:
-    """Yield what limits a job over several nodes."""
     peaks = {it.stage: it.peak_bytes for it in job.stages}
     for stage in job.bottleneck_stages:
         yield (

@@ -152,7 +152,6 @@ class FragmentReport(msgspec.Struct, frozen=True, kw_only=True):
 def build_fragment(
     log: RunLog, provenance: Provenance, figures: Sequence[FragmentationFigures]
 ) -> FragmentReport:
-    """Return the report of a period."""
     findings = describe_findings(log, provenance, KINDS["fragment"])
     devices = {
         log.key_of(it): describe_fragmentation(it, provenance, figures, findings)

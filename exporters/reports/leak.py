@@ -218,7 +218,6 @@ class LeakRule(msgspec.Struct, frozen=True):
 def build_leak(
     log: RunLog, provenance: Provenance, rule: LeakRule, tracking: Tracking | None = None
 ) -> LeakReport:
-    """Return the report of a period."""
     leaks = list_leaks(log)
     tracking = tracking or Tracking()
     events = [_describe_event(it, log, rule, tracking) for it in leaks]

@@ -407,11 +407,7 @@ LEAST_MOMENTS = 3
 
 
 def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the slope of the least-squares line through points; None for fewer than three moments.
-
-    Args:
-        points: Time in seconds and value.
-    """
+    """Return the least-squares slope of (seconds, value) points; None for fewer than three moments."""
     if len({time_s for time_s, _ in points}) < LEAST_MOMENTS:
         return None
     middle_s = sum(time_s for time_s, _ in points) / len(points)

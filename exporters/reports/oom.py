@@ -124,8 +124,6 @@ _ADVICE: dict[RiskLevel, str] = {
 
 
 class DeviceRisk(NamedTuple):
-    """The risk of one device, with what it rests on."""
-
     level: RiskLevel
     basis: Literal["forecast", "threshold"]
     reason: str
@@ -349,7 +347,6 @@ class OomReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> OomReport:
-    """Return the report of a period."""
     risks = {log.key_of(it): (it, judge_device(log, it, thresholds)) for it in log.devices.values()}
     findings = describe_findings(log, provenance, KINDS["oom"])
     return OomReport(
@@ -387,7 +384,6 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
 
 
 def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -> MemoryTrends | Nothing:
-    """Return the newest snapshots of a device."""
     source = device.memory_source
     last = device.last
     since_s = 0.0 if last is None else last.time_s - span_s

@@ -274,7 +274,6 @@ class SnapshotExport(msgspec.Struct, frozen=True, kw_only=True):
 def build_export(
     log: RunLog, *, interval_s: float | None, device_id: int | None = None, process: ProcessInfo | None = None
 ) -> SnapshotExport:
-    """Return the snapshots that are kept of a period."""
     chosen = [it for it in log.devices.values() if device_id is None or it.index == device_id]
     return SnapshotExport(
         metadata=ExportMetadata(

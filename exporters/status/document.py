@@ -21,7 +21,6 @@ def describe_sample(
     assessments: Sequence[Assessment] = (),
     notes: Sequence[str] = (),
 ) -> NodeStatus:
-    """Return the status object of one sample."""
     return NodeStatus(
         schema=STATUS_SCHEMA,
         time=sample.time_s,
@@ -120,6 +119,5 @@ def describe_advice(action: AdviceAction, advised: Advised, node: str | None) ->
 
 
 def word_advice(report: AdviceReport) -> str:
-    """Return what a process made of an advice as one sentence."""
     where = "" if report.node is None else f" on {report.node}"
     return make_printable(f"process {report.pid}{where} {report.outcome}")

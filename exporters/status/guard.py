@@ -131,7 +131,6 @@ def describe_state(picture: ClusterPicture, nodes_left_out: int = 0) -> GuardSta
 
 
 def word_line(line: GuardLine) -> Iterator[str]:
-    """Yield a line of JSON as text for people."""
     if line.finding is not None:
         state = line.finding.severity if line.finding.is_open else "passed"
         yield make_printable(f"{state}: {line.finding.title}")

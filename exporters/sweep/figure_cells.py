@@ -276,11 +276,7 @@ def draw_staircase(axes: "Axes", drawn: DrawnGrid) -> None:
 
 
 def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, int]]]:
-    """Return the edges between a cell that ran and one that did not fit, or may not have.
-
-    Args:
-        is_known: Whether the other one ran out of memory; else it failed for an unknown cause.
-    """
+    """Return the edges between a cell that ran and one that did not fit (`is_known`), or may not have."""
     lines = []
     row_of = {tp: row for row, tp in enumerate(drawn.rows)}
     column_of = {pp: column for column, pp in enumerate(drawn.columns)}

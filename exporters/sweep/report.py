@@ -115,7 +115,6 @@ def report_sweep(
     skipped: tuple[SkippedFile, ...] = (),
     files: tuple[str, ...] = (),
 ) -> HeatMapReport:
-    """Return a sweep as it is reported."""
     best = find_best(grid)
     return HeatMapReport(
         model=grid.model,
@@ -134,7 +133,6 @@ def report_sweep(
 
 
 def report_skipped(file: SkippedFile) -> SkippedReport:
-    """Return a file that was left out as it is reported."""
     return SkippedReport(show_path(file.path), file.reason)
 
 
@@ -228,7 +226,6 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
 def report_index(
     index: SweepIndex, max_memory_gib: float, *, found: int, files: tuple[str, ...] = ()
 ) -> IndexReport:
-    """Return an index as it is reported."""
     return IndexReport(
         max_memory_gb=max_memory_gib,
         sweeps=tuple(map(_report_sweep, index.sweeps)),

@@ -173,7 +173,6 @@ _MOST_WITH_DETAILS = 40
 
 
 def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
-    """Return the table of an index, and remarks on each sweep."""
     shown = count(len(index.sweeps), "sweep")
     head = shown if found == len(index.sweeps) else f"{len(index.sweeps):,} of {count(found, 'sweep')}"
     lines = [head]

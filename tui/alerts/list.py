@@ -32,8 +32,6 @@ PROCESS_NAMES = ("process", "pid")
 
 
 class AlertRow(NamedTuple):
-    """One finding as the list shows it."""
-
     finding: Finding
     # Its decision state; a closed finding is always `closed`.
     stage: Stage

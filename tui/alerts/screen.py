@@ -199,7 +199,6 @@ class AlertDetail(LinePage):
             yield [Span(INDENT), Span(decided, "accent")]
 
     def _describe_decision(self, row: AlertRow) -> str:
-        """Return the decision about it and how to undo that."""
         if row.stage == "acknowledged":
             return "acknowledged: no more notifications (u undoes this)"
         if row.mute is None:

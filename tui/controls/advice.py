@@ -56,7 +56,6 @@ class AdviceControl:
             app.push_screen(question, partial(self._advise, pid))
 
     def notify_outcomes(self, snapshot: Snapshot) -> None:
-        """Notify the outcome of advice that was given here."""
         known = self._notified.get(snapshot.node, frozenset())
         for advice in reversed(snapshot.advice):
             if advice.number not in known:

@@ -110,8 +110,6 @@ class DevicePage(LinePage):
 
 
 class _Sections:
-    """The sections of a page of one size."""
-
     def __init__(
         self, content: PageContent, device: DeviceSample, width: int, height: int, glyphs: Glyphs
     ) -> None:

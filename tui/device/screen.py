@@ -107,7 +107,6 @@ class DeviceScreen(NodeScreen):
 
     @property
     def shown_pid(self) -> int | None:
-        """The process shown; None where none trains on the device."""
         return self._pid
 
     def _request_map(self, rank: RankSample) -> None:

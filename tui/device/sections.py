@@ -182,7 +182,6 @@ class SegmentSection:
     def _heading(
         self, segment_map: SegmentMap, question: SegmentQuestion, now_s: float, width: int
     ) -> list[Line]:
-        """Return the summary of the segments, and its age."""
         summary = self._summary
         if summary is None:
             return []

@@ -34,8 +34,6 @@ Role = Literal[
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
-
     text: str
     role: Role = "text"
 
@@ -49,7 +47,6 @@ def line_width(line: Iterable[Span]) -> int:
 
 
 def line_text(line: Iterable[Span]) -> str:
-    """Return the text of a line, without its looks."""
     return "".join(text for text, _ in line)
 
 

@@ -126,7 +126,6 @@ def chooses(group: str, leave: str) -> list[Binding]:
 
 
 def scrolls(group: str, leave: str) -> list[Binding]:
-    """Return the keys of a dialog with scrolling text."""
     return [
         key(leave, "dismiss", f"{group}-close", "close", "Close."),
         key("down,j", "scroll(1)", f"{group}-down", "down", "Scroll down."),
@@ -462,8 +461,6 @@ class OffersKeys(Protocol):
 
 
 class KeyHelp(NamedTuple):
-    """An action and its keys."""
-
     group: str
     verb: str
     keys: str

@@ -106,7 +106,6 @@ class LineColumns:
 
 
 def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
-    """Return the columns of a row of `width` cells."""
     share = max(PERCENT_WIDTH, widths.figures + 1)
     free = width - (1 + widths.label + 1 + MINIMUM_GAUGE + 1 + share + 3)
     metrics = 1 if widths.has_metrics else 0

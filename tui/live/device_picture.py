@@ -161,7 +161,6 @@ def _columns_of_lines(
 def _cells(
     count: int, density: Density, columns: int, cell: int, node_width: int, detail_rows: int
 ) -> Layout:
-    """Return cells of one width in rows, read to the right."""
     rows = -(-count // columns)
     placements = tuple(
         Placement(index, density, node_width + index % columns * cell, index // columns, cell, 1)

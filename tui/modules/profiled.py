@@ -60,7 +60,6 @@ class Place(NamedTuple):
 
 
 def find_block(tree: BreakdownNode | None, path: tuple[str, ...]) -> BreakdownNode | None:
-    """Return a block of a tree, or None where it has none there."""
     return None if tree is None else find_node(tree, path)
 
 

@@ -62,7 +62,6 @@ def present_plan(
     metric: Metric = "training",
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
-    """Return a plan for the screen."""
     analysis = plan.analysis
     capacity = plan.assumptions.capacity_bytes
     candidates = _list_candidates(plan, analyzer, capacity, metric)

@@ -108,7 +108,6 @@ class Mark(NamedTuple):
 
 
 def show_kind(kind: MemoryKind, glyphs: Glyphs) -> tuple[str, Role]:
-    """Return the character and the role of one kind of memory."""
     looks: dict[MemoryKind, tuple[str, Role]] = {
         "weights": (glyphs.full, "fill"),
         "gradients": (glyphs.cached, "accent"),

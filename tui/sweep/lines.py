@@ -149,7 +149,6 @@ def make_tile(
 
 
 def describe_state(cell: SweepCell, glyphs: Glyphs) -> Tile:
-    """Return the state of a cell as its glyph and its word."""
     risk = _STATE_RISKS.get(cell.state)
     word = STATE_WORDS[cell.state].cell
     if cell.state == "ok":
@@ -211,7 +210,6 @@ class Borders(NamedTuple):
 
 
 def trace_borders(drawn: DrawnGrid) -> Borders:
-    """Return the staircase of a grid."""
     borders = Borders({}, {})
     for is_known in (False, True):
         for (left, top), (right, bottom) in find_borders(drawn, is_known=is_known):
@@ -277,8 +275,6 @@ class Part(NamedTuple):
 
 
 class ShownGrid(NamedTuple):
-    """A grid as it is drawn."""
-
     grid: SweepGrid
     drawn: DrawnGrid
     borders: Borders
@@ -323,7 +319,6 @@ def prepare_grid(grid: SweepGrid) -> ShownGrid:
 
 
 def draw_lines(shown: ShownGrid, window: Window, glyphs: Glyphs) -> list[list[Part]]:
-    """Return the lines of the visible part of a grid."""
     columns = range(window.left, min(window.left + window.across, len(shown.columns)))
     lines = [_draw_head(shown, window, columns)]
     for row in range(window.top, min(window.top + window.down, len(shown.rows))):

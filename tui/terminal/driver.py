@@ -198,7 +198,6 @@ class WakingEvent(threading.Event):
         os.eventfd_write(self.descriptor, 1)
 
     def clear(self) -> None:
-        """Clear the event, and the descriptor with it."""
         super().clear()
         try:
             os.eventfd_read(self.descriptor)

@@ -26,8 +26,6 @@ WORKER_TROUBLE = {"failed": 0, "restarting": 1}
 
 
 class Fact(NamedTuple):
-    """One fact of the title."""
-
     text: str
     # The same in fewer words; may be empty.
     short: str = ""
@@ -51,13 +49,7 @@ class TitleLine(OneLine):
         paused_since_s: float | None,
         place: NodePlace | None = None,
     ) -> None:
-        """Show a snapshot's title.
-
-        Args:
-            frames_skipped: Snapshots of the last minute that a newer one replaced before they were drawn.
-            paused_since_s: Time of the sample at which the screen was frozen, or None.
-            place: Where the node is among others; None where there is one.
-        """
+        """Show a snapshot's title; `frames_skipped` were replaced within the last minute before drawing."""
         self._snapshot = snapshot
         self._place = place
         self._frames_skipped = frames_skipped

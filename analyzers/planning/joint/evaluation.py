@@ -196,8 +196,6 @@ class StageRooms:
 
 
 class Evaluation(NamedTuple):
-    """A candidate that fits."""
-
     candidate: Candidate
     # With the layers of each stage.
     layout: ParallelLayout

@@ -78,7 +78,6 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is allocated."""
         return self.peak.total_bytes
 
     @property

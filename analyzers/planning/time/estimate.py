@@ -365,14 +365,7 @@ def fit_layer_profile(
     assumptions: TimeAssumptions,
     name: str,
 ) -> TimeAssumptions:
-    """Return assumptions under which one layer's forward pass on one device takes as long as measured.
-
-    Args:
-        layer_s: Seconds of the pass of one micro-batch.
-        setup: Its sequence length and micro-batch.
-        assumptions: Everything that is not fitted.
-        name: Where this was learnt, for `calibration`.
-    """
+    """Return assumptions under which a forward pass of one layer on one device takes `layer_s`."""
 
     def estimate(efficiency: float) -> float:
         assumed = _replace(assumptions, product_efficiency=efficiency)

@@ -204,11 +204,7 @@ def find_groups(
     stages: Sequence[Sequence[int]],
     assumptions: TimeAssumptions,
 ) -> tuple[StageGroups, ...]:
-    """Return the rings of each stage.
-
-    Args:
-        stages: Positions in the cluster of the ranks of each stage, tensor ranks fastest.
-    """
+    """Return the rings of each stage; `stages` are positions in the cluster, tensor ranks fastest."""
     return tuple(
         _find_stage(cluster, layout, stages, number, assumptions) for number in range(layout.pipeline)
     )

@@ -55,11 +55,7 @@ def place_output(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
-    """Yield a stream whose content replaces a file in one step; a link there is not followed.
-
-    Args:
-        is_durable: Wait until the content is on the disk.
-    """
+    """Yield a stream whose content replaces a file in one step; a link there is not followed."""
     with _drafted(path) as (_, descriptor), os.fdopen(descriptor, "wb") as stream:
         yield stream
         stream.flush()

@@ -42,7 +42,6 @@ _BYTE = re.compile(r"\s*\(byte (\d+)\)")
 def stream_trace(
     path: Path, *, piece_bytes: int = PIECE_BYTES, on_read: Callable[[int], None] | None = None
 ) -> Iterator[TraceBatch]:
-    """Yield the batches of a file in order."""
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         window = _Window(path, file, piece_bytes, on_read)
         window.skip_mark()
@@ -61,7 +60,6 @@ def stream_trace(
 
 
 def _read_iteration(window: "_Window", key: str, before: bytes) -> Iterator[TraceBatch]:
-    """Yield the batches of one iteration, from the beginning of its list of samples."""
     position = 0
     index = int(key)
     while (stop := window.find_end_of_samples()) is None:
@@ -106,7 +104,6 @@ class _Window:
             self._at = len(_BYTE_ORDER_MARK)
 
     def match(self, pattern: re.Pattern[bytes], expectation: str) -> re.Match[bytes]:
-        """Pass over a match of the pattern, and return it."""
         while True:
             found = pattern.match(self._data, self._at)
             if found is not None:

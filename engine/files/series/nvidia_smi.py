@@ -41,11 +41,7 @@ def judge_cell(text: str) -> tuple[DeviceState, str] | None:
 
 
 def parse_memory(text: str, column: str, unit: str) -> int | None:
-    """Return bytes, or None if the cell has none.
-
-    Args:
-        text: The cell; a unit in it has precedence over that of the header.
-    """
+    """Return bytes, or None if the cell has none; a unit in it has precedence over the header's."""
     cell = text.strip()
     if judge_cell(cell) is not None:
         return None

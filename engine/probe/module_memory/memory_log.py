@@ -27,8 +27,6 @@ class Kind(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """One entry of a profile."""
-
     tag: str
     # Since the profile began.
     time_s: float

@@ -92,11 +92,7 @@ def _shard(training: PhaseTraining, module: nn.Module) -> nn.Module:
 
 
 def count_state(optimizer: Any) -> TrainingState:
-    """Return parameters, gradients and the optimizer's state, as they are now.
-
-    Args:
-        optimizer: Of PyTorch, or as Opacus wraps it; of a sharded model the shards of this rank.
-    """
+    """Return parameters, gradients and optimizer state now; of a sharded model this rank's shards."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     return TrainingState(
         parameters=sum(_localize(each).numel() for each in parameters),
