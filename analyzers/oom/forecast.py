@@ -33,7 +33,13 @@ class Passage(NamedTuple):
 
 
 def find_passage(amplitudes: Sequence[Amplitude], room: float, rise: float) -> Passage:
-    """Return quantiles of the rounds until a step finds no room; arguments as in `probability_ahead`."""
+    """Return quantiles of the rounds until a step finds no room.
+
+    Args:
+        amplitudes: As in `probability_ahead`.
+        room: Capacity less the floor now, in bytes.
+        rise: Bytes by which the floor rises a round, above 0.
+    """
     total = sum([amplitude.rounds for amplitude in amplitudes])
     found = [_walk(amplitudes, total, room, rise, -math.log(1 - share)) for share in (0.1, 0.5, 0.9)]
     return Passage(*found)

@@ -353,7 +353,11 @@ def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[
 def replan(
     graph: ModelGraph, bounds: Sequence[int], costs: list[list[int]], factors: Sequence[Fraction]
 ) -> tuple[FeedbackSplit, FeedbackSplit]:
-    """Return the present split and the exact optimum, or the present one twice where it is the optimum."""
+    """Return the present split and the exact optimum; the present one twice where it is the optimum.
+
+    Args:
+        factors: For each stage, expected over planned bytes.
+    """
     expected = [[round(cost * factor) for cost in row] for row, factor in zip(costs, factors, strict=True)]
     present = _describe_split(graph, bounds, expected)
     best = split_over([make_stage(row) for row in expected])

@@ -105,7 +105,11 @@ class LevelTicks:
         total_bytes: int | None = None,
         rank: RankCoordinates | None = None,
     ) -> Iterator[SeriesRecord]:
-        """Yield a record for each tick from the first event to the last, at its end."""
+        """Yield a record for each tick from the first event to the last, at its end.
+
+        Args:
+            start_s: What the times of the events count from.
+        """
         if not self._ticks:
             return
         allocated: int | None = None

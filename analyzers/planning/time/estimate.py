@@ -365,7 +365,7 @@ def fit_layer_profile(
     assumptions: TimeAssumptions,
     name: str,
 ) -> TimeAssumptions:
-    """Return assumptions under which a forward pass of one layer on one device takes `layer_s`."""
+    """Return assumptions under which one layer's forward pass of a micro-batch takes `layer_s`."""
 
     def estimate(efficiency: float) -> float:
         assumed = _replace(assumptions, product_efficiency=efficiency)
