@@ -133,7 +133,7 @@ def resolve(address: TcpAddress) -> TcpAddress:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"{address.host}: the name cannot be resolved: {reason}") from error
+        raise UsageError(f"the name {address.host} cannot be resolved: {reason}") from error
     except UnicodeError as error:
         raise UsageError(f"{address.host}: expected the name of a host") from error
     numeric = found[0][4][0]

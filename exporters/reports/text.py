@@ -211,7 +211,7 @@ def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | N
         return ["no findings"]
     lines = [count(len(findings), "finding")]
     for finding in findings:
-        state = "" if finding.closed_s is None else ", passed"
+        state = "" if finding.closed_s is None else ", closed"
         head = (
             f"{GLYPHS[finding.severity]} {finding.severity} {name_kind(finding.kind)}{state}: {finding.title}"
         )

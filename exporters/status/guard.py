@@ -132,7 +132,7 @@ def describe_state(picture: ClusterPicture, nodes_left_out: int = 0) -> GuardSta
 
 def word_line(line: GuardLine) -> Iterator[str]:
     if line.finding is not None:
-        state = line.finding.severity if line.finding.is_open else "passed"
+        state = line.finding.severity if line.finding.is_open else "closed"
         yield make_printable(f"{state}: {line.finding.title}")
         if line.finding.is_open and line.finding.updated_s == line.finding.opened_s:
             yield make_printable(f"  {line.finding.advice}")

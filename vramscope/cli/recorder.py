@@ -174,7 +174,7 @@ class Recorder:
         }
         rest = "".join(f"; {words}: {count:,}" for words, count in counted.items() if count)
         return (
-            f"{series.samples:,} samples, {series.device_samples:,} of devices{each}; "
+            f"{series.samples:,} samples of the node, {series.device_samples:,} of its devices{each}; "
             f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{rest}"
         )
 

@@ -27,7 +27,7 @@ def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
     assert any("2 findings" in line for line in lines)
     assert any("medium pressure: pressure of device 0" in line for line in lines)
     assert any("act on pressure" in line for line in lines)
-    assert any("high leak, passed" in line for line in lines)
+    assert any("high leak, closed" in line for line in lines)
     assert not any("act on leak" in line for line in lines)
 
 

@@ -293,7 +293,7 @@ class SuiteRun:
         """Print a finding on stderr as it opens, becomes more severe or closes."""
         if not self._options.is_told and finding.kind not in self._spoken:
             return
-        state = finding.severity if finding.is_open else "passed"
+        state = finding.severity if finding.is_open else "closed"
         self.say(f"{state}: {finding.title}", at=self._stamp(finding))
 
     def _stamp(self, finding: Finding) -> str | None:

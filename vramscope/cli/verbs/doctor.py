@@ -23,7 +23,7 @@ EXIT_CODES: dict[int | str, str] = {
     1: "a check failed or hangs, or ZeroMQ does not work",
     2: "wrong flags or settings",
     4: "no device or no driver library",
-    5: "the driver is not loaded, or its library has another version",
+    5: "the driver is not loaded, or does not match its library",
     6: "no permission",
     7: "the agent does not answer",
 }

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 DESCRIPTION = (
-    "Split a model into pipeline stages so that the fullest stage needs least, or plan a whole cluster."
+    "Split a model into pipeline stages so that the fullest stage needs the least memory, or plan a whole "
+    "cluster."
 )
 EXAMPLES = """\
 vramscope plan --model gpt-1.5b --stages 2,4,6,8

@@ -18,13 +18,13 @@ vramscope record -o run.vscope --duration 1h --interval 500ms
 vramscope record -o node.vscope --rotate 1GiB --keep 7d
 vramscope leak --input run.vscope"""
 NOTES = """\
-Where an agent runs (every viewer starts one), it records what the agent sends, with the training processes.
+Where an agent runs (the live view starts one), it records what the agent sends, with the training processes.
 Otherwise it samples the devices itself. If FILE exists and is a recording, it is continued."""
 EXIT_CODES: dict[int | str, str] = {
     0: "recorded; also after Ctrl-C",
     2: "wrong flags, or a file that cannot be written",
     4: "no device or no driver library",
-    5: "the driver is not loaded, or its library has another version",
+    5: "the driver is not loaded, or does not match its library",
     6: "no permission",
 }
 
