@@ -148,7 +148,7 @@ _NOTES = key(
 # ── every screen ──
 _VIEWS = [
     key("1", "show_live", "view-live", "Live", "Live view of all devices.", "1"),
-    key("2", "show_device", "view-device", "Device", "One device in full: history, the gap, its segments.", "2"),
+    key("2", "show_device", "view-device", "Device", "One device in full: history, what fills it, segments.", "2"),
     key("3", "show_alerts", "view-alerts", "Alerts", "All findings: evidence, advice, history; acknowledge and mute.", "3"),
     key("5", "show_sweep", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
     key("6", "show_plan", "view-plan", "Plan", "Split a model into pipeline stages; compare with the running job's memory.", "6"),
