@@ -156,12 +156,12 @@ def describe_wait(rank: RankSample, waited_s: float) -> str:
     """Return the state of the wait for the first data."""
     if rank.state == "ended":
         return f"{name_process(rank)} has ended: its modules cannot be profiled"
-    waited = f"asked {format_age(waited_s)} ago" if waited_s >= 1.0 else "asked"
+    waited = f"process asked {format_age(waited_s)} ago" if waited_s >= 1.0 else "process asked"
     if rank.step is None:
         return f"{waited}; no optimizer step has ended yet, profiling starts with the first"
     if rank.step.duration_s is None:
         return f"{waited}; data arrives when its next steps end"
-    return f"{waited}; a step takes {_say_duration(rank.step.duration_s)}, data arrives with the next ones"
+    return f"{waited}; a step takes {_say_duration(rank.step.duration_s)}, data arrives after the next ones"
 
 
 def has_step(memory: ModuleMemory) -> bool:
