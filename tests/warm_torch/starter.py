@@ -97,7 +97,13 @@ class WarmProcess:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
+        """End it where it still runs, and close what belongs to it."""
         self.send_signal(signal.SIGKILL)
+        self.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+        self.stderr.close()
 
 
 def run_warm(

@@ -260,6 +260,4 @@ def test_guard_says_that_it_concludes_from_what_is_followed_alone(capsys: pytest
 
             wait_until(is_said, what="what there is instead")
             guard._finish()
-            assert (
-                "not followed: 1 node and 2 devices of the nodes that are followed" in capsys.readouterr().out
-            )
+            assert "not followed: 1 node and 2 devices of followed nodes" in capsys.readouterr().out

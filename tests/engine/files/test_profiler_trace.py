@@ -106,7 +106,7 @@ def test_times_count_from_the_base_that_the_file_names(tmp_path: Path, padding: 
 
 @pytest.mark.parametrize(
     ("interval_s", "told"),
-    [(None, "1 ms, each with its newest and most; no tick is shorter"), (0.02, "--interval 1ms` keeps more")],
+    [(None, "1 ms, each with last and maximum; no tick is shorter"), (0.02, "--interval 1ms` keeps more")],
 )
 def test_events_that_share_a_tick_are_said_to_be_folded(
     tmp_path: Path, interval_s: float | None, told: str
@@ -114,8 +114,8 @@ def test_events_that_share_a_tick_are_said_to_be_folded(
     events = [memory(NOW_US + 50 * n, MIB * (9000 if n == 777 else n)) for n in range(2000)]
     source = open_series(write_trace(tmp_path / "t.json", events), interval_s=interval_s)
     samples = list(source.samples())
-    (note,) = [it for it in source.notes if "folded" in it]
-    assert note.startswith(f"2,000 events are folded into {len(samples):,} ticks of ")
+    (note,) = [it for it in source.notes if "merged" in it]
+    assert note.startswith(f"2,000 events are merged into {len(samples):,} ticks of ")
     assert told in note
     most = [it.devices[0].allocator.allocated_max_bytes or 0 for it in samples if it.devices[0].allocator]
     assert max(most) == 9000 * MIB
@@ -124,7 +124,7 @@ def test_events_that_share_a_tick_are_said_to_be_folded(
 def test_where_each_event_has_a_tick_nothing_is_folded(tmp_path: Path) -> None:
     source = open_series(write_trace(tmp_path / "t.json", [memory(NOW_US + 3000 * n, n) for n in range(50)]))
     assert [it.devices[0].allocator for it in source.samples() if it.devices[0].allocator]
-    assert not any("folded" in it for it in source.notes)
+    assert not any("merged" in it for it in source.notes)
 
 
 def test_events_are_found_wherever_a_chunk_ends(tmp_path: Path) -> None:

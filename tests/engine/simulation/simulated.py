@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -67,9 +66,8 @@ def run_script(
 
 def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> list[str]:
     """Run a script as so many ranks at once, with what torchrun sets, and return what each printed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # Below the ports that the system gives to connections, one of them between here and the first rank.
+    port = 10_000 + os.getpid() % 20_000
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
     shared["LOCAL_WORLD_SIZE"] = shared["WORLD_SIZE"]
     processes = []
@@ -79,12 +77,15 @@ def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> 
         )
         processes.append(WarmProcess(words, folder, variables))
     try:
-        ended = [it.communicate(TIMEOUT_S) for it in processes]
+        printed = []
+        for it in processes:
+            output, errors = it.communicate(TIMEOUT_S)
+            assert it.returncode == 0, errors
+            printed.append(output)
     finally:
         for it in processes:
             it.kill()
-    assert [it.returncode for it in processes] == [0] * count, ended
-    return [output for output, _ in ended]
+    return printed
 
 
 def _write(

@@ -187,7 +187,7 @@ def _as_float(line: str) -> str:
         (["import", "a.csv", "./a.csv", "-o", "x.vscope"], "a.csv: given twice"),
         (
             ["import", "a.csv", "-o", "kept.vscope"],
-            "kept.vscope: exists already; name another file with -o",
+            "kept.vscope: exists already; choose another file with -o",
         ),
         (
             ["import", "a.csv", "b.log", "-o", "x.vscope"],

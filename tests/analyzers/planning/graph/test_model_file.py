@@ -24,7 +24,7 @@ def test_a_folder_of_hugging_face_is_its_config(tmp_path: Path) -> None:
     folder = tmp_path / "my-llama"
     folder.mkdir()
     for read in (describe_model, create_gpt_model_graph):
-        with pytest.raises(InputFileError, match=r"my-llama: a folder without config\.json"):
+        with pytest.raises(InputFileError, match=r"my-llama: no config\.json in this folder"):
             read(str(folder))
     (folder / "config.json").write_bytes(CONFIG)
     assert describe_model(str(folder)).shape.layers == 4
@@ -32,5 +32,5 @@ def test_a_folder_of_hugging_face_is_its_config(tmp_path: Path) -> None:
 
 
 def test_the_memory_theory_names_what_plans_a_model_that_is_no_decoder() -> None:
-    with pytest.raises(UsageError, match=r"T5-base is no decoder.*plan --model t5-base --stages"):
+    with pytest.raises(UsageError, match=r"T5-base is not a decoder.*plan --model t5-base --stages"):
         describe_model("T5-base")

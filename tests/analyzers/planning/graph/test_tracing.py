@@ -126,7 +126,7 @@ def test_a_factory_by_name_is_traced_in_a_process_of_its_own(
     told = capfd.readouterr().err
     assert "return {}['depth']" in told
     assert "model_tracer" not in told
-    with pytest.raises(UsageError, match="expected module:function"):
+    with pytest.raises(UsageError, match="expected MODULE:FUNCTION"):
         trace_model_graph("mine", "3x4")
 
 
