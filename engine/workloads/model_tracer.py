@@ -412,8 +412,12 @@ def import_user_module(name: str) -> ModuleType:
     folders = list(dict.fromkeys([str(Path.cwd()), *filter(None, further.split(os.pathsep))]))
     packages = {*site.getsitepackages(), site.getusersitepackages()}
     place = next((at for at, entry in enumerate(sys.path) if entry in packages), len(sys.path))
-    sys.path[place:place] = [folder for folder in folders if folder not in sys.path]
     top = name.partition(".")[0]
+    for other in sys.stdlib_module_names - sys.modules.keys() - {top}:
+        # Python's modules of other systems, which packages try to import: colorama asks for `msvcrt`.
+        if PathFinder.find_spec(other) is None and other not in sys.builtin_module_names:
+            sys.modules[other] = None  # type: ignore[assignment] # as without the folder: it is not found
+    sys.path[place:place] = [folder for folder in folders if folder not in sys.path]
     if top in sys.stdlib_module_names and top not in sys.modules:
         spec = PathFinder.find_spec(top, folders)
         if spec is not None and spec.loader is not None:

@@ -29,7 +29,7 @@ def test_the_agent_of_the_pod_serves_who_is_let_in() -> None:
         assert agent.stderr is not None
         told = "".join(agent.stderr.readline() for _ in range(2))
         assert f"serving {read_variables()['VRAMSCOPE_RUNTIME_DIR']} " in told
-        assert "listening on 0.0.0.0:5757 for the keys that" in told
+        assert "listening on 0.0.0.0:5757 for the keys in" in told
         said, complained = start_beside(agent, "--json", "--duration", "1s").communicate(timeout=60)
         status = json.loads(said.splitlines()[0])
         assert (status["node"], status["agent"]["pid"]) == ("gpu-7", agent.pid), complained

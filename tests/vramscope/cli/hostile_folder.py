@@ -30,6 +30,10 @@ ENTRIES = "".join(
 )
 TRAIN = """\
 import beside
+try:
+    import msvcrt  # as packages do to find out the system: never that of the folder
+except ImportError:
+    pass
 import torch
 from torch import nn
 
