@@ -27,7 +27,7 @@ from .frame.known_nodes import KnownNodes
 from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_signals import SignalPolicy
 from .live.process_table import SortOrder
-from .live.screen import DEMO_NEEDS, GO_ON, LiveScreen, describe_examples, find_fullest
+from .live.screen import GO_ON, LiveScreen, describe_examples, find_fullest
 from .screens.snapshot_screen import SnapshotScreen
 from .screens.terminal_app import TerminalApp
 from .terminal.abilities import TerminalAbilities
@@ -144,7 +144,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return [*keys.VIEW, *keys.EXAMPLES, keys.ADVISE]
 
     def get_default_screen(self) -> Screen[None]:
-        go_on = GO_ON if self.examples is None else describe_examples(has_demo=self.examples.has_demo)
+        go_on = GO_ON if self.examples is None else describe_examples(self.examples.demo_refusal)
         self.live = LiveScreen(self.feed.history, self.clock, self.signal_policy, go_on=go_on)
         return self.live
 
@@ -184,8 +184,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         """End the view; who opened it opens the example."""
         if self.examples is None:
             return
-        if name == "demo" and not self.examples.has_demo:
-            self.notify(f"{DEMO_NEEDS}; press r to replay a recording of it")
+        if name == "demo" and self.examples.demo_refusal is not None:
+            self.notify(f"{self.examples.demo_refusal}; press r to replay a recording of it")
             return
         self.examples.choose(name)
         self.exit()

@@ -114,8 +114,8 @@ Example = Literal["demo", "replay"]
 class Examples(NamedTuple):
     """What a node without a GPU offers instead."""
 
-    # Whether PyTorch, which the demo trains with, is installed.
-    has_demo: bool
+    # Why the demo cannot run here; None where it can.
+    demo_refusal: str | None
     # Called before the view ends; its caller opens the example.
     choose: Callable[[Example], None]
 

@@ -195,15 +195,14 @@ GO_ON = (
     "`vramscope doctor` lists what was found and what to do. To see the screens without a GPU, "
     "replay recorded memory traces with `vramscope replay DIR`."
 )
-DEMO_NEEDS = "the demo needs PyTorch: pip install 'vramscope[train]'"
 
 
-def describe_examples(*, has_demo: bool) -> str:
+def describe_examples(demo_refusal: str | None) -> str:
     """Name the keys that show the screens on a node without a GPU."""
     demo = (
         "Press `d` to watch a small job run out of memory on a simulated GPU, `r` to replay a recording of it"
-        if has_demo
-        else f"Press `r` to replay a recorded job on a simulated GPU ({DEMO_NEEDS})"
+        if demo_refusal is None
+        else f"Press `r` to replay a recorded job on a simulated GPU ({demo_refusal})"
     )
     return f"{demo}, `?` for help. `vramscope doctor` lists what was found and what to do."
 

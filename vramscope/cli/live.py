@@ -4,7 +4,6 @@ import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,8 @@ def show_live(arguments: Namespace) -> int:
     from vramscope.engine.sampling.live import node_name
     from vramscope.tui.frame.launch import Examples
 
+    from .verbs.demo import find_refusal
+
     chosen: list[Example] = []
     code = open_view(
         start_feed,
@@ -49,7 +50,7 @@ def show_live(arguments: Namespace) -> int:
         config=config,
         local_node=node_name(),
         recording=prepare_recording(settings),
-        examples=Examples(find_spec("torch") is not None, chosen.append),
+        examples=Examples(find_refusal(), chosen.append),
     )
     return _open_example(chosen[0], settings, config) if chosen else code
 
@@ -62,6 +63,7 @@ def _open_example(example: "Example", settings: Settings, config: Path | None) -
     words += [
         *(["--theme", settings.theme] if settings.theme else []),
         *(["--ascii"] if settings.ascii else []),
+        *(["--read-only"] if settings.read_only else []),
     ]
     return run([*words, *(["--config", str(config)] if config is not None else [])])
 

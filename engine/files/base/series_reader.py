@@ -164,6 +164,7 @@ class SeriesDevices:
     def __init__(self) -> None:
         self._by_key: dict[str, SeriesDevice] = {}
         self._taken: set[int] = set()
+        self._first_host: str | None = None
         self._free_index = 0
 
     def __bool__(self) -> bool:
@@ -192,6 +193,14 @@ class SeriesDevices:
                 key, label, is_number=uuid is None and index is not None, index=index, name=name
             )
         return known
+
+    def identify_on(self, host: str, uuid: str | None, index: int, name: str | None) -> SeriesDevice:
+        """Return a device of a log of several hosts; those of a second host have its name in their label."""
+        if self._first_host is None:
+            self._first_host = host
+        if host == self._first_host:
+            return self.identify(uuid, index, str(index), name)
+        return self.identify(uuid, None, f"{host}/{index}", name)
 
     def identify_apart(self, number: int, label: str) -> SeriesDevice:
         """Return a device that stays separate: another may have the same number, and nothing says they are

@@ -61,7 +61,6 @@ class AllSmi(SeriesReader):
     def __init__(self, path: Path) -> None:
         self._lines = LineFile(path, longest_line=_LONGEST_LINE)
         super().__init__(path, self._lines)
-        self._hosts: dict[str, None] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,15 +92,10 @@ class AllSmi(SeriesReader):
     def _convert(self, number: int, frame: _Frame) -> Iterator[SeriesRecord]:
         time_s = _parse_time(frame.timestamp or "")
         for position, gpu in enumerate(frame.gpus or ()):
-            self._hosts[gpu.hostname] = None
-            is_alone = len(self._hosts) == 1
-            label = str(position) if is_alone else f"{gpu.hostname}/{position}"
-            index = position if is_alone else None
-            device = self._devices.identify(gpu.uuid or None, index, label, gpu.name or None)
             yield SeriesRecord(
                 number,
                 time_s,
-                device,
+                self._devices.identify_on(gpu.hostname, gpu.uuid or None, position, gpu.name or None),
                 used_bytes=gpu.used_memory,
                 total_bytes=gpu.total_memory or None,
                 utilization_percent=gpu.utilization,

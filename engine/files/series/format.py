@@ -56,6 +56,8 @@ class SeriesKind(NamedTuple):
     open: OpenReader | None = None
     # Verbs that read it beyond those that play a series.
     more: tuple[str, ...] = ()
+    # Whether all its values are computed; None where the format does not say it.
+    is_simulated: bool | None = None
 
 
 def _open_snapshot_export(path: Path, *_: object) -> SeriesReader:
@@ -96,13 +98,23 @@ def _open_timeline(
 
 FORMATS: Mapping[SeriesFormat, SeriesKind] = {
     "series CSV": SeriesKind("a series of memory over time (CSV)", lambda path, *_: SeriesFile(path)),
-    "nvidia-smi log": SeriesKind("a log of nvidia-smi", lambda path, *_: NvidiaSmiLog(path)),
-    "nvidia-smi table": SeriesKind("tables of nvidia-smi", lambda path, *_: NvidiaSmiTable(path)),
-    "nvidia-smi dmon": SeriesKind(
-        "what `nvidia-smi dmon` or `pmon` printed", lambda path, *_: NvidiaSmiMonitor(path)
+    "nvidia-smi log": SeriesKind(
+        "a log of nvidia-smi", lambda path, *_: NvidiaSmiLog(path), is_simulated=False
     ),
-    "gpustat JSON": SeriesKind("what `gpustat --json` printed", lambda path, *_: Gpustat(path)),
-    "all-smi recording": SeriesKind("a recording of all-smi", lambda path, *_: AllSmi(path)),
+    "nvidia-smi table": SeriesKind(
+        "tables of nvidia-smi", lambda path, *_: NvidiaSmiTable(path), is_simulated=False
+    ),
+    "nvidia-smi dmon": SeriesKind(
+        "what `nvidia-smi dmon` or `pmon` printed",
+        lambda path, *_: NvidiaSmiMonitor(path),
+        is_simulated=False,
+    ),
+    "gpustat JSON": SeriesKind(
+        "what `gpustat --json` printed", lambda path, *_: Gpustat(path), is_simulated=False
+    ),
+    "all-smi recording": SeriesKind(
+        "a recording of all-smi", lambda path, *_: AllSmi(path), is_simulated=False
+    ),
     "memory trace": SeriesKind("a memory trace"),
     "recording": SeriesKind("a recording", more=("export",)),
     "status stream": SeriesKind("what `vramscope --json` printed"),
@@ -113,7 +125,10 @@ FORMATS: Mapping[SeriesFormat, SeriesKind] = {
     "profiler trace": SeriesKind("a trace of torch.profiler", _open_profiler_trace),
     "memory timeline": SeriesKind("a memory timeline of torch.profiler", _open_timeline),
     "InternLM log": SeriesKind(
-        "the memory.log of a profile by module", lambda path, *_: InternlmLog(path), ("modules", "inspect")
+        "the memory.log of a profile by module",
+        lambda path, *_: InternlmLog(path),
+        ("modules", "inspect"),
+        is_simulated=True,
     ),
     "memory report": SeriesKind("a report of Tiny-Torch", _open_memory_report),
     "stormlog telemetry": SeriesKind("telemetry of stormlog", lambda path, *_: StormlogTelemetry(path)),

@@ -56,7 +56,6 @@ class Gpustat(SeriesReader):
         except MemoryError as error:
             raise InputFileError(f"{show_path(path)}: too large for this machine's memory") from error
         self._time = LocalTime()
-        self._hosts: dict[str, None] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -99,15 +98,12 @@ class Gpustat(SeriesReader):
 
     def _convert(self, number: int, query: _Query) -> Iterator[SeriesRecord]:
         time_s = self._time.parse(query.query_time)
-        self._hosts[query.hostname] = None
-        is_alone = len(self._hosts) == 1
         for gpu in query.gpus:
-            label = str(gpu.index) if is_alone else f"{query.hostname}/{gpu.index}"
             is_lost = gpu.used_mib is None and gpu.total_mib is None
             yield SeriesRecord(
                 number,
                 time_s,
-                self._devices.identify(gpu.uuid or None, gpu.index if is_alone else None, label, gpu.name),
+                self._devices.identify_on(query.hostname, gpu.uuid or None, gpu.index, gpu.name),
                 used_bytes=None if gpu.used_mib is None else gpu.used_mib * MIB,
                 total_bytes=None if not gpu.total_mib else gpu.total_mib * MIB,
                 utilization_percent=gpu.utilization,

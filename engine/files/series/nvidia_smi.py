@@ -130,6 +130,7 @@ class LocalTime:
         return self._convert(match)
 
 
+LOCAL_TIMES = "timestamps of nvidia-smi have no time zone and were read as local time of this machine"
 EXPECTATION = (
     "expected what nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
     "--format=csv[,nounits] writes"
@@ -234,7 +235,7 @@ class NvidiaSmiLog(SeriesReader):
         turned = self._time.turned_back
         cut = "the compressed file is cut short; the rest is missing"
         return (
-            "timestamps of nvidia-smi have no time zone and were read as local time of this machine",
+            LOCAL_TIMES,
             *(
                 (f"the clock went back by an hour before {turned}; later times continue from there",)
                 if turned

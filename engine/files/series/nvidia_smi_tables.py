@@ -9,9 +9,8 @@ from ...errors import InputFileError
 from ..base.input_file import show_path
 from ..base.packed_file import CUT_NOTE, LineFile
 from ..base.series_reader import MOST_BYTES, RecordError, SeriesFormat, SeriesReader, SeriesRecord, show_cell
-from .nvidia_smi import LocalTime, judge_cell, parse_figure, parse_memory
+from .nvidia_smi import LOCAL_TIMES, LocalTime, judge_cell, parse_figure, parse_memory
 
-LOCAL_TIMES = "timestamps of nvidia-smi have no time zone and were read as local time of this machine"
 _DAY_S = 86_400.0
 # Between two reports; `-d 1` and `-l 1` are the shortest and the usual.
 _SUPPOSED_INTERVAL_S = 1.0
@@ -113,7 +112,10 @@ class NvidiaSmiMonitor(SeriesReader):
         gpu = cells["gpu"]
         if not (gpu.isdecimal() and len(gpu) <= 6):
             raise RecordError("gpu", f"gpu is {show_cell(gpu)}, expected the number of a GPU")
-        used_bytes = None if cells["fb"] == "-" else parse_memory(cells["fb"], "fb", "MiB")
+        if cells.get("pid") == "-":
+            used_bytes: int | None = 0  # a GPU without a process
+        else:
+            used_bytes = None if cells["fb"] == "-" else parse_memory(cells["fb"], "fb", "MiB")
         time_s = self._find_time(cells, (int(gpu), cells.get("pid", "")))
         return _Row(number, time_s, int(gpu), used_bytes, cells)
 
@@ -152,14 +154,20 @@ class NvidiaSmiMonitor(SeriesReader):
 
     def _sum_processes(self) -> Iterator[SeriesRecord]:
         first: dict[int, _Row] = {}
-        used_bytes: dict[int, int] = {}
+        # None where the memory of a process is not printed: then the sum is not known either.
+        used_bytes: dict[int, int | None] = {}
         for row in self._rows():
             if first and row.time_s != next(iter(first.values())).time_s:
                 yield from (self._make_record(first[gpu], used_bytes[gpu]) for gpu in first)
                 first.clear()
                 used_bytes.clear()
             first.setdefault(row.gpu, row)
-            used_bytes[row.gpu] = min(used_bytes.get(row.gpu, 0) + (row.used_bytes or 0), MOST_BYTES - 1)
+            before = used_bytes.get(row.gpu, 0)
+            used_bytes[row.gpu] = (
+                None
+                if before is None or row.used_bytes is None
+                else min(before + row.used_bytes, MOST_BYTES - 1)
+            )
         yield from (self._make_record(first[gpu], used_bytes[gpu]) for gpu in first)
 
 
@@ -236,7 +244,7 @@ class NvidiaSmiTable(SeriesReader):
         memory = _MEMORY.fullmatch(cells[1]) if len(cells) == 3 else None
         if memory is None and not (len(cells) == 3 and judge_cell(cells[1])):
             raise RecordError("memory", f"{show_cell(line)} has no memory such as 1234MiB / 81920MiB")
-        told = judge_cell(memory[1] if memory else cells[1]) or ("ok", None)
+        state, reason = judge_cell(memory[1] if memory else cells[1]) or ("ok", None)
         total_bytes = None if memory is None else parse_memory(memory[2], "memory", "MiB")
         temperature = re.search(r"(\d{1,3})C\b", cells[0])
         power = re.search(r"(\d{1,5})W\s*/", cells[0])
@@ -250,6 +258,6 @@ class NvidiaSmiTable(SeriesReader):
             utilization_percent=float(share[1]) if share else None,
             temperature_c=float(temperature[1]) if temperature else None,
             power_w=float(power[1]) if power else None,
-            state=told[0],
-            reason=told[1],
+            state=state,
+            reason=reason,
         )

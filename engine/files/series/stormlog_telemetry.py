@@ -72,7 +72,6 @@ class StormlogTelemetry(SeriesReader):
         super().__init__(path, self._lines)
         self._is_list = self._lines.head.lstrip()[:1] == b"["
         self._of_host = 0
-        self._host: str | None = None
         self._jobs: dict[str, None] = {}
 
     @property
@@ -156,10 +155,7 @@ class StormlogTelemetry(SeriesReader):
         """Return the device of a rank by its rank, else by its number, with the name of a second host."""
         if event.rank is not None and event.world_size is not None and event.world_size > 1:
             return self._devices.identify(None, event.rank, f"rank {event.rank}", None)
-        self._host = event.host if self._host is None else self._host
-        if event.host == self._host:
-            return self._devices.identify(None, event.device_id, str(event.device_id), None)
-        return self._devices.identify(None, None, f"{event.host}/{event.device_id}", None)
+        return self._devices.identify_on(event.host, None, event.device_id, None)
 
 
 def _find_rank(event: _Event) -> RankCoordinates | None:

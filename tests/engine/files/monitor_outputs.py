@@ -53,11 +53,11 @@ PMON = """\
 """
 
 
-def gpustat(second: int, used_mib: int | None = 2048) -> str:
+def gpustat(second: int, used_mib: int | None = 2048, host: str = "node1") -> str:
     """Return what `gpustat --json` prints of two GPUs."""
     first = {
         "index": 0,
-        "uuid": "GPU-1111aaaa-2222",
+        "uuid": f"GPU-1111aaaa-000{host[-1]}",
         "name": "NVIDIA A100-SXM4-80GB",
         "temperature.gpu": 34,
         "fan.speed": None,
@@ -70,7 +70,7 @@ def gpustat(second: int, used_mib: int | None = 2048) -> str:
     }
     lost = {"index": 1, "name": "((GPU is lost))", "processes": None}
     query = {
-        "hostname": "node1",
+        "hostname": host,
         "driver_version": "550.54.15",
         "query_time": f"2025-06-23T10:30:{second:02d}.250000",
         "gpus": [first, lost],

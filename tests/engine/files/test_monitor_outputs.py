@@ -115,6 +115,12 @@ def test_a_monitor_without_memory_is_refused_with_the_flags_that_print_it(
         open_text(tmp_path / "dmon.log", f"{text}    0   1 2\n")
 
 
+def test_the_sum_is_unknown_where_the_memory_of_a_process_is(tmp_path: Path) -> None:
+    rows = "    0   11   C   10   a\n    0   12   C    -   b\n    1   13   C    5   c\n"
+    records, _ = read(tmp_path / "pmon.log", f"# gpu  pid type   fb command\n{rows}")
+    assert describe(records) == [(0.0, 0, None), (0.0, 1, 5)]
+
+
 def test_queries_of_gpustat_one_after_the_other(tmp_path: Path) -> None:
     records, notes = read(tmp_path / "gpustat.json", gpustat(0) + gpustat(1, 4096) + gpustat(2)[:200])
     assert describe(records) == [
@@ -126,6 +132,14 @@ def test_queries_of_gpustat_one_after_the_other(tmp_path: Path) -> None:
     assert records[0].device.uuid.startswith("GPU-1111aaaa")
     assert (records[0].total_bytes, records[1].state) == (80 * GIB, "lost")
     assert "the last line has no end" in notes[-1]
+
+
+def test_devices_stay_the_same_where_another_host_reports_between(tmp_path: Path) -> None:
+    text = gpustat(0) + gpustat(1, host="node2") + gpustat(2)
+    records, _ = read(tmp_path / "gpustat.json", text)
+    labels = [it.device.label for it in records]
+    assert labels == ["0", "1", "node2/0", "node2/1", "0", "1"], "the second of each has no UUID: it is lost"
+    assert len({it.device.uuid for it in records}) == 4
 
 
 def test_a_query_that_is_none_is_counted(tmp_path: Path) -> None:

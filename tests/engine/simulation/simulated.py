@@ -66,7 +66,7 @@ def run_script(
 
 def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> list[str]:
     """Run a script as so many ranks at once, with what torchrun sets, and return what each printed."""
-    # Below the ports that the system gives to connections, one of them between here and the first rank.
+    # Not an ephemeral port: some connection could get it before the first rank listens there.
     port = 10_000 + os.getpid() % 20_000
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
     shared["LOCAL_WORLD_SIZE"] = shared["WORLD_SIZE"]

@@ -57,6 +57,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     add_old_flag(parser, "--size", use="--capacity", dest="capacity", type=size())
 
 
+def find_refusal() -> str | None:
+    """Return why the demo cannot run here; None where it can."""
+    if find_spec("torch") is not None:
+        return None
+    return "the demo needs PyTorch, which is not installed here: pip install 'vramscope[train]'"
+
+
 def run(arguments: Namespace) -> int:
     import msgspec
 
@@ -67,10 +74,8 @@ def run(arguments: Namespace) -> int:
     from ..live import open_view, prepare_recording
 
     settings = read_settings(arguments)
-    if find_spec("torch") is None:
-        raise SourceUnavailableError(
-            "the demo needs PyTorch, which is not installed here: pip install 'vramscope[train]'"
-        )
+    if (refusal := find_refusal()) is not None:
+        raise SourceUnavailableError(refusal)
     check_terminal(settings)
     demonstration = Demonstration() if arguments.capacity is None else Demonstration(arguments.capacity)
 

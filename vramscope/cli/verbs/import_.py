@@ -35,7 +35,8 @@ vramscope import rank0.csv rank1.csv -o run.vscope    # joined on one clock
 vramscope import memory_traces/30b_pp4_tp2 --capacity 80GiB -o run.vscope
 vramscope import snapshot.pickle --capacity 80GiB -o oom.vscope"""
 NOTES = """\
-It recognizes a file by its content: series CSV, nvidia-smi logs, memory traces, PyTorch memory snapshots,
+It recognizes a file by its content: series CSV, logs, tables, dmon and pmon of nvidia-smi,
+gpustat JSON, recordings of all-smi, memory traces, PyTorch memory snapshots,
 torch.profiler traces and memory timelines, logs of training frameworks with memory lines or out-of-memory
 errors, memory.log of InternLM, reports and exported snapshots (JSON) of Tiny-Torch and vramscope, telemetry
 of stormlog, output of `vramscope --json`, and recordings.
@@ -249,23 +250,14 @@ def _is_simulated(sample: "Sample") -> bool:
     return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
-# Formats of monitors, which read what drivers say.
-MEASURED = frozenset(
-    {"nvidia-smi log", "nvidia-smi table", "nvidia-smi dmon", "gpustat JSON", "all-smi recording"}
-)
-
-
 def _tell_simulation(path: Path, source: "FileSource") -> bool | None:
     """Return whether a file is of a simulation; None where the format does not show it."""
     from vramscope.engine.files.memory_trace.reading import parse_trace_name
     from vramscope.engine.files.memory_trace.run import FILE_PATTERN
+    from vramscope.engine.files.series.format import FORMATS
 
-    if source.format in MEASURED:
-        return False
-    if source.format == "InternLM log":
-        return True
     if source.format != "memory trace":
-        return None
+        return FORMATS[source.format].is_simulated
     paths = path.glob(FILE_PATTERN) if path.is_dir() else [path]
     name = next((name for it in paths if (name := parse_trace_name(it.name)) is not None), None)
     return None if name is None else name.is_simulated
