@@ -180,6 +180,8 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     devices: int = 1
     # Store nothing: shapes and bytes are followed, values are not computed.
     is_fake: bool = False
+    # What reads a value without storage gets a number instead of being stopped.
+    has_stand_ins: bool = False
     # Used by the context of each process, as with CUDA.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
     # Host memory that tensors may not use.
@@ -192,6 +194,7 @@ class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     devices: int
     is_fake: bool
+    has_stand_ins: bool
     context_bytes: int
     host_reserve_bytes: int
     job: str
@@ -211,6 +214,7 @@ def describe_for_job(
         total_bytes=device.total_bytes,
         devices=device.devices,
         is_fake=device.is_fake,
+        has_stand_ins=device.has_stand_ins,
         context_bytes=device.context_bytes,
         host_reserve_bytes=device.host_reserve_bytes,
         job=job,

@@ -99,6 +99,8 @@ class SimulationConfig:
     devices: int = 1
     # Tensors on the card have no storage.
     is_fake: bool = False
+    # A script that reads a value of such a tensor gets a number instead of being stopped.
+    has_stand_ins: bool = False
     # Used by a process before its first tensor.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
     # Host memory that real tensors may not use; None for a share of the host.

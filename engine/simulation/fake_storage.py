@@ -1,12 +1,14 @@
 """Without storage: tensors on the card, and large ones on the host, have a shape and no values.
 
 Fake tensors are PyTorch's own (`FakeTensorMode`), of the host, so that no kernel of CUDA is looked for. Small
-tensors of the host stay real, and with them samplers, schedules and counters; a script that reads a missing
-value is stopped in one line that names the line of the script.
+tensors of the host stay real, and with them samplers, schedules and counters. A script that reads a missing
+value gets a stand-in, or is stopped in one line that names the line of the script.
 """
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from importlib import import_module
 from typing import Any, Callable, NoReturn
 
@@ -19,6 +21,7 @@ from .dispatch_mode import AccountingMode, Survey, measure_made
 from .host_memory import HostMemory, capture_stack
 from .ledger import refuse
 from .patching import replace
+from .stand_ins import StandIns, read_value
 from .storages import StorageRegistry
 
 # From here on, a floating-point tensor that is made on the host has no storage either.
@@ -34,9 +37,10 @@ _VALUELESS = tuple(
 class FakeAccountingMode(AccountingMode):
     """Counts as for real tensors, and computes shapes only."""
 
-    def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
+    def __init__(self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool) -> None:
         super().__init__(registry, host)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.stand_ins = StandIns(self._fake) if has_stand_ins else None
         self._shortcuts = Shortcuts(self._fake)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -48,18 +52,25 @@ class FakeAccountingMode(AccountingMode):
         """Compute an operation on the host if it is small and stays there, else its shape alone.
 
         Raises:
-            SystemExit: It reads a value that does not exist.
+            SystemExit: It reads a value that does not exist, and there are no stand-ins.
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
         made = self._shortcuts.run(function, args, kwargs)
-        if made is not UNKNOWN:
-            return made
-        try:
-            with inside(), self._fake:
-                return function(*args, **kwargs)
-        except _VALUELESS:
-            refuse_reading()
+        if made is UNKNOWN:
+            try:
+                with inside(), self._fake:
+                    made = function(*args, **kwargs)
+            except _VALUELESS:
+                return self._answer(function, args, kwargs)
+        if self.stand_ins is not None:
+            self.stand_ins.follow(function, args, made)
+        return made
+
+    def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return the stand-in for what depends on a value."""
+        value = NotImplemented if self.stand_ins is None else self.stand_ins.answer(function, args, kwargs)
+        return refuse_reading() if value is NotImplemented else value
 
     @staticmethod
     def _is_valueless(args: Any, kwargs: Any, survey: Survey) -> bool:
@@ -71,8 +82,12 @@ class FakeAccountingMode(AccountingMode):
         return dtype.is_floating_point and measure_made(args, kwargs) >= LARGE_BYTES
 
 
-def install(registry: StorageRegistry) -> None:
-    """Make fake tensors answer with their simulated devices, and stop a script that would read them."""
+def install(registry: StorageRegistry, stand_ins: StandIns | None) -> None:
+    """Make fake tensors answer with their simulated devices, and with stand-ins for their values.
+
+    Args:
+        stand_ins: Numbers in place of values; None to stop a script that would read them.
+    """
     real_device = FakeTensor.device.fget
     names = torch.Tensor.device.fget
 
@@ -85,8 +100,8 @@ def install(registry: StorageRegistry) -> None:
         (torch.UntypedStorage, torch._C.StorageBase.device.__get__),
     ):
         owner.device = property(_make_honest(real, owner.device.fget))
-    for name in ("__repr__", "__format__", "numpy", "__array__", "tolist"):
-        replace(torch.Tensor, name, _make_reading)
+    for name, read in _READERS.items():
+        replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
     replace(torch.utils, "swap_tensors", _make_swap)
@@ -157,13 +172,57 @@ def _make_honest(real: Any, simulated: Any) -> Any:
     return lambda it: real(it) if state.is_inside else simulated(it)
 
 
-def _make_reading(original: Any) -> Any:
-    def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(tensor, FakeTensor):
+def _make_reading(original: Any, *, read: Any, stand_ins: StandIns | None, registry: StorageRegistry) -> Any:
+    def read_stand_in(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(tensor, FakeTensor):
+            return original(tensor, *args, **kwargs)
+        if stand_ins is None:
             refuse_reading()
-        return original(tensor, *args, **kwargs)
+        if read is _make_array and registry.where_is(tensor) is not None and kwargs.get("force") is not True:
+            return original(tensor, *args, **kwargs)  # refuses a tensor of the card, as CUDA does
+        stand_ins.note_reading()
+        return read(tensor, *args, **kwargs)
 
-    return read
+    return read_stand_in
+
+
+def _describe(tensor: Any) -> str:
+    value = f"{read_value(tensor)}" if tensor.dim() == 0 else f"..., size={tuple(tensor.shape)}"
+    device = "" if tensor.device.type == "cpu" else f", device='{tensor.device}'"
+    kind = "" if tensor.dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={tensor.dtype}"
+    return f"tensor({value}{device}{kind})"
+
+
+def _format(tensor: Any, specification: str) -> str:
+    return format(read_value(tensor) if tensor.dim() == 0 else _describe(tensor), specification)
+
+
+def _list(tensor: Any) -> Any:
+    value: Any = read_value(tensor)
+    for size in reversed(tensor.shape):
+        value = [value] * size if not isinstance(value, list) else [copy.deepcopy(value) for _ in range(size)]
+    return value
+
+
+def _make_array(tensor: Any, dtype: Any = None, **_: Any) -> Any:
+    """Return an array of stand-ins; a large one is a view of a single element, read-only."""
+    import numpy
+
+    number = torch.tensor(read_value(tensor), dtype=tensor.dtype, device="cpu").numpy()
+    number = number if dtype is None else number.astype(dtype)
+    shape = tuple(tensor.shape)
+    if tensor.numel() * number.itemsize >= LARGE_BYTES:
+        return numpy.broadcast_to(number, shape)
+    return numpy.full(shape, number)
+
+
+_READERS = {
+    "__repr__": lambda tensor, **_: _describe(tensor),
+    "__format__": _format,
+    "numpy": _make_array,
+    "__array__": _make_array,
+    "tolist": _list,
+}
 
 
 def _holds_fake(values: Any) -> bool:

@@ -136,8 +136,9 @@ def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMe
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
-    fake_storage.install(registry)
-    return fake_storage.FakeAccountingMode(registry, host)
+    mode = fake_storage.FakeAccountingMode(registry, host, has_stand_ins=config.has_stand_ins)
+    fake_storage.install(registry, mode.stand_ins)
+    return mode
 
 
 def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:

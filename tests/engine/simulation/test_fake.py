@@ -1,4 +1,4 @@
-"""Without storage: the figures are those with it, and those of PyTorch's tracker; reading is refused."""
+"""Without storage: sizes as with it, and as PyTorch's tracker has them; reading is refused or answered."""
 
 from pathlib import Path
 
@@ -123,3 +123,72 @@ def test_data_are_loaded_and_sampled_for_real(tmp_path: Path) -> None:
         total_bytes=64 * MIB,
     )
     assert found == [True, "cuda:0"]
+
+
+READING = """
+import json, torch
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+scaler = torch.amp.GradScaler("cuda")
+best, total, right = float("inf"), torch.zeros(1, device="cuda"), 0
+for step in range(3):
+    inputs, labels = torch.randn(32, 64).cuda(), torch.randint(0, 10, (32,)).cuda()
+    with torch.autocast("cuda", dtype=torch.float16):
+        outputs = model(inputs)
+        loss = nn.functional.cross_entropy(outputs, labels)
+    if not torch.isfinite(loss) or torch.isnan(outputs).any():
+        raise RuntimeError("diverged")
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    total += loss.detach()
+    best = loss.item() if loss < best else best
+    right += (outputs.argmax(1) == labels).sum().item()
+    print(f"{loss.item():.3f} {norm:>8.2f}", loss, outputs.shape, total.tolist())
+mask = labels >= 0
+chosen = [outputs[mask], outputs.masked_select(mask[:, None]), mask.nonzero(), labels.unique()]
+answers = [
+    [list(it.shape) for it in chosen[:3]], chosen[3].numel() <= 32, best < float("inf"), 0 <= right,
+    type(total.detach().cpu().numpy()).__name__, torch.equal(labels, labels), scaler.get_scale(),
+    int(optimizer.state[model[0].weight]["step"]),
+    torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()]
+print(json.dumps(answers))
+"""
+
+
+def test_a_script_that_reads_values_gets_stand_ins_and_needs_the_memory_that_it_needs(tmp_path: Path) -> None:
+    config = {"total_bytes": GIB, "is_fake": True}
+    fake = run_script(tmp_path, READING, {**config, "has_stand_ins": True})
+    assert fake.returncode == 0, fake.stderr
+    real = run_script(tmp_path, READING, {**config, "is_fake": False})
+    assert fake.stdout.splitlines()[-1] == real.stdout.splitlines()[-1]
+    lines = {
+        text: number for number, text in enumerate((tmp_path / "train.py").read_text().splitlines(), start=1)
+    }
+    first, rest = (it for it in fake.stderr.splitlines() if it.startswith("vramscope simulate:"))
+    finite = next(number for text, number in lines.items() if "isfinite" in text)
+    assert f"train.py:{finite} reads the value of a tensor" in first
+    assert "--fake=strict" in first
+    printed = next(number for text, number in lines.items() if text.strip().startswith("print(f"))
+    assert f"{tmp_path / 'train.py'}:" in rest
+    assert str(printed) in rest.partition("train.py:")[2].split("; ")[0].split(", ")
+
+
+def test_a_selection_of_unknown_size_has_the_largest(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        values = torch.randn(6, 4, device="cuda")
+        mask = values > 0
+        chosen = [values[mask], values.masked_select(mask), mask.nonzero(), values.unique()]
+        print(json.dumps([list(it.shape) for it in chosen] + [str(it.device) for it in chosen]))
+        """,
+        is_fake=True,
+        has_stand_ins=True,
+    )
+    assert found == [[24], [24], [24, 2], [24], *["cuda:0"] * 4]

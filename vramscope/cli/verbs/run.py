@@ -33,6 +33,11 @@ EXIT_CODES: dict[int | str, str] = {
 }
 
 
+# Values of `--fake`, alone and as it may be written.
+_STAND_INS = "stand-ins"
+_STRICT = "strict"
+
+
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = add_verb(
         subparsers,
@@ -81,8 +86,12 @@ def _add_device(parser: ArgumentParser) -> None:
     add_old_flag(device, "--devices", use="--device-count", dest="device_count", type=int)
     device.add_argument(
         "--fake",
-        action="store_true",
-        help="store no tensors: any size fits the host, but no values are computed",
+        metavar="strict",
+        nargs="?",
+        const=_STAND_INS,
+        choices=(_STAND_INS, _STRICT),
+        help="store no tensors: any size fits the host; values are not computed, and a script that reads one "
+        "gets a stand-in (with --fake=strict it is stopped)",
     )
     device.add_argument(
         "--context",
@@ -209,7 +218,8 @@ def _read_device(arguments: Namespace) -> "SimulatedDevice":
     return SimulatedDevice(
         total_bytes=arguments.simulate,
         devices=1 if arguments.device_count is None else arguments.device_count,
-        is_fake=arguments.fake,
+        is_fake=arguments.fake is not None,
+        has_stand_ins=arguments.fake == _STAND_INS,
         context_bytes=DEFAULT_CONTEXT_BYTES if arguments.context is None else arguments.context,
         host_reserve_bytes=DEFAULT_HOST_RESERVE_BYTES
         if arguments.host_reserve is None
