@@ -134,21 +134,18 @@ class DeviceScreen(NodeScreen):
             self.size,
             self._rows,
             self.processes.process_count,
-            self._is_list_used(),
+            self._is_filter_open,
             self._has_list,
         )
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
         processes = self.processes.process_count if self._has_list else None
-        chosen = arrange_page(
-            self._rows - self._is_filter_open, processes, is_table_focused=self._is_list_used()
-        )
+        chosen = arrange_page(self._rows, processes)
         with self.app.batch_update():
             self._title.display = chosen.has_title
             self._keys.display = chosen.has_keys
-            self.processes.display = chosen.process_rows > 0
-            self.processes.styles.height = max(1, chosen.process_rows)
+            self._resize_list(chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.page.focus()
 
@@ -184,7 +181,6 @@ class DeviceScreen(NodeScreen):
 
     def action_switch_part(self) -> None:
         self._focus_next_part(self.page)
-        self.call_after_refresh(self._rearrange)
 
     async def action_leave(self) -> None:
         """Leave the filter, else the processes, else the device."""
@@ -192,6 +188,5 @@ class DeviceScreen(NodeScreen):
             self._filter.action_clear()
         elif self.focused in (self.processes, self._time_bar):
             self.page.focus()
-            self.call_after_refresh(self._rearrange)
         else:
             await self.run_action("app.show_live")

@@ -54,8 +54,6 @@ class Needs(NamedTuple):
     devices_height: Callable[[int], int]
     # Processes to list; None where there is no list to show.
     processes: int | None
-    # The focused part gets the larger share.
-    is_table_focused: bool = False
     # A recording may have no host.
     has_host: bool = True
     # Whether there are notes that nothing else shows.
@@ -63,7 +61,10 @@ class Needs(NamedTuple):
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
-    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host."""
+    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host.
+
+    It does not depend on the focus: going to the list moves nothing.
+    """
     unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
     spare = height - 1 - max(1, needs.devices_least)
     shown: dict[str, bool] = {}
@@ -86,11 +87,10 @@ def arrange(height: int, needs: Needs) -> Arrangement:
 def _share(room: int, spare: int, needs: Needs) -> int:
     """Return the rows of the process table, out of the room it shares with the devices."""
     wanted = 1 + max(1, needs.processes or 0)
-    limit = max(room // 2 if needs.is_table_focused else room // 4, LEAST_PROCESS_ROWS)
-    if not needs.is_table_focused:
-        is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
-        if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
-            limit = LEAST_PROCESS_ROWS
+    limit = max(room // 4, LEAST_PROCESS_ROWS)
+    is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
+    if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
+        limit = LEAST_PROCESS_ROWS
     rows = min(wanted, spare, limit)
     return min(wanted, rows + _count_unused(room - rows, needs))
 
@@ -109,16 +109,16 @@ def _count_unused(rows: int, needs: Needs) -> int:
 LEAST_PAGE_ROWS = 8
 
 
-def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
+def arrange_page(height: int, processes: int | None) -> Arrangement:
     """Return the parts around the page of one device; verdict and page are always there.
 
-    `processes` is None where there is no list; the focused part gets the larger share.
+    `processes` is None where there is no list.
     """
     chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
     spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS
     if processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
         return chosen
-    limit = height // 2 if is_table_focused else max(height // 8, LEAST_PROCESS_ROWS)
+    limit = max(height // 8, LEAST_PROCESS_ROWS)
     return chosen._replace(process_rows=min(1 + max(1, processes), spare, limit))
 
 
@@ -195,8 +195,10 @@ class NodeScreen(SnapshotScreen):
     def _is_filter_open(self) -> bool:
         return self._filter.display
 
-    def _is_list_used(self) -> bool:
-        return self.focused is self.processes or self._is_filter_open
+    def _resize_list(self, rows: int) -> None:
+        """Give the list so many rows, one of which an open filter takes; none hides it."""
+        self.processes.display = rows > 0
+        self.processes.styles.height = max(1, rows - self._is_filter_open)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: a slash may be part of the filter that is typed."""

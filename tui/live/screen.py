@@ -390,14 +390,12 @@ class LiveScreen(NodeScreen):
         """Show the parts that fit; nothing is touched when they are those shown."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
-        needs = (self.processes.process_count, self._is_list_used(), self._is_filter_open)
+        needs = (self.processes.process_count, self._is_filter_open)
         situation = (width, height, self._rows, len(devices), *needs, self._has_host(), self._has_notes())
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
-        # The filter is a row on demand: it is subtracted before the others share.
-        room = self._rows - self._is_filter_open
-        self._apply(arrange(room, self._needs(width)))
+        self._apply(arrange(self._rows, self._needs(width)))
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
@@ -407,8 +405,7 @@ class LiveScreen(NodeScreen):
             self._alerts.display = chosen.has_alerts
             self._notes.display = chosen.has_notes
             self._verdict.set_class(chosen.has_gap, "-roomy")
-            self.processes.display = chosen.process_rows > 0
-            self.processes.styles.height = max(1, chosen.process_rows)
+            self._resize_list(chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.devices.focus()
         self._show_alerts()
@@ -424,7 +421,6 @@ class LiveScreen(NodeScreen):
             processes=self.processes.process_count if self._has_list and count else None,
             has_host=self._has_host(),
             has_notes=self._has_notes(),
-            is_table_focused=self._is_list_used(),
         )
 
     def _has_notes(self) -> bool:
@@ -463,4 +459,3 @@ class LiveScreen(NodeScreen):
     def action_switch_part(self) -> None:
         """Move the focus between devices, processes and the time bar of a replay."""
         self._focus_next_part(self.devices)
-        self.call_after_refresh(self._rearrange)

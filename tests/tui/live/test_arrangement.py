@@ -12,8 +12,8 @@ def stacked(count: int) -> Callable[[int], int]:
     return lambda rows: count * max(1, min(4, rows // max(1, count)))
 
 
-def needs_of(count: int, processes: int | None, *, is_focused: bool = False) -> Needs:
-    return Needs(count, max(1, count), stacked(count), processes, is_focused)
+def needs_of(count: int, processes: int | None) -> Needs:
+    return Needs(count, max(1, count), stacked(count), processes)
 
 
 EIGHT = needs_of(8, 12)
@@ -43,11 +43,8 @@ def test_parts_go_in_the_documented_order(height: int, shown: list[str]) -> None
 
 @pytest.mark.parametrize("count", [1, 8, 16])
 @pytest.mark.parametrize("processes", [None, 0, 1, 200])
-@pytest.mark.parametrize("is_focused", [False, True])
-def test_devices_keep_what_they_need_or_all_but_the_verdict(
-    count: int, processes: int | None, is_focused: bool
-) -> None:
-    needs = needs_of(count, processes, is_focused=is_focused)
+def test_devices_keep_what_they_need_or_all_but_the_verdict(count: int, processes: int | None) -> None:
+    needs = needs_of(count, processes)
     for height in range(81):
         chosen = arrange(height, needs)
         left = height - chosen.chrome_rows - chosen.process_rows
@@ -62,11 +59,6 @@ def test_notes_get_a_line_where_there_are_any_and_room_is_ample() -> None:
 
 def test_no_list_means_no_rows() -> None:
     assert arrange(50, EIGHT._replace(processes=None)).process_rows == 0
-
-
-def test_the_part_in_use_gets_the_larger_share() -> None:
-    focused = needs_of(8, 40, is_focused=True)
-    assert arrange(40, focused).process_rows > arrange(40, needs_of(8, 40)).process_rows
 
 
 def test_rows_that_the_devices_do_not_use_go_to_the_processes() -> None:

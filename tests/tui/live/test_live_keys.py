@@ -115,6 +115,22 @@ async def test_pausing_freezes_the_figures_while_history_goes_on() -> None:
         assert title(app).endswith("12:01:01")
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 32), (200, 50)])
+@pytest.mark.parametrize("keys", [["tab"], ["tab", "down"], ["slash"], ["2", "p"], ["2", "slash"]])
+async def test_going_to_the_list_moves_nothing_above_it(size: tuple[int, int], keys: list[str]) -> None:
+    app = make_app(FakeFeed(make_snapshot(8)))
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(*keys[:-1])
+        await pilot.pause()
+        top = app.node_screen.processes.region.y
+        before = [strip.text for strip in app.screen._compositor.render_strips()][:top]
+        await pilot.press(keys[-1])
+        await pilot.pause()
+        after = [strip.text for strip in app.screen._compositor.render_strips()][:top]
+        assert top > 10
+        assert after == before
+
+
 async def test_tab_moves_between_devices_and_processes() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:
