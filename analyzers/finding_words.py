@@ -10,6 +10,7 @@ from ..engine.model import SEVERITIES, Finding, Sample, Severity
 from ..engine.model.finding import CLOSED_BECAUSE
 from ..engine.units import format_bytes
 from .capacity import KIND as CAPACITY
+from .device_state import LOST, STALE
 from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
 from .out_of_memory import COUNT, COUNT_BEFORE, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
 from .pressure import KIND as PRESSURE
@@ -23,6 +24,8 @@ _NAMES = {
     CAPACITY: "capacity",
     PRESSURE: "pressure",
     THRESHOLD: "threshold crossed",
+    LOST: "device lost",
+    STALE: "device stale",
     "oom": "out of memory ahead",
     "idle_held": "idle memory",
 }

@@ -11,6 +11,7 @@ from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
+from .device_state import KINDS as DEVICE_STATES
 from .finding_words import describe_error, describe_leak
 from .findings.evidence import read_process
 from .findings.subjects import name_device, name_devices
@@ -140,7 +141,9 @@ def summarize(
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     if sample.devices_left_out:
         clauses = (*clauses, describe_left_out(sample))
-    return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
+    named = [it.severity for it in findings if it.is_open and it.kind in DEVICE_STATES]
+    level = "low" if fit is not None else _rate(risks.values(), lead, named)
+    return Verdict(level, Sentence(clauses))
 
 
 def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_recorded: bool) -> Verdict:
@@ -151,8 +154,8 @@ def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_record
     return Verdict(lead.severity, Sentence(tuple(_describe_lead(lead, sample, findings))))
 
 
-def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
-    levels: list[RiskLevel] = [risk.level for risk in risks]
+def _rate(risks: Iterable[Risk], lead: Finding | None, named: Iterable[RiskLevel]) -> RiskLevel:
+    levels = [*(risk.level for risk in risks), *named]
     if lead is not None:
         levels.append(lead.severity)
     return max(levels, key=LEVELS.index)
@@ -173,7 +176,8 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | N
     ]
     errors = (it for it in ended if it.kind == OOM_MET)
     past = max(errors, key=lambda it: it.updated_s, default=None)
-    live = [it for it in findings if it.is_open and it not in ended]
+    # Devices that do not answer are named before whatever leads.
+    live = [it for it in findings if it.is_open and it not in ended and it.kind not in DEVICE_STATES]
     lead = _find_gravest(sample, live)
     if lead is not None or past is None:
         return lead, past
@@ -260,8 +264,11 @@ def _describe_troubled(devices: Sequence[DeviceSample]) -> Iterator[Clause]:
 
 def _describe_lost(lost: Sequence[DeviceSample]) -> Clause:
     head = f"{name_devices(lost)} lost"
-    reason = lost[0].reason
-    return (f"{head}: {reason.rstrip('.')}", head) if len(lost) == 1 and reason else (head,)
+    reason = (lost[0].reason or "").rstrip(".") if len(lost) == 1 else ""
+    if not reason:
+        return (head,)
+    # The remedy goes before the cause.
+    return tuple(dict.fromkeys((f"{head}: {reason}", f"{head}: {reason.partition('; ')[0]}", head)))
 
 
 def _describe_stale(stale: Sequence[DeviceSample]) -> Clause:

@@ -4,7 +4,15 @@ import re
 
 import pytest
 
-from vramscope.analyzers import capacity, divergence, fragmentation, out_of_memory, pressure, usage
+from vramscope.analyzers import (
+    capacity,
+    device_state,
+    divergence,
+    fragmentation,
+    out_of_memory,
+    pressure,
+    usage,
+)
 from vramscope.analyzers.finding_words import name_kind
 
 
@@ -12,6 +20,7 @@ from vramscope.analyzers.finding_words import name_kind
     "kind",
     [
         *out_of_memory.KINDS,
+        *device_state.KINDS,
         capacity.KIND,
         pressure.KIND,
         divergence.KIND,
