@@ -13,7 +13,8 @@ from ...engine.clock import Clock
 from ...engine.model import SEVERITIES, Evidence, Finding, HookStatus, HubStatus
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
-from ..draw.spans import Line, Role, Span, fit_line
+from ..draw.numbers import count_text
+from ..draw.spans import Line, Span, fit_line
 from ..frame import keys
 from ..live.process_signals import SignalPolicy
 from ..screens.dialogs import ChoiceScreen
@@ -133,6 +134,13 @@ class AlertDetail(LinePage):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._content = AlertContent(None)
+        # Whether all evidence is shown, not only the sentence that it comes to.
+        self._is_unfolded = False
+
+    def switch_evidence(self) -> None:
+        """Show all evidence, or only its first line."""
+        self._is_unfolded = not self._is_unfolded
+        self._draw()
 
     def show(self, content: AlertContent) -> None:
         """Draw a finding; unchanged lines are not painted."""
@@ -164,15 +172,14 @@ class AlertDetail(LinePage):
         """Yield the sections, a blank line before each but the first."""
         finding = row.finding
         yield list(self._draw_head(row, room))
-        sections: tuple[tuple[str, list[Line]], ...] = (
-            ("What to do", _wrap(finding.advice, room)),
-            ("Evidence", list(self._draw_evidence(finding, room))),
-            ("What happened", list(self._draw_changes(room))),
-            ("Method", _wrap(finding.method, room, "muted")),
+        sections: tuple[tuple[str, str, list[Line]], ...] = (
+            ("What to do", "", _wrap(finding.advice, room)),
+            ("Evidence", self._describe_fold(finding), list(self._draw_evidence(finding, room))),
+            ("What happened", "", list(self._draw_changes(room))),
         )
-        for title, lines in sections:
-            if lines:
-                yield [[Span("")], [Span(f" {title}", "accent")], *lines]
+        for title, hint, lines in sections:
+            if lines or hint:
+                yield [[Span("")], [Span(f" {title}", "accent"), Span(hint, "muted")], *lines]
 
     def _draw_head(self, row: AlertRow, room: int) -> Iterator[Line]:
         finding = row.finding
@@ -209,8 +216,20 @@ class AlertDetail(LinePage):
             until = "until it closes" if row.mute.finding_id is not None else "for good"
         return f"{row.kind} is muted on this device {until} (u undoes this)"
 
+    def _describe_fold(self, finding: Finding) -> str:
+        count = len(finding.evidence)
+        if not count:
+            return ""
+        return f"  {count_text(count, 'value', 'values')}: e {'hides' if self._is_unfolded else 'shows'} them"
+
     def _draw_evidence(self, finding: Finding, room: int) -> Iterator[Line]:
-        """Yield a line for each value, the names in one column; unmeasured ones last."""
+        """Yield the sentence that it comes to, and unfolded a line for each value.
+
+        The names are in one column; unmeasured values come last.
+        """
+        yield from _wrap(finding.method, room)
+        if not self._is_unfolded:
+            return
         clock = self._content.clock
         told = [(evidence.name, format_value(evidence, clock)) for evidence in finding.evidence]
         names = min(MOST_NAME_CELLS, max((len(name) for name, _ in told), default=0), max(8, room // 2))
@@ -228,8 +247,8 @@ class AlertDetail(LinePage):
                 yield [Span(INDENT), Span(f"{head:<{TIME_CELLS}} ", "muted"), Span(part, "text")]
 
 
-def _wrap(sentence: str, room: int, role: Role = "text") -> list[Line]:
-    return [[Span(INDENT), Span(text, role)] for text in wrap_words(sentence, room)] if sentence else []
+def _wrap(sentence: str, room: int) -> list[Line]:
+    return [[Span(INDENT), Span(text)] for text in wrap_words(sentence, room)] if sentence else []
 
 
 # Values in seconds beyond this are moments, not spans.
@@ -382,6 +401,9 @@ class AlertsScreen(SnapshotScreen):
         message.stop()
         self._is_whole = True
         self._rearrange()
+
+    def action_switch_evidence(self) -> None:
+        self.detail.switch_evidence()
 
     def action_step_alert(self, places: int) -> None:
         self.list.action_move(places)

@@ -275,6 +275,7 @@ ALERTS = [
     key("a", "acknowledge", "alerts-acknowledge", "acknowledge", "Stop notifications about this alert; every viewer shows it as acknowledged.", "a"),
     key("m", "mute", "alerts-mute", "mute", "Mute this kind of alert on this device: for an hour, until it closes, or for good.", "m"),
     key("u", "release", "alerts-undo", "undo", "Undo acknowledging and muting.", "u"),
+    key("e", "switch_evidence", "alerts-evidence", "evidence", "Show or hide the values behind the alert; the sentence that they come to stays.", "e"),
     *sorts("alerts", "Choose the column to sort alerts by.", "Sort by the previous column: time, severity, kind, device.", "Sort by the next column: time, severity, kind, device."),
     filters("alerts", "Show only alerts whose kind, severity, device, state or text contains what you type."),
     _NOTES,
@@ -286,7 +287,7 @@ ALERTS = [
 ]
 ALERT_LIST = [
     *moves("alerts", "Select the alert above.", "Select the alert below.", "Go up by a page.", "Go down by a page.", "Select the first alert.", "Select the last alert."),
-    key("enter", "open", "alerts-open", "details", "Show the alert in full: evidence, method, advice, history."),
+    key("enter", "open", "alerts-open", "details", "Show the alert in full: advice, evidence, history."),
 ]
 ALERT_DETAIL = [
     *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Scroll up by a page.", "Scroll down by a page.", "Go to the top.", "Go to the bottom."),

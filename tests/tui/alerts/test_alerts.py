@@ -77,16 +77,11 @@ async def test_enter_shows_the_whole_of_a_finding_and_escape_leads_out_step_by_s
             "◆ GPU 5 (rank 5) leaks 20 MiB a step since step 1,310: tensors kept by eval() at train.py:212",
             "high · leak · GPU 5 · node03 · opened 11:51:52, open for 8 m 09 s",
             "What to do Detach what `losses.append(loss)` keeps",
-            "growth rate 18 MiB/s",
-            "grown 10.4 GiB",
-            "since step 1,310",
-            "onset 11:50:00",
-            "watched for 1 h 02 m",
-            "time left —",
-            "Method Step floors that rise",
+            "Evidence 9 values: e shows them Step floors that rise",
             "What happened 11:51:52 opened, medium: GPU 5 (rank 5) leaks 18 MiB a step 11:58:00 raised to",
         ):
             assert told in text, told
+        assert "growth rate" not in text
         await pilot.press("right")
         await pilot.pause()
         assert "muted on this device until 12:50:00 (u undoes this)" in shown_text(app)
@@ -99,10 +94,32 @@ async def test_enter_shows_the_whole_of_a_finding_and_escape_leads_out_step_by_s
         assert shown_screen(app) is LiveScreen
 
 
+async def test_e_unfolds_the_evidence_below_the_sentence_that_it_comes_to() -> None:
+    app = make_app(FakeFeed(make_alerts()))
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.press("3", "j", "j", "enter", "e")
+        await pilot.pause()
+        text = shown_text(app)
+        for told in (
+            "e hides them Step floors that rise",
+            "growth rate 18 MiB/s",
+            "grown 10.4 GiB",
+            "since step 1,310",
+            "onset 11:50:00",
+            "watched for 1 h 02 m",
+            "time left —",
+        ):
+            assert told in text, told
+        assert text.index("Step floors") < text.index("growth rate")
+        await pilot.press("escape", "e")
+        await pilot.pause()
+        assert "growth rate" not in shown_text(app)
+
+
 async def test_a_high_screen_shows_the_selected_finding_below_the_list() -> None:
     app = make_app(FakeFeed(make_alerts()))
     async with app.run_test(size=(120, 50)) as pilot:
-        await pilot.press("3", "down", "down")
+        await pilot.press("3", "down", "down", "e")
         await pilot.pause()
         assert on_alerts(app).list.display
         assert "growth rate 18 MiB/s" in shown_text(app)
