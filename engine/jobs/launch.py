@@ -1,11 +1,9 @@
 """Starting a job: its environment, the simulated device, and `run` becoming the command."""
 
-import errno
 import json
 import os
-import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -22,6 +20,7 @@ PROBE_VARIABLE = "VRAMSCOPE_PROBE"
 PROFILING_VARIABLE = "VRAMSCOPE_PROFILING"
 RUNTIME_VARIABLE = "VRAMSCOPE_RUNTIME_DIR"
 SIMULATE_VARIABLE = "VRAMSCOPE_SIMULATE"
+SUMMARY_VARIABLE = "VRAMSCOPE_SUMMARY_DIR"
 MOST_JOB_CHARACTERS = 64
 
 
@@ -32,8 +31,15 @@ def make_environment(
     job: str,
     simulate: str | None = None,
     profiling: Path | None = None,
+    summary: Path | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a job; `simulate` describes the simulated device as JSON."""
+    """Return the environment of a job.
+
+    Args:
+        simulate: Description of the simulated device as JSON.
+        profiling: Folder of profiles by module.
+        summary: Folder in which each process that trains keeps its peaks.
+    """
     environment = {
         **base,
         "PYTHONPATH": _prepend(str(SHIM), base.get("PYTHONPATH")),
@@ -44,6 +50,7 @@ def make_environment(
     wanted = {
         SIMULATE_VARIABLE: simulate,
         PROFILING_VARIABLE: None if profiling is None else _describe_profiling(profiling, base),
+        SUMMARY_VARIABLE: None if summary is None else str(summary),
     }
     for name, value in wanted.items():
         environment.pop(name, None)
@@ -98,54 +105,6 @@ def _prepend(folder: str, path: str | None) -> str:
     """Put a folder first in a search path, once; an empty entry means the current folder."""
     rest = [] if not path else [entry for entry in path.split(os.pathsep) if entry != folder]
     return os.pathsep.join([folder, *rest])
-
-
-EXIT_NOT_EXECUTABLE = 126
-EXIT_NOT_FOUND = 127
-# As in env(1) and the shells.
-EXIT_OWN_FAILURE = 125
-
-# An interpreter ignores these from its start, and an ignored signal stays so across exec.
-_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
-
-
-def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
-    """Replace this process by a command, found in PATH; return only if that fails, with the reason."""
-    for name in _IGNORED_BY_PYTHON:
-        number = getattr(signal, name, None)
-        if number is not None:
-            signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvpe(command[0], list(command), environment)  # noqa: S606 - a shell would stand between
-    except OSError as error:
-        if error.errno == errno.ENOEXEC:
-            return _become_script(command, environment, error)
-        return error
-
-
-def is_runnable(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a command is likely to run; `become` then says what is wrong with one that is not."""
-    import shutil
-
-    return shutil.which(command[0], path=environment.get("PATH", os.defpath)) is not None
-
-
-def exit_code_of(error: OSError) -> int:
-    """127 if the command was not found, else 126."""
-    return EXIT_NOT_FOUND if error.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
-
-
-def _become_script(command: Sequence[str], environment: Mapping[str, str], error: OSError) -> OSError:
-    """Run a script without a first line that names its interpreter by the shell, as execvp(3) does."""
-    import shutil
-
-    path = shutil.which(command[0], path=environment.get("PATH", os.defpath))
-    if path is None:
-        return error
-    try:
-        os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environment)  # noqa: S606 - what execvp(3) does
-    except OSError as second:
-        return second
 
 
 # A job may start one process after another; a younger folder is left alone.

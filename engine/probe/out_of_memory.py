@@ -59,6 +59,7 @@ class OutOfMemoryRecorder:
                 "stack": collect_stack(),
             }
             path, reason = self._write(failure, index, total_bytes)
+            self._sampler.peaks.record = path or self._sampler.peaks.record
             packet = wire.encode_out_of_memory(self._clock.wall_s(), size_bytes, path, reason)
             self._sampler.outbox.put_out_of_memory(packet)
             self._sampler.send_now()

@@ -6,6 +6,7 @@ import os
 import platform
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Any, Callable
 
 from . import phases
@@ -26,6 +27,7 @@ from .identity import (
     read_started_s,
 )
 from .model_state import ModelStateWatch
+from .peak_file import PeakFile
 from .phase_memory import Call, PhaseMark, PhaseWatch
 from .steps import Sizes, StepEnd, StepWatch
 from .transport import Connection, Outbox
@@ -114,6 +116,8 @@ class Announcement:
         }
         self._first_s: float | None = None
         self._next_s = float("-inf")
+        # What `compose` returned last.
+        self.composed: dict[str, Any] = {}
 
     def is_due(self, now_s: float) -> bool:
         """Every 5 s in the first minute, every 30 s later."""
@@ -132,7 +136,7 @@ class Announcement:
         self.coordinates = find_coordinates(device.meshes)
         simulated = find_simulation(device.module) or {}
         notes = [*self.notes, *passing_notes, backend.note() if backend else None, *current.failures]
-        return {
+        self.composed = {
             **self._fixed,
             "job": simulated.get("job") or self.job,
             "backend": backend.name if backend is not None else None,
@@ -145,6 +149,7 @@ class Announcement:
             "demands": DEMANDS,
             "notes": [str(note) for note in (*notes, *(simulated.get("notes") or ())) if note],
         }
+        return self.composed
 
     def describe_for_record(self) -> dict[str, Any]:
         hello = self.compose()
@@ -183,8 +188,9 @@ class Digest:
     is done in one go.
     """
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, peaks: PeakFile | None = None) -> None:
         self.recent = RecentReadings()
+        self._peaks = peaks or PeakFile(None)
         self.steps = StepWatch()
         self.phases = PhaseWatch()
         self.suspicion = Suspicion()
@@ -212,6 +218,7 @@ class Digest:
                 self._process(ends.popleft())
             self.steps.note_sample(reading)
             self.phases.note_reading(reading)
+            self._peaks.note(reading)
             self.recent.add(wall_s, reading, self.steps.index)
             self._outbox.put_reading(_make_row(wall_s, reading, slow))
         if reading is not None:
@@ -240,6 +247,7 @@ class Digest:
                 self._outbox.put_phase(row)
         else:
             self.phases.note_reading(reading)
+            self._peaks.note(reading)
             step = self.steps.end(StepEnd(note[0], note[1], reading, about, note[4]))
             index, ended_s, duration_s, floor, peak, is_exact = step
             self._outbox.put_step(step if about is None else (*step, *about))
@@ -276,9 +284,11 @@ class Sampler:
         history: MemoryHistory,
         model: ModelStateWatch,
         pace: Pace,
+        peaks: PeakFile,
     ) -> None:
         self.outbox = Outbox()
-        self.digest = Digest(self.outbox)
+        self.peaks = peaks
+        self.digest = Digest(self.outbox, peaks)
         self.resident = ResidentMemory()
         self.announcement = announcement
         self.connection = connection
@@ -337,6 +347,7 @@ class Sampler:
         try:
             self._work()
             if has_reported:
+                self._write_peaks()
                 if not self.outbox.has_hello:
                     self._announce()
                 self._send()
@@ -349,6 +360,8 @@ class Sampler:
     def _exchange(self, now_s: float) -> None:
         with self._exchanging:
             self._work()
+            if self.peaks.is_due:
+                self._write_peaks()
             ends_read, has_risen = self.digest.take_course()
             self._pace.judge(now_s, ends_read, has_peak_risen=has_risen)
             if self.announcement.is_due(now_s):
@@ -387,6 +400,14 @@ class Sampler:
         if digest.suspicion.has_grounds:
             digest.suspicion.has_grounds = False
             self._history.suspect(digest.suspicion.allocations_per_step)
+
+    def _write_peaks(self) -> None:
+        """Write the peaks of the allocator, or of the readings where the driver has failed meanwhile."""
+        backend = self._device.backend
+        if backend is not None and self.peaks.is_wanted:
+            with suppress(Exception):
+                self.peaks.note_statistics(backend.read_statistics(self._device.index))
+            self.peaks.write(self.announcement.composed or self.announcement.compose())
 
     def _announce(self) -> None:
         mode = self._history.mode

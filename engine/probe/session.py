@@ -20,6 +20,7 @@ from .history import MemoryHistory, attach_observer, end_recording, is_observer_
 from .identity import TrainingDevice, is_loader_worker
 from .model_state import ModelStateWatch
 from .out_of_memory import OutOfMemoryRecorder
+from .peak_file import FOLDER_VARIABLE, PeakFile
 from .phase_memory import PhaseCalls
 from .sampler import WATCH_S, Announcement, Pace, Sampler
 from .steps import Sizes, StepBoundaries
@@ -264,7 +265,8 @@ class Session:
         announcement = Announcement(self._device, job)
         connection = Connection(runtime_dir, self._clock)
         self._sampler = Sampler(
-            self._device, announcement, connection, self._clock, self._history, self._model, self._pace
+            *(self._device, announcement, connection, self._clock, self._history, self._model, self._pace),
+            PeakFile(os.environ.get(FOLDER_VARIABLE)),
         )
         self._demands = Demands(
             self._device, self._sampler.outbox, self._history, self._model, self, self._clock

@@ -73,6 +73,18 @@ def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
         return Meminfo()
 
 
+def count_memory_kills(proc: Path = Path("/proc")) -> int | None:
+    """Return how many processes the kernel has killed since boot because memory was full (`oom_kill`).
+
+    None where the kernel does not count them (before 4.13).
+    """
+    try:
+        lines = (proc / "vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
 def parse_meminfo(text: bytes) -> Meminfo:
     """Parse lines of `Name:  123 kB`; other lines are ignored.
 

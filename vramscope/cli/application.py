@@ -18,7 +18,7 @@ def _choose_failure_code(argv: Sequence[str]) -> int | None:
     """Return the code for our own failures in `run`, whose other codes are those of the job."""
     if "run" not in argv:
         return None
-    from vramscope.engine.jobs.launch import EXIT_OWN_FAILURE
+    from vramscope.engine.jobs.foreground import EXIT_OWN_FAILURE
 
     return EXIT_OWN_FAILURE if names_run(argv, list_verbs()) else None
 

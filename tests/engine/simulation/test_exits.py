@@ -35,7 +35,7 @@ last.set()
 def test_threads_that_live_or_end_at_the_exit_do_not_break_it(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(ENDING, encoding="utf-8")
-    command = (sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--")
+    command = (sys.executable, "-m", "vramscope", "run", "--no-hub", "--quiet", "--simulate", "1GiB", "--")
     jobs = [
         subprocess.Popen(
             [*command, sys.executable, str(script)],

@@ -91,7 +91,7 @@ def test_typed_as_a_module_it_leaves_the_folder_out_as_well(hostile: HostileFold
     outcome = hostile.run("--once", "--json", program=module)
     assert (outcome.code, hostile.list_executed()) == (0, {})
     assert len(json.loads(outcome.stdout)["devices"]) == 1
-    assert hostile.run("run", "--", "true", program=module) == Outcome(0, "", "")
+    assert hostile.run("run", "--quiet", "--", "true", program=module) == Outcome(0, "", "")
     wait_for_worker()
     assert hostile.list_executed() == {}
 
@@ -110,7 +110,7 @@ def wait_for_worker() -> None:
 @pytest.mark.parametrize("search_path", ["", "/nonexistent"])
 def test_a_job_gets_its_agent(hostile: HostileFolder, search_path: str) -> None:
     seen = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep)[1:])"
-    outcome = hostile.run("run", "--", sys.executable, "-I", "-c", seen, PYTHONPATH=search_path)
+    outcome = hostile.run("run", "--quiet", "--", sys.executable, "-I", "-c", seen, PYTHONPATH=search_path)
     assert (outcome.code, outcome.stderr) == (0, "")
     assert (
         outcome.stdout == f"{[search_path] if search_path else []}\n"

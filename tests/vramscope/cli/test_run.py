@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,14 @@ from .running import environment, run
 from .terminals import TerminalRun
 
 VRAMSCOPE = (sys.executable, "-m", "vramscope")
+QUIET = (*VRAMSCOPE, "run", "--no-hub", "--quiet", "--")
+"""This process becomes the job."""
 RUN = (*VRAMSCOPE, "run", "--no-hub", "--")
+"""It waits for the job."""
+both = pytest.mark.parametrize("command", [QUIET, RUN], ids=["becomes", "waits"])
+SAID = re.compile(
+    rb"vramscope run: ended after [\d.]+ s(?P<how>.*); no process of the job used a GPU through PyTorch\n"
+)
 
 
 def execute(*command: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
@@ -33,14 +43,69 @@ def execute(*command: str, **variables: str) -> "subprocess.CompletedProcess[byt
 @pytest.mark.parametrize("code", [0, 1, 3, 125, 255])
 def test_the_exit_code_is_that_of_the_job(code: int) -> None:
     outcome = run("run", "--no-hub", "--", "sh", "-c", f"exit {code}")
+    assert (outcome.code, outcome.stdout) == (code, "")
+    said = SAID.fullmatch(outcome.stderr.encode())
+    assert said is not None
+    assert said["how"].decode() == (f" with exit code {code}" if code else "")
+    outcome = run("run", "--no-hub", "--quiet", "--", "sh", "-c", f"exit {code}")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (code, "", "")
 
 
-def test_a_signal_that_ends_the_job_is_seen_by_its_shell() -> None:
-    inner = " ".join((*RUN, "sh", "-c", "'kill -TERM $$'"))
+@both
+def test_a_signal_that_ends_the_job_is_seen_by_its_shell(command: tuple[str, ...]) -> None:
+    inner = " ".join((*command, "sh", "-c", "'kill -TERM $$'"))
     done = execute("sh", "-c", f"{inner}; echo $?")
     assert done.stdout == b"143\n"
-    assert execute(*RUN, "sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
+    assert (b" by SIGTERM; " in done.stderr) == (command is RUN)
+    assert execute(*command, "sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
+
+
+STOPPING = """
+import os, signal
+os.kill(os.getpid(), signal.SIGTSTP)
+print("continued", flush=True)
+signal.pause()
+"""
+
+
+def test_a_job_that_stops_is_seen_to_stop_and_goes_on_and_a_signal_to_us_alone_reaches_it() -> None:
+    # Its own process group, as a shell gives it one: else nobody could continue it, and nothing would stop.
+    job = subprocess.Popen(
+        [*RUN, sys.executable, "-c", STOPPING],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    assert job.stdout is not None
+    try:
+        _, status = os.waitpid(job.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        os.kill(job.pid, signal.SIGCONT)
+        assert job.stdout.readline() == b"continued\n"
+        os.kill(job.pid, signal.SIGUSR1)
+        _, said = job.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode == -signal.SIGUSR1
+    assert b" by SIGUSR1; " in said
+
+
+def test_a_job_does_not_outlive_who_waits_for_it() -> None:
+    job = subprocess.Popen(
+        [*RUN, sys.executable, "-c", "import os, signal; print(os.getpid(), flush=True); signal.pause()"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+    )
+    assert job.stdout is not None
+    watched = os.pidfd_open(int(job.stdout.readline()))
+    try:
+        job.kill()
+        job.communicate(timeout=60)
+        assert select.select([watched], [], [], 60.0)[0] == [watched]
+    finally:
+        os.close(watched)
 
 
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path: Path) -> None:
@@ -96,6 +161,7 @@ def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
     assert outcome.stderr == (
         "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage (values are not "
         "computed) (0.5 GiB of each stands for the CUDA context); values are modelled\n"
+        + outcome.stderr.splitlines(keepends=True)[1]
     )
     config = json.loads(outcome.stdout)
     assert config["total_bytes"] == 24 << 30
@@ -118,6 +184,9 @@ def test_the_environment_of_the_job_is_that_of_the_shell_and_ours(private_enviro
     }
     done = subprocess.run([*RUN, "env", "-0"], env=here, capture_output=True, check=True, timeout=60)
     got = dict(entry.split("=", 1) for entry in done.stdout.decode().split("\0") if entry)
+    summary = Path(got.pop("VRAMSCOPE_SUMMARY_DIR"))
+    assert summary.parent == private_environment / "run/vramscope"
+    assert not summary.exists()
     job = got.pop("VRAMSCOPE_JOB")
     assert len(job) == 6
     assert got.pop("VRAMSCOPE_PROBE") == str(REPOSITORY / "engine/probe")
@@ -133,30 +202,35 @@ def test_a_job_within_a_job_has_the_shim_once() -> None:
 
 
 def test_vramscope_works_within_a_job() -> None:
-    done = execute(*RUN, *VRAMSCOPE, "doctor", "--json")
+    done = execute(*QUIET, *VRAMSCOPE, "doctor", "--json")
     assert b"VRAMSCOPE_JOB" not in done.stdout
     assert done.stderr == b""
 
 
-def test_a_script_without_a_first_line_runs_by_the_shell_as_env_does(tmp_path: Path) -> None:
+@both
+def test_a_script_without_a_first_line_runs_by_the_shell_as_env_does(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
     script = tmp_path / "job"
     script.write_text('echo "$0 $1"\n')
     script.chmod(0o755)
-    done = execute(*RUN, str(script), "a b")
+    done = execute(*command, str(script), "a b")
     assert (done.returncode, done.stdout) == (0, f"{script} a b\n".encode())
 
 
-def test_a_full_pipe_ends_the_job_as_it_does_without_us() -> None:
-    done = execute("sh", "-c", f"{' '.join(RUN)} yes | head -n 1")
-    assert (done.stdout, done.stderr) == (b"y\n", b"")
-    ignored = execute(*RUN, "grep", "SigIgn", "/proc/self/status").stdout
+@both
+def test_a_full_pipe_ends_the_job_as_it_does_without_us(command: tuple[str, ...]) -> None:
+    done = execute("sh", "-c", f"{' '.join(command)} yes | head -n 1")
+    assert done.stdout == b"y\n"
+    assert (b" by SIGPIPE; " in done.stderr) == (command is RUN)
+    ignored = execute(*command, "grep", "SigIgn", "/proc/self/status").stdout
     assert ignored == execute("grep", "SigIgn", "/proc/self/status").stdout
 
 
 def test_output_passes_byte_for_byte() -> None:
     code = "import os, sys; sys.stdout.buffer.write(bytes(range(256)) * 300); os.write(2, b'\\xff\\n')"
     plain = execute(sys.executable, "-c", code)
-    ours = execute(*RUN, sys.executable, "-c", code)
+    ours = execute(*QUIET, sys.executable, "-c", code)
     assert (ours.stdout, ours.stderr, ours.returncode) == (plain.stdout, plain.stderr, plain.returncode)
 
 
@@ -177,9 +251,10 @@ while True:
 """
 
 
-def test_the_terminal_and_its_signals_are_the_jobs() -> None:
-    with TerminalRun([*RUN, sys.executable, "-c", TERMINAL_JOB], environment()) as terminal:
-        terminal.wait_for(b"True True True True True\r\n")
+@both
+def test_the_terminal_and_its_signals_are_the_jobs(command: tuple[str, ...]) -> None:
+    with TerminalRun([*command, sys.executable, "-c", TERMINAL_JOB], environment()) as terminal:
+        terminal.wait_for(b"True True True True %s\r\n" % str(command is QUIET).encode())
         terminal.type(b"hello\n")
         terminal.wait_for(b"read 'hello'\r\n")
         for keys, name in ((b"\x03", b"SIGINT"), (b"\x1a", b"SIGTSTP"), (b"\x1c", b"SIGQUIT")):

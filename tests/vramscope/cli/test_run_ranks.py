@@ -1,6 +1,7 @@
 """What `vramscope run` is for: the processes of a job appear, whatever starts them, nothing else changes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def list_ranks() -> list[dict[str, Any]]:
 def job(*words: str) -> Iterator["subprocess.Popen[str]"]:
     """Run a job; it must end well and have said nothing but `done`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "vramscope", "run", *words],
+        [sys.executable, "-m", "vramscope", "run", "--quiet", *words],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         cwd=REPOSITORY,  # where vramscope is found, and not by the scripts, which lie elsewhere
         stdin=subprocess.DEVNULL,
@@ -155,7 +156,7 @@ def test_an_environment_without_vramscope_is_enough(mark: Path, tmp_path: Path) 
 
 def test_a_job_whose_agent_cannot_start_runs_unwatched(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    outcome = run("run", "--runtime-dir", str(tmp_path), "--", "echo", "done")
+    outcome = run("run", "--quiet", "--runtime-dir", str(tmp_path), "--", "echo", "done")
     assert (outcome.code, outcome.stdout) == (0, "done\n")
     assert outcome.stderr.startswith("vramscope: no agent could be started, so the job runs without one: ")
     assert "chmod 700" in outcome.stderr
@@ -163,23 +164,23 @@ def test_a_job_whose_agent_cannot_start_runs_unwatched(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_is_there_is_used(mark: Path) -> None:
-    run("run", "--", "true")
+    run("run", "--quiet", "--", "true")
     first = holder_pid(locate_runtime_folder())
     assert first is not None
-    outcome = run("run", "--", "true")
+    outcome = run("run", "--quiet", "--", "true")
     assert (outcome.code, outcome.stderr) == (0, "")
     assert holder_pid(locate_runtime_folder()) == first
 
 
 def test_no_agent_is_started_for_a_command_that_is_not_there_or_where_none_is_wanted() -> None:
     assert run("run", "--", "no-such-command").code == 127
-    assert run("run", "--no-hub", "--", "true").code == 0
+    assert run("run", "--no-hub", "--quiet", "--", "true").code == 0
     assert not locate_runtime_folder().exists()
 
 
 def test_a_job_that_waits_for_its_children_finds_only_its_own() -> None:
     code = "import os\ntry:\n    print(os.wait())\nexcept ChildProcessError:\n    print('none')"
-    outcome = run("run", "--", sys.executable, "-c", code)
+    outcome = run("run", "--quiet", "--", sys.executable, "-c", code)
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "none\n", "")
 
 
@@ -201,4 +202,13 @@ def test_a_script_runs_on_the_simulated_card(storage: tuple[str, ...]) -> None:
     outcome = run("run", "--no-hub", "--simulate", "2GiB", *storage, "--", sys.executable, "-c", SIMULATED)
     assert outcome.code == 0, outcome.stderr
     assert outcome.stdout.splitlines() == [f"True {2 << 30} {512 << 20}", "out of memory at 6"]
-    assert outcome.stderr.count("\n") == 1
+    _, peak, why = outcome.stderr.splitlines()
+    assert re.fullmatch(
+        r"vramscope run: ended after [\d.]+ s; simulated: peak reserved 1\.5 GiB of 2\.0 GiB with 512 MiB of "
+        r"context; the job handled 1 out-of-memory error",
+        peak,
+    )
+    assert why.startswith("vramscope run: 256 MiB more were needed; <string>:7 held most, 1.0 GiB; why: ")
+    record = why.rpartition(" ")[2]
+    assert run("inspect", record).code == 0
+    assert not list(locate_runtime_folder().glob("summary-*"))

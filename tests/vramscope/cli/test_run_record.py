@@ -78,7 +78,7 @@ def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_pa
 
 def test_a_short_job_is_recorded_too_and_finds_no_child_that_is_not_its_own(tmp_path: Path) -> None:
     path = tmp_path / "run.vscope"
-    outcome = run("run", f"--record={path}", "--", sys.executable, "-c", WAIT)
+    outcome = run("run", "--quiet", f"--record={path}", "--", sys.executable, "-c", WAIT)
     assert (outcome.code, outcome.stdout) == (0, "none\n")
     assert outcome.stderr == f"vramscope run: recording into {path} until the job has ended\n"
     wait_until(lambda: is_whole(path), 30.0, "the end of the recording")

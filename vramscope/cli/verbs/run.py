@@ -1,4 +1,4 @@
-"""`vramscope run`: start a job with the probe, then become the job."""
+"""`vramscope run`: start a job with the probe, wait for it, and print how it ended."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -11,7 +11,11 @@ from ..frame.flags import add_old_flag, pick, refuse, size
 from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vramscope.engine.jobs.foreground import Ended
     from vramscope.engine.jobs.launch import SimulatedDevice
+    from vramscope.exporters.job_end import FailedAllocation
 
 DESCRIPTION = (
     "Start a job with the probe, so that its ranks, steps and allocator show in every view of this node."
@@ -24,7 +28,8 @@ vramscope run --profiling -- python train.py       # memory by module
 vramscope run --simulate 24GiB -- python train.py  # does it fit in 24 GiB?"""
 NOTES = """\
 Open `vramscope` in another terminal to watch the job. The code of the job does not change; its output,
-signals and exit code are those of CMD."""
+signals and exit code are those of CMD. When it has ended, one or two lines on stderr have its peak memory
+and, after an out-of-memory error, the line that held most."""
 EXIT_CODES: dict[int | str, str] = {
     "CMD": "exit code of CMD, or 128 + the signal that ended it",
     125: "vramscope failed",
@@ -52,6 +57,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random name)")
     _add_files(parser)
     parser.add_argument("--no-hub", action="store_true", help="do not start an agent if none runs")
+    parser.add_argument("--quiet", action="store_true", help="print nothing when the job has ended")
     _add_device(parser)
 
 
@@ -108,12 +114,11 @@ def _add_device(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Become the command of the job; return only if that fails."""
+    """Run the command of the job; with `--quiet` this process becomes the command."""
+    from vramscope.engine.jobs.foreground import become, end_likewise, exit_code_of, is_runnable
+    from vramscope.engine.jobs.job_peaks import summary_folder
     from vramscope.engine.jobs.launch import (
-        become,
         check_job_name,
-        exit_code_of,
-        is_runnable,
         make_environment,
         make_job_name,
         read_original_environment,
@@ -132,12 +137,76 @@ def run(arguments: Namespace) -> int:
     if arguments.record is not None and is_runnable(command, environment):
         _record(folder, arguments.record, job)
     profiling = _prepare_profiling(arguments.profiling, job)
-    environment = make_environment(
-        environment, runtime_dir=folder, job=job, simulate=simulate, profiling=profiling
+
+    def prepare(summary: Path | None) -> dict[str, str]:
+        return make_environment(
+            environment,
+            runtime_dir=folder,
+            job=job,
+            simulate=simulate,
+            profiling=profiling,
+            summary=summary,
+        )
+
+    try:
+        if arguments.quiet or not is_runnable(command, environment):
+            raise become(command, prepare(None))
+        with summary_folder(folder) as summary:
+            ended = _run_and_report(command, prepare(summary), summary)
+    except OSError as error:
+        complain(f"cannot run {command[0]}: {error.strerror or error}")
+        return exit_code_of(error)
+    return end_likewise(ended)
+
+
+def _run_and_report(command: list[str], environment: "Mapping[str, str]", summary: Path | None) -> "Ended":
+    """Run the command to its end, and print how it ended; raises OSError if it cannot be run."""
+    import time
+
+    from vramscope.engine.jobs.foreground import run_in_foreground
+    from vramscope.engine.jobs.job_peaks import read_peaks
+    from vramscope.engine.sources.host import count_memory_kills
+
+    kills = count_memory_kills()
+    begun_s = time.monotonic()
+    ended = run_in_foreground(command, environment)
+    passed_s = time.monotonic() - begun_s
+    processes = [] if summary is None else read_peaks(summary)
+    from vramscope.exporters.job_end import describe_job_end
+
+    kills_now = count_memory_kills()
+    sentences = describe_job_end(
+        ended,
+        passed_s=passed_s,
+        processes=processes,
+        read_failure=_read_failure,
+        host_kills=0 if kills is None or kills_now is None else kills_now - kills,
     )
-    error = become(command, environment)
-    complain(f"cannot run {command[0]}: {error.strerror or error}")
-    return exit_code_of(error)
+    for sentence in sentences:
+        complain(sentence, program="vramscope run")
+    return ended
+
+
+def _read_failure(name: str) -> "FailedAllocation | None":
+    """Return what a flight record has about its error; a record that is gone or broken is left out."""
+    from vramscope.analyzers.snapshot_summary.flight import summarize_flight_record
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.files.memory_file import read_flight_record
+    from vramscope.exporters.job_end import FailedAllocation
+
+    path = Path(name)
+    try:
+        summary = summarize_flight_record(read_flight_record(path))
+    except (VramscopeError, OSError):
+        return None
+    places = ((group.headline, group.size_bytes) for group in summary.stacks)
+    line, size_bytes = next(((it, size) for it, size in places if it is not None), (None, None))
+    return FailedAllocation(
+        path=show_path(path),
+        size_bytes=summary.size_bytes,
+        holder=None if line is None else f"{show_path(Path(line.filename))}:{line.line}",
+        holder_bytes=size_bytes,
+    )
 
 
 def _prepare_profiling(given: Path | None, job: str) -> Path | None:

@@ -54,6 +54,7 @@ def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen
             "-m",
             "vramscope",
             "run",
+            "--quiet",
             "--job",
             "lab",
             "--simulate",

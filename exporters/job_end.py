@@ -1,0 +1,148 @@
+"""The last words of `vramscope run`: how the job ended, its peaks, and why memory ran out."""
+
+import shlex
+import signal
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..analyzers.sentence import count
+from ..engine.jobs.foreground import Ended
+from ..engine.jobs.job_peaks import ProcessPeaks
+from ..engine.units import format_age, format_bytes
+
+# Tenths of a second are shown below.
+_SHORT_S = 10.0
+
+
+class FailedAllocation(NamedTuple):
+    """What the flight record of an out-of-memory error has about it."""
+
+    path: str
+    size_bytes: int | None
+    # Line that had allocated most of what was live, and how much.
+    holder: str | None
+    holder_bytes: int | None
+
+
+class _Card(NamedTuple):
+    """One device with the processes of the job on it."""
+
+    processes: tuple[ProcessPeaks, ...]
+
+    @property
+    def reserved_bytes(self) -> int:
+        return sum(it.reserved_bytes for it in self.processes)
+
+    @property
+    def context_bytes(self) -> int:
+        return sum(it.context_bytes or 0 for it in self.processes)
+
+    @property
+    def total_bytes(self) -> int | None:
+        first = self.processes[0]
+        return first.capacity_bytes or (first.device.total_bytes if first.device is not None else None)
+
+    @property
+    def share(self) -> float:
+        used_bytes = self.reserved_bytes + self.context_bytes
+        return used_bytes / self.total_bytes if self.total_bytes else float(used_bytes > 0)
+
+
+def describe_job_end(
+    ended: Ended,
+    *,
+    passed_s: float,
+    processes: Sequence[ProcessPeaks],
+    read_failure: Callable[[str], FailedAllocation | None],
+    host_kills: int,
+) -> list[str]:
+    """Return one or two sentences.
+
+    Args:
+        passed_s: From the start to the end of the job.
+        processes: Peaks of all processes that used a device.
+        read_failure: Reads a flight record by its path; None where it cannot be read.
+        host_kills: Processes of this host that the kernel killed meanwhile because its memory was full.
+    """
+    how = _describe_end(ended, passed_s, host_kills)
+    cards = _group(processes)
+    if not cards:
+        return [f"{how}; no process of the job used a GPU through PyTorch"]
+    fullest = max(cards, key=lambda card: card.share)
+    first = f"{how}; {_describe_peak(fullest, processes, is_fine=ended.exit_code == 0)}"
+    failed = [it for it in processes if it.flight_record is not None]
+    if not failed:
+        return [first]
+    newest = max(failed, key=lambda it: it.flight_record or "")
+    failure = read_failure(newest.flight_record or "")
+    return [first] if failure is None else [first, _describe_failure(failure)]
+
+
+def _describe_end(ended: Ended, passed_s: float, host_kills: int) -> str:
+    after = f"after {passed_s:.1f} s" if passed_s < _SHORT_S else f"after {format_age(passed_s)}"
+    if ended.signal_number is None:
+        return f"ended {after}" if ended.exit_code == 0 else f"ended {after} with exit code {ended.exit_code}"
+    name = _name_signal(ended.signal_number)
+    if ended.signal_number == signal.SIGKILL and host_kills:
+        return f"killed {after} ({name}) while the kernel was killing processes because host memory was full"
+    return f"ended {after} by {name}"
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _group(processes: Sequence[ProcessPeaks]) -> list[_Card]:
+    """Return the devices; only a simulated one is known to be shared by processes of this job alone."""
+    found: dict[object, list[ProcessPeaks]] = {}
+    for process in processes:
+        device = process.device
+        if device is None or not process.reserved_bytes:
+            continue
+        key = device.uuid if process.is_simulated else process.pid
+        found.setdefault(key, []).append(process)
+    return [_Card(tuple(members)) for members in found.values()]
+
+
+def _describe_peak(card: _Card, processes: Sequence[ProcessPeaks], *, is_fine: bool) -> str:
+    reserved = format_bytes(card.reserved_bytes)
+    total_bytes = card.total_bytes
+    whole = "" if total_bytes is None else f" of {format_bytes(total_bytes)}"
+    where = _name_place(card, len(processes))
+    if not card.processes[0].is_simulated:
+        allocated = format_bytes(max(it.allocated_bytes for it in card.processes))
+        return f"peak allocated {allocated}, reserved {reserved}{whole}{where}"
+    context = f" with {format_bytes(card.context_bytes)} of context" if card.context_bytes else ""
+    upper = "up to " if len(card.processes) > 1 else ""
+    peak = f"simulated: peak reserved {upper}{reserved}{whole}{context}{where}"
+    ooms = sum(it.ooms for it in card.processes)
+    if total_bytes is None or (not is_fine and not ooms):
+        return peak
+    if ooms:
+        errors = count(ooms, "out-of-memory error")
+        return f"{peak}; the job handled {errors}" if is_fine else f"{peak}: does not fit, {errors}"
+    headroom_bytes = total_bytes - card.reserved_bytes - card.context_bytes
+    if headroom_bytes < 0:
+        return f"{peak}: fits, as its processes had their peaks at different times"
+    return f"{peak}: fits, {format_bytes(headroom_bytes)} headroom"
+
+
+def _name_place(card: _Card, process_count: int) -> str:
+    if process_count == 1:
+        return ""
+    if len(card.processes) > 1:
+        return f" ({len(card.processes)} processes on one card)"
+    coordinates = card.processes[0].coordinates
+    rank = f"process {card.processes[0].pid}" if coordinates is None else f"rank {coordinates.rank}"
+    return f" ({rank}, the fullest of {process_count})"
+
+
+def _describe_failure(failure: FailedAllocation) -> str:
+    lacked = "" if failure.size_bytes is None else f"{format_bytes(failure.size_bytes)} more were needed; "
+    held = ""
+    if failure.holder is not None:
+        held = f"{failure.holder} held most, {format_bytes(failure.holder_bytes)}; "
+    return f"{lacked}{held}why: vramscope inspect {shlex.quote(failure.path)}"

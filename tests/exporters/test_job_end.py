@@ -1,0 +1,124 @@
+"""The last words of `vramscope run`: true for every end of a job."""
+
+import signal
+
+import pytest
+
+from vramscope.engine.jobs.foreground import Ended
+from vramscope.engine.jobs.job_peaks import ProbedDevicePeaks, ProcessPeaks
+from vramscope.engine.model import RankCoordinates
+from vramscope.engine.units import GIB, MIB
+from vramscope.exporters.job_end import FailedAllocation, describe_job_end
+
+FINE = Ended(0, None)
+
+
+def process(
+    rank: int,
+    reserved_gib: float,
+    *,
+    total_gib: int = 80,
+    is_simulated: bool = False,
+    card: int = 0,
+    ooms: int = 0,
+    flight_record: str | None = None,
+) -> ProcessPeaks:
+    return ProcessPeaks(
+        pid=100 + rank,
+        allocated_bytes=round((reserved_gib - 1) * GIB),
+        reserved_bytes=round(reserved_gib * GIB),
+        ooms=ooms,
+        is_simulated=is_simulated,
+        device=ProbedDevicePeaks(index=card, uuid=f"card-{card}", total_bytes=total_gib * GIB),
+        coordinates=RankCoordinates(rank=rank),
+        context_bytes=GIB // 2 if is_simulated else None,
+        flight_record=flight_record,
+    )
+
+
+def describe(
+    ended: Ended,
+    *processes: ProcessPeaks,
+    passed_s: float = 725.0,
+    failure: FailedAllocation | None = None,
+    host_kills: int = 0,
+) -> list[str]:
+    return describe_job_end(
+        ended,
+        passed_s=passed_s,
+        processes=processes,
+        read_failure=lambda _: failure,
+        host_kills=host_kills,
+    )
+
+
+def test_the_fullest_rank_is_named_with_what_it_allocated_and_reserved() -> None:
+    assert describe(FINE, process(0, 50), process(3, 74), process(5, 60)) == [
+        "ended after 12 m 05 s; peak allocated 73.0 GiB, reserved 74.0 GiB of 80.0 GiB "
+        "(rank 3, the fullest of 3)"
+    ]
+    assert describe(FINE, process(0, 50), passed_s=3.21) == [
+        "ended after 3.2 s; peak allocated 49.0 GiB, reserved 50.0 GiB of 80.0 GiB"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ended", "host_kills", "said"),
+    [
+        (Ended(7, None), 0, "ended after 12 m 05 s with exit code 7"),
+        (Ended(None, signal.SIGSEGV), 0, "ended after 12 m 05 s by SIGSEGV"),
+        (Ended(None, signal.SIGKILL), 0, "ended after 12 m 05 s by SIGKILL"),
+        (
+            Ended(None, signal.SIGKILL),
+            1,
+            "killed after 12 m 05 s (SIGKILL) while the kernel was killing processes because host memory was "
+            "full",
+        ),
+        (Ended(None, signal.SIGRTMIN + 3), 0, f"ended after 12 m 05 s by signal {signal.SIGRTMIN + 3}"),
+    ],
+)
+def test_an_end_that_was_not_fine_is_said(ended: Ended, host_kills: int, said: str) -> None:
+    (line,) = describe(ended, host_kills=host_kills)
+    assert line == f"{said}; no process of the job used a GPU through PyTorch"
+
+
+def test_a_simulated_job_is_told_whether_it_fits_with_its_context() -> None:
+    def simulated(*, ooms: int = 0) -> ProcessPeaks:
+        return process(0, 5, total_gib=8, is_simulated=True, ooms=ooms)
+
+    peak = "simulated: peak reserved 5.0 GiB of 8.0 GiB with 512 MiB of context"
+    assert describe(FINE, simulated()) == [f"ended after 12 m 05 s; {peak}: fits, 2.5 GiB headroom"]
+    assert describe(FINE, simulated(ooms=2)) == [
+        f"ended after 12 m 05 s; {peak}; the job handled 2 out-of-memory errors"
+    ]
+    assert describe(Ended(1, None), simulated(ooms=1)) == [
+        f"ended after 12 m 05 s with exit code 1; {peak}: does not fit, 1 out-of-memory error"
+    ]
+    # A job that something else has ended has not shown that it fits.
+    assert describe(Ended(1, None), simulated()) == [f"ended after 12 m 05 s with exit code 1; {peak}"]
+
+
+def test_processes_on_one_simulated_card_are_added_up_and_said_to_be_an_upper_bound() -> None:
+    def both(reserved_gib: float) -> list[str]:
+        ranks = [process(rank, reserved_gib, total_gib=8, is_simulated=True) for rank in (0, 1)]
+        return describe(FINE, *ranks, process(2, 1, total_gib=8, is_simulated=True, card=1))
+
+    head = "ended after 12 m 05 s; simulated: peak reserved up to"
+    tail = "of 8.0 GiB with 1.0 GiB of context (2 processes on one card)"
+    assert both(3) == [f"{head} 6.0 GiB {tail}: fits, 1.0 GiB headroom"]
+    assert both(4) == [f"{head} 8.0 GiB {tail}: fits, as its processes had their peaks at different times"]
+
+
+def test_after_an_error_the_line_that_held_most_and_the_record_follow() -> None:
+    failed = process(1, 79, ooms=1, flight_record="/tmp/oom 1.json.gz")
+    failure = FailedAllocation("/tmp/oom 1.json.gz", 512 * MIB, "train.py:41", 40 * GIB)
+    _, second = describe(Ended(1, None), process(0, 50), failed, failure=failure)
+    assert second == (
+        "512 MiB more were needed; train.py:41 held most, 40.0 GiB; why: "
+        "vramscope inspect '/tmp/oom 1.json.gz'"
+    )
+    _, second = describe(
+        Ended(1, None), failed, failure=FailedAllocation("/tmp/oom 1.json.gz", None, None, None)
+    )
+    assert second == "why: vramscope inspect '/tmp/oom 1.json.gz'"
+    assert len(describe(Ended(1, None), failed)) == 1, "a record that is gone is not named"
