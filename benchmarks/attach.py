@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vramscope.engine.jobs import gdb
-from vramscope.engine.jobs.gdb import find_interpreter
+from vramscope.engine.jobs.interpreter import find_interpreter
 from vramscope.engine.jobs.launch import make_environment
 from vramscope.engine.sources.processes import read_status
 
@@ -102,7 +102,7 @@ class Launch:
 
 def measure_attachments(runs: int) -> list[Attachment]:
     """Attach to a job of its own in each run, by the command line, with an agent that already runs."""
-    with tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder, _agent(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder, running_agent(Path(folder)):
         return [_attach_once(Path(folder)) for _ in range(runs)]
 
 
@@ -250,7 +250,7 @@ def _time_shim(environment: dict[str, str]) -> float:
 
 
 @contextmanager
-def _agent(folder: Path) -> Iterator[None]:
+def running_agent(folder: Path) -> Iterator[None]:
     """Run an agent, as a person who attaches has one."""
     command = [find_vramscope().live[0], "agent", "--runtime-dir", str(folder)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:

@@ -20,6 +20,7 @@ VramscopeError                 the root; carries the exit code of its class
 ├── HubUnreachableError        no agent answered                         (7)
 ├── ServerUnreachableError     no Prometheus answered                    (7)
 ├── AttachRefusedError         a process that must not be attached to    (6)
+│   └── UnknownInterpreterError  its Python differs from those that the injector knows
 ├── DebuggerMissingError       attaching needs gdb, and there is none    (4)
 ├── ProbeSilentError           a probe was started and does not report   (7)
 └── WireError                  a message that cannot be accepted         (1)
@@ -139,6 +140,10 @@ class AttachRefusedError(VramscopeError):
     """The probe must not be brought into a process; the text says what would permit it."""
 
     exit_code = 6
+
+
+class UnknownInterpreterError(AttachRefusedError):
+    """The Python of a process differs from those that the injector knows; gdb may do it all the same."""
 
 
 class DebuggerMissingError(VramscopeError):

@@ -5,17 +5,24 @@ import pwd
 import subprocess
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from ..errors import AttachRefusedError, ProbeSilentError, UsageError
+from ..errors import (
+    AttachRefusedError,
+    DebuggerMissingError,
+    ProbeSilentError,
+    UnknownInterpreterError,
+    UsageError,
+)
 from ..model import RankSample
 from ..paths import PROBE
 from ..sources.processes import PROC, ProcessStatus, read_status, read_variables
 from ..viewer.client import Client, connect
-from . import gdb
+from . import gdb, injector
 from .background import find_or_start_hub
-from .gdb import Interpreter, find_interpreter
-from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, remove_left_payloads
+from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, remove_left_payloads, write_pointer
+from .injector import Injection
+from .interpreter import Interpreter, find_interpreter, path_seen_from
 
 SINCE = (3, 14)
 ANSWERS_WITHIN_S = 20.0
@@ -37,7 +44,7 @@ def find_switch(pid: int, proc: Path = PROC) -> str | None:
     return "-X disable-remote-debug on its command line" if is_off else None
 
 
-def inject(pid: int, payload: Path, proc: Path = PROC) -> None:
+def execute_remotely(pid: int, payload: Path, proc: Path = PROC) -> None:
     """Pass a payload to a process through its own interpreter, as both must be of the same version.
 
     Raises:
@@ -80,14 +87,19 @@ HUB_ANSWERS_WITHIN_S = 10.0
 _POLL_S = 0.1
 
 
+# What ran the payload: an entry in the table of pending calls, `sys.remote_exec`, or a debugger.
+Way = Literal["injector", "remote_exec", "gdb"]
+
+
 class Attached(NamedTuple):
     rank: RankSample
     # Before it was attached to.
     was_reporting: bool = False
     # From the first check of the process to its first report.
     taken_s: float = 0.0
-    # How long a debugger stopped it, at most; None if none was needed.
+    # How long its threads were stopped, at most; None if that was not necessary.
     stopped_s: float | None = None
+    way: Way | None = None
 
 
 def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) -> Attached:
@@ -113,20 +125,23 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
         rank = find_rank(client, pid)
         if rank is not None:
             return Attached(rank, was_reporting=True)
+        _check_sees_folder(status, runtime_dir)
         if interpreter.version < SINCE:
             check_untraced(status)
         remove_left_payloads(runtime_dir)
         handover = Handover(runtime_dir, pid)
-        is_pending = False
+        entry = None
         try:
             handover.write()
-            stopped_s = _inject(interpreter, handover.payload)
-            is_pending = stopped_s is None  # gdb has copied the text, sys.remote_exec tells only where it is
+            entry = _pass_over(interpreter, handover.payload)
             rank = _wait_for_rank(client, status, handover, timeout_s)
-            is_pending = False
+            entry = entry._replace(is_pending=False)
         finally:
-            handover.close(is_pending=is_pending)
-    return Attached(rank, taken_s=time.monotonic() - begun_s, stopped_s=stopped_s)
+            if entry is not None and entry.injection is not None and handover.read_report():
+                injector.erase(pid, entry.injection)
+            handover.close(is_pending=entry is not None and entry.is_pending)
+    taken_s = time.monotonic() - begun_s
+    return Attached(rank, taken_s=taken_s, stopped_s=entry.stopped_s, way=entry.way)
 
 
 def find_rank(client: Client, pid: int) -> RankSample | None:
@@ -140,26 +155,57 @@ def _examine(status: ProcessStatus) -> Interpreter:
     """Return the Python of a process, after checking that it can read the probe's files."""
     try:
         interpreter = find_interpreter(status)
-        root = PROC / str(status.pid) / "root"
-        sees_probe = (root / str(PROBE).lstrip("/") / "__init__.py").exists()
     except OSError as error:
         raise AttachRefusedError(
             f"process {status.pid} ({status.name}) cannot be inspected: {error.strerror or error}"
         ) from error
-    if not sees_probe:
-        raise AttachRefusedError(
-            f"process {status.pid} ({status.name}) runs in a container or chroot where {PROBE} is not "
-            "visible: run vramscope inside it"
-        )
+    if not path_seen_from(status.pid, str(PROBE / "__init__.py")).exists():
+        raise AttachRefusedError(_explain_unseen(status, PROBE))
     return interpreter
 
 
-def _inject(interpreter: Interpreter, payload: Path) -> float | None:
+def _check_sees_folder(status: ProcessStatus, folder: Path) -> None:
+    """Refuse a process that has another folder, or none, where the agent has its own."""
+    try:
+        is_seen = folder.samefile(path_seen_from(status.pid, str(folder)))
+    except OSError:
+        is_seen = False
+    if not is_seen:
+        raise AttachRefusedError(_explain_unseen(status, folder))
+
+
+def _explain_unseen(status: ProcessStatus, path: Path) -> str:
+    return (
+        f"process {status.pid} ({status.name}) runs in a container or chroot where {path} is not "
+        "visible: run vramscope inside it"
+    )
+
+
+class _Entry(NamedTuple):
+    """A payload that was passed over."""
+
+    way: Way
+    stopped_s: float | None = None
+    # Whether the process may open the file yet: gdb has copied the text, the others say only where it is.
+    is_pending: bool = False
+    injection: Injection | None = None
+
+
+def _pass_over(interpreter: Interpreter, payload: Path) -> _Entry:
     """Pass the payload over by what the version of the interpreter allows."""
-    if interpreter.version < SINCE:
-        return gdb.inject(interpreter, payload)
-    inject(interpreter.pid, payload)
-    return None
+    if interpreter.version >= SINCE:
+        execute_remotely(interpreter.pid, payload)
+        return _Entry("remote_exec", is_pending=True)
+    try:
+        injection = injector.enter(interpreter, write_pointer(payload))
+    except UnknownInterpreterError as unknown:
+        try:
+            return _Entry("gdb", gdb.inject(interpreter, payload))
+        except DebuggerMissingError as error:
+            raise DebuggerMissingError(
+                f"the Python of process {interpreter.pid} is unknown to vramscope ({unknown}): {error}"
+            ) from error
+    return _Entry("injector", injection.stopped_s, is_pending=True, injection=injection)
 
 
 def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, timeout_s: float) -> RankSample:
@@ -243,12 +289,25 @@ def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
 
 def _explain(pid: int, proc: Path) -> str:
     """Return which rule of ptrace(2) forbids it, and what would permit it."""
-    scope = _read_number(proc / "sys/kernel/yama/ptrace_scope")
     if (proc / str(pid)).stat().st_uid != os.geteuid():
         return (
             "it runs with other privileges, or forbids it (PR_SET_DUMPABLE); CAP_SYS_PTRACE would "
             f"permit it, {INSTEAD}"
         )
+    rule = explain_scope(proc)
+    if rule is not None:
+        return rule
+    if can_trace(proc):
+        return f"a security module or the container forbids it; {INSTEAD[3:]}"
+    return (
+        "a security module, the container or the process's privileges forbid it; CAP_SYS_PTRACE would "
+        f"permit it (for a container: --cap-add=SYS_PTRACE), {INSTEAD}"
+    )
+
+
+def explain_scope(proc: Path = PROC) -> str | None:
+    """Return the setting of this system that forbids to trace one's own processes; None if it does not."""
+    scope = _read_number(proc / "sys/kernel/yama/ptrace_scope")
     if scope == 1:
         return (
             "this system permits it only to parents of the process (kernel.yama.ptrace_scope is 1); "
@@ -261,15 +320,10 @@ def _explain(pid: int, proc: Path) -> str:
         )
     if scope == 3:
         return f"this system forbids it until it is rebooted (kernel.yama.ptrace_scope is 3); {INSTEAD[3:]}"
-    if _can_trace(proc):
-        return f"a security module or the container forbids it; {INSTEAD[3:]}"
-    return (
-        "a security module, the container or the process's privileges forbid it; CAP_SYS_PTRACE would "
-        f"permit it (for a container: --cap-add=SYS_PTRACE), {INSTEAD}"
-    )
+    return None
 
 
-def _can_trace(proc: Path) -> bool:
+def can_trace(proc: Path = PROC) -> bool:
     """Return whether this process has CAP_SYS_PTRACE."""
     try:
         lines = (proc / "self/status").read_text().splitlines()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from ..paths import PROBE, SHIM
-from ..sources.processes import PROC, read_start_ticks
+from ..sources.processes import PROC, read_inner_pid, read_start_ticks
 
 STARTED = "started"
 WITHOUT_TORCH = "without torch"
@@ -45,8 +45,13 @@ It may run long after whoever attached has gone, so it takes its own file away, 
 been taken away meanwhile."""
 
 
-def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
-    """Return the code to run in the process: one expression, which leaves no name behind in it."""
+def write_payload(runtime_dir: Path, payload: Path, report: Path, inner_pid: int) -> str:
+    """Return the code to run in the process: one expression, which leaves no name behind in it.
+
+    Args:
+        inner_pid: The number by which the process knows itself. A child that it forks has the pending call
+            too, and must leave the payload alone.
+    """
     body = _BODY % {
         "shim": str(SHIM / "vramscope_shim.py"),
         "probe": str(PROBE),
@@ -57,7 +62,22 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
         "without_torch": WITHOUT_TORCH,
         "failed": FAILED,
     }
-    return f'exec({body!r}, {{"__name__": "vramscope_attach"}})\n'
+    run = f'exec({body!r}, {{"__name__": "vramscope_attach"}})'
+    return f'__import__("os").getpid() == {inner_pid} and {run}\n'
+
+
+def write_pointer(payload: Path) -> bytes:
+    """Return a short text that runs a payload from its file, raises nothing and leaves no name behind.
+
+    It says nothing if the file is gone: that of an attempt that has been given up.
+    """
+    name = ascii(os.fsencode(payload))
+    return (
+        "try:(lambda b,f:b.exec((f.read(),f.close())[0],{}))"
+        f"(__import__('builtins'),__import__('io').open({name},'rb'))\n"
+        "except KeyboardInterrupt:__import__('_thread').interrupt_main()\n"
+        "except BaseException:0\n"
+    ).encode("ascii")
 
 
 _NAME = re.compile(r"attach-(?P<attacher>\d+)-(?P<pid>\d+)-(?P<started>\d+)\.(?P<kind>py|txt|gdb)")
@@ -76,7 +96,8 @@ class Handover:
     def write(self) -> None:
         """Write the payload, and an empty report: the payload does not create one that was removed."""
         self._report.touch()
-        self.payload.write_text(write_payload(self._folder, self.payload, self._report), encoding="utf-8")
+        code = write_payload(self._folder, self.payload, self._report, read_inner_pid(self._pid))
+        self.payload.write_text(code, encoding="utf-8")
 
     def read_report(self) -> str:
         """Return the report, which may come in pieces; "" if the payload has not run."""

@@ -411,6 +411,19 @@ def read_status(pid: int, proc: Path = PROC) -> ProcessStatus:
     return status
 
 
+def read_inner_pid(pid: int, proc: Path = PROC) -> int:
+    """Return the number by which a process knows itself: that of its innermost pid namespace.
+
+    Raises:
+        UsageError: There is no such process.
+    """
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        raise UsageError(f"there is no process {pid}") from None
+    return int((_find_field(text, "NSpid").split() or [str(pid)])[-1])
+
+
 def read_start_ticks(pid: int, proc: Path = PROC) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is gone.
 

@@ -121,6 +121,7 @@ GUARDED = {
 """Files below the verbs that write to the streams of a verb, which write printable text only."""
 ON_THEIR_OWN = {
     "engine/alerts/deliverer.py": "to the agent, which makes it printable",
+    "engine/jobs/injector.py": "JSON to the process that started it",
     "engine/jobs/in_code.py": "in a program of the user: `fit_to_reader`",
     "engine/probe/module_memory/unattended.py": "in a program of the user: text of an OSError",
     "engine/probe/shim/vramscope_shim.py": "in a program of the user: cannot import anything of ours",

@@ -319,6 +319,34 @@ def examine_zeromq() -> Iterator[Check]:
         yield Check("ZeroMQ", "problem", f"{versions}: a message over ipc did not arrive within 1 s", "", 1)
 
 
+def examine_attach() -> Iterator[Check]:
+    """Check how the probe enters a process that already runs, by a try on a process of its own."""
+    from vramscope.engine.jobs.attach import SINCE, can_trace, explain_scope
+    from vramscope.engine.jobs.injector import try_on_own_process
+
+    has_gdb = shutil.which("gdb") is not None
+    spare = f"gdb, which a Python of unknown structure needs, is {'' if has_gdb else 'not '}installed"
+    rule = None if can_trace() else explain_scope()
+    if rule is not None:
+        found, _, advice = rule.partition("; ")
+        yield Check("attach", "warning", f"{found}", advice)
+    elif sys.version_info >= SINCE:
+        yield Check("attach", "ok", f"by sys.remote_exec for Python 3.14 and newer; {spare}")
+    else:
+        try:
+            stopped_s = try_on_own_process()
+        except VramscopeError as error:
+            status: CheckStatus = "note" if has_gdb else "warning"
+            advice = "" if has_gdb else "install gdb, or start jobs with `vramscope run`"
+            yield Check("attach", status, f"without a debugger it fails here ({error}); {spare}", advice)
+        else:
+            found = (
+                f"without a debugger, tried on a process of Python {platform.python_version()}, which was "
+                f"stopped for {stopped_s * 1e3:.1f} ms; {spare}"
+            )
+            yield Check("attach", "ok", found)
+
+
 DISTRIBUTIONS = ("textual", "rich", "msgspec", "pyzmq", "psutil", "nvidia-ml-py", "shtab", "tomlkit")
 _CONTAINER_MARKS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
 
@@ -457,6 +485,7 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),
         Examination("ZeroMQ", examine_zeromq),
+        Examination("attach", examine_attach, deadline_s=30.0),
         Examination("plug-ins", examine_plugins),
         Examination("settings", lambda: examine_settings(arguments)),
         Examination("terminal", examine_terminal),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.jobs.gdb import ElfFile, find_interpreter
+from vramscope.engine.jobs.interpreter import ElfFile, find_interpreter
 from vramscope.engine.sources.processes import list_mapped_files, read_status
 
 NAMES = ("mmap", "Py_Version")

@@ -8,14 +8,14 @@ import pytest
 
 from vramscope.engine.errors import AttachRefusedError, DebuggerMissingError
 from vramscope.engine.jobs import gdb
-from vramscope.engine.jobs.gdb import ADD_CALL, Interpreter, find_interpreter
+from vramscope.engine.jobs.interpreter import ADD_CALL, Interpreter, find_interpreter
 from vramscope.engine.sources.processes import list_mapped_files, read_status
 
 from ...components import require
 from ...waiting import wait_until
 from .targets import HAMMER, SPINNING, Target, running
 
-TIMES = 15
+TIMES = 5
 """The benchmark does it more often."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.jobs.gdb import find_interpreter
+from vramscope.engine.jobs.interpreter import find_interpreter
 from vramscope.engine.sources.processes import read_status
 
 from ...waiting import wait_until

@@ -15,11 +15,12 @@ EXAMPLES = """\
 vramscope attach 4242
 vramscope attach 4242 --timeout 60s"""
 NOTES = """\
-The probe enters by sys.remote_exec in Python 3.14 and later, and by gdb before."""
+The probe enters by sys.remote_exec in Python 3.14 and later. Before, the process is stopped for about a
+millisecond, and gdb is needed only for a Python that vramscope does not know."""
 EXIT_CODES: dict[int | str, str] = {
     0: "the process reports",
     2: "wrong flags, or a process that the probe cannot enter",
-    4: "gdb is needed and not installed",
+    4: "gdb is needed for this Python and not installed",
     6: "no permission, or the process refuses; read_only is set",
     7: "the process did not report in time",
 }
@@ -60,5 +61,6 @@ def _describe(attached: "Attached") -> str:
     which = "" if coordinates is None else f" as rank {coordinates.rank}"
     if attached.was_reporting:
         return f"process {rank.pid} reports already{which}"
-    held = "" if attached.stopped_s is None else f"; it was stopped for {attached.stopped_s:.2f} s"
+    by = " by gdb" if attached.way == "gdb" else ""
+    held = "" if attached.stopped_s is None else f"; it was stopped{by} for {attached.stopped_s * 1e3:.1f} ms"
     return f"process {rank.pid} reports{which} (attached in {attached.taken_s:.1f} s{held})"
