@@ -24,7 +24,7 @@ from .controls.alert_notices import AlertNotices
 from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes
-from .live.node_screen import NodeScreen, RecentSteps
+from .live.node_screen import ALERTS_FROM_ROWS, NodeScreen, RecentSteps
 from .live.process_signals import SignalPolicy
 from .live.process_table import SortOrder
 from .live.screen import GO_ON, LiveScreen, describe_examples, find_fullest
@@ -286,18 +286,19 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         """Notify, and ring the bell for, findings that opened or got worse."""
         if snapshot.node not in self._notices:
             self._notices[snapshot.node] = AlertNotices(self._settings.alerts, self.glyphs)
-        news = self._notices[snapshot.node].take(snapshot, self.size)
         # With the fleet open it is never clear which node is meant.
         is_clear = snapshot.node == self.known.shown and not (self.fleet and self.fleet.is_open)
+        is_listed = is_clear and self.screen is self.live and self.size.height >= ALERTS_FROM_ROWS
+        news = self._notices[snapshot.node].take(snapshot, self.size, is_listed=is_listed)
         whose = f"{snapshot.node}: " if snapshot.node and not is_clear else ""
-        for toast in news.toasts:
-            self.notify(f"{whose}{toast.text}", severity=toast.severity, markup=False)
+        for notice in news.notices:
+            self.notices.add(notice._replace(text=f"{whose}{notice.text}"))
         if news.rings_bell:
             self.bell()
         refused = snapshot.decision_refused
         if refused is not None and refused.number != self._refused_number:
             self._refused_number = refused.number
-            self.notify(f"Not done: {refused.reason}.", severity="warning", markup=False)
+            self.notify(f"Not done: {refused.reason}.", severity="warning")
         if snapshot.is_gone:
             self._notices.pop(snapshot.node, None)
 
@@ -568,9 +569,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         try:
             path = self._save_settings(values)
         except (OSError, VramscopeError) as error:
-            self.notify(f"Settings not saved: {error}", severity="error", markup=False)
+            self.notify(f"Settings not saved: {error}", severity="error")
             return
-        self.notify(f"Settings saved to {path}", markup=False)
+        self.notify(f"Settings saved to {path}")
 
 
 class SnapshotMailbox:

@@ -24,13 +24,13 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When and how to alert people to findings; keys in the table are field names without `_s`."""
 
     level: AlertLevel = "medium"
-    """Least severity that raises an alert, by a toast, the bell or a hook: `low`, `medium`, `high` or
+    """Least severity that raises an alert, by a notice, the bell or a hook: `low`, `medium`, `high` or
     `critical`. The alerts screen lists every finding.
     """
     kinds: tuple[str, ...] = ()
     """Kinds of findings that raise alerts, such as `oom` and `leak`. Empty: all."""
     toast: bool = True
-    """Whether to show a toast once when a finding opens or its severity rises."""
+    """Whether to show a notice on the alerts line once when a finding opens or its severity rises."""
     bell: bool = True
     """Whether to also ring the terminal's bell, once, from `alerts.bell_level` on."""
     bell_level: AlertLevel = "high"

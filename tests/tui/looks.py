@@ -6,7 +6,7 @@ from vramscope.tui.widgets.title_line import TitleLine
 
 
 def notices(app: TerminalApp) -> list[str]:
-    return [notification.message for notification in app._notifications]
+    return app.notices.texts
 
 
 def shown_screen(app: VramscopeApp) -> type[object]:

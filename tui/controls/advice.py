@@ -47,7 +47,6 @@ class AdviceControl:
                 f"Process {pid} does not report, so it cannot be advised. Start it with `vramscope run`, or "
                 "attach to it with `vramscope attach`.",
                 severity="warning",
-                markup=False,
             )
         else:
             from ..screens.dialogs import ChoiceScreen
@@ -80,16 +79,14 @@ class AdviceControl:
         feed = self._app.feed
         if action is not None and isinstance(feed, AdvisingFeed):
             feed.advise(pid, cast(AdviceAction, action), REASON)
-            self._app.notify(
-                f"Requested {action} of process {pid}, at the end of its next step.", markup=False
-            )
+            self._app.notify(f"Requested {action} of process {pid}, at the end of its next step.")
 
     def _notify_outcome(self, advice: RankAdvice) -> None:
         advised = advice.advised
         if advised is None:
             text = f"Not done: {advice.refusal}."
-            self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+            self._app.notify(text, severity="warning", timeout=NEWS_S)
             return
         severity = "information" if advised.is_obeyed else "warning"
         text = f"Process {advice.pid} {make_printable(advised.outcome)}."
-        self._app.notify(text, severity=severity, timeout=NEWS_S, markup=False)  # type: ignore[arg-type]
+        self._app.notify(text, severity=severity, timeout=NEWS_S)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Toasts, and the bell, when a finding opens, gets worse, or was open already."""
+"""Notices, and the bell, when a finding opens, gets worse, or was open already."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ...analyzers.finding_words import name_kind
 from ...engine.alerts.state import AlertState, Crossing, CrossingLog, is_told
@@ -9,11 +9,12 @@ from ...engine.model import SEVERITIES, Finding, Severity
 from ...engine.settings import AlertSettings
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
+from ..screens.notices import Notice, NoticeSeverity
 
-# Crossings that arrive together with a toast each; of more, one toast has the number.
-MOST_TOASTS = 2
+# Crossings that arrive together with a notice each; of more, one notice has the number.
+MOST_NOTICES = 2
+# Size of a screen from which a notice has the whole sentence.
 ROOMY_CELLS = 60
-# Size of a screen from which a toast has the whole sentence.
 ROOMY_ROWS = 16
 
 
@@ -21,18 +22,15 @@ ROOMY_ROWS = 16
 Size = tuple[int, int]
 
 
-class Toast(NamedTuple):
-    """One message over the screen."""
+class News(NamedTuple):
+    """What is to be notified now."""
 
-    text: str
-    severity: Literal["information", "warning", "error"]
-
-
-class Notices(NamedTuple):
-    """Toasts to show now."""
-
-    toasts: tuple[Toast, ...] = ()
+    notices: tuple[Notice, ...] = ()
     rings_bell: bool = False
+
+
+# Seconds for which a notice is shown.
+NOTICE_S = 6.0
 
 
 class AlertNotices:
@@ -45,14 +43,15 @@ class AlertNotices:
         self._has_begun = False
         self._taken: tuple[Finding, ...] | None = None
 
-    def take(self, snapshot: Snapshot, size: Size) -> Notices:
+    def take(self, snapshot: Snapshot, size: Size, *, is_listed: bool = False) -> News:
+        """Return what is new; `is_listed`: what was open already is on the screen."""
         if snapshot.sample is None or snapshot.findings is self._taken:
-            return Notices()
+            return News()
         self._taken = snapshot.findings
         crossings = self._log.note(snapshot.findings)
         if not self._has_begun:
             self._has_begun = True
-            return self._sum_up(crossings, snapshot.alerts, size)
+            return News() if is_listed else self._sum_up(crossings, snapshot.alerts, size)
         news = [
             crossing
             for crossing in crossings
@@ -64,10 +63,10 @@ class AlertNotices:
         is_grave = any(
             _rank(crossing.finding.severity) >= _rank(self._settings.bell_level) for crossing in news
         )
-        toasts = self._word(news, size, snapshot.sample.clock) if self._settings.toast else ()
-        return Notices(toasts, self._settings.bell and is_grave)
+        notices = self._word(news, size, snapshot.sample.clock) if self._settings.toast else ()
+        return News(notices, self._settings.bell and is_grave)
 
-    def _sum_up(self, crossings: Sequence[Crossing], alerts: AlertState, size: Size) -> Notices:
+    def _sum_up(self, crossings: Sequence[Crossing], alerts: AlertState, size: Size) -> News:
         """Return the number of findings that were open already; the bell is for news only."""
         open_ones = [
             crossing.finding
@@ -78,25 +77,25 @@ class AlertNotices:
             and not alerts.is_silent(crossing.finding)
         ]
         if not open_ones or not self._settings.toast:
-            return Notices()
-        return Notices((self._count(open_ones, "open", size),))
+            return News()
+        return News((self._count(open_ones, "open", size),))
 
-    def _word(self, news: Sequence[Crossing], size: Size, clock: str) -> tuple[Toast, ...]:
-        if len(news) > MOST_TOASTS:
+    def _word(self, news: Sequence[Crossing], size: Size, clock: str) -> tuple[Notice, ...]:
+        if len(news) > MOST_NOTICES:
             return (self._count([crossing.finding for crossing in news], "new", size),)
         return tuple(self._describe(crossing, size, clock) for crossing in news)
 
-    def _describe(self, crossing: Crossing, size: Size, clock: str) -> Toast:
+    def _describe(self, crossing: Crossing, size: Size, clock: str) -> Notice:
         finding = crossing.finding
         word = f"now {finding.severity}" if crossing.event == "raised" else finding.severity
         mark = self._glyphs.risk(finding.severity)
         if not _is_roomy(size):
             noun = "rank" if clock == "trace" else "GPU"
             where = f" {noun} {finding.device}" if finding.device is not None else ""
-            return Toast(f"{mark} {name_kind(finding.kind)}{where}, {word}", _loudness(finding.severity))
-        return Toast(f"{mark} {word}: {finding.title}  (3 shows it)", _loudness(finding.severity))
+            return _make_notice(f"{mark} {name_kind(finding.kind)}{where}, {word}", finding.severity)
+        return _make_notice(f"{mark} {word}: {finding.title}  (3 shows it)", finding.severity)
 
-    def _count(self, findings: Sequence[Finding], word: str, size: Size) -> Toast:
+    def _count(self, findings: Sequence[Finding], word: str, size: Size) -> Notice:
         severities = [finding.severity for finding in findings]
         counts = [
             f"{severities.count(level)} {level}" for level in reversed(SEVERITIES) if level in severities
@@ -106,7 +105,7 @@ class AlertNotices:
         text = f"{self._glyphs.risk(gravest)} {len(findings)} {word} {noun}"
         if _is_roomy(size):
             text += f": {', '.join(counts)}  (3 shows {'it' if len(findings) == 1 else 'them'})"
-        return Toast(text, _loudness(gravest))
+        return _make_notice(text, gravest)
 
 
 def _is_roomy(size: Size) -> bool:
@@ -117,5 +116,6 @@ def _rank(severity: Severity) -> int:
     return SEVERITIES.index(severity)
 
 
-def _loudness(severity: Severity) -> Literal["information", "warning", "error"]:
-    return "error" if severity in ("high", "critical") else "warning"
+def _make_notice(text: str, severity: Severity) -> Notice:
+    urgency: NoticeSeverity = "error" if severity in ("high", "critical") else "warning"
+    return Notice(text, urgency, NOTICE_S, is_in_verdict=True)

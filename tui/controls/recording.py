@@ -44,7 +44,7 @@ class RecordingControl:
         state = self._recording.look()
         for news in self._recording.take_news():
             severity = "error" if news.is_failure else "information"
-            app.notify(news.text, severity=severity, timeout=NEWS_S, markup=False)  # type: ignore[arg-type]
+            app.notify(news.text, severity=severity, timeout=NEWS_S)  # type: ignore[arg-type]
         fact = None if state is None else self._describe(state)
         for screen in app.snapshot_screens:
             if screen.is_mounted:

@@ -89,7 +89,7 @@ class ReplayControl:
         """Send a command to the replay; over a screen without a time bar, notify where it goes."""
         self._feed.command(ReplayCommand(cast(Verb, verb), count, text))
         if verb == "skip" and self._app.overlay is not None:
-            self._app.notify(f"Replay: {count:+.0f} s", timeout=2)
+            self._app.notify(f"Replay: {count:+.0f} s", title="replay", timeout=2)
 
     def go_to(self) -> None:
         replay = self._app.newest.replay
@@ -116,7 +116,8 @@ class ReplayControl:
         if word is not None and word.number != self._word_number:
             self._word_number = word.number
             is_elsewhere = word.node is not None and word.node != app.known.shown
-            app.notify(f"{word.node}: {word.text}" if is_elsewhere else word.text, timeout=4, markup=False)
+            text = f"{word.node}: {word.text}" if is_elsewhere else word.text
+            app.notify(text, title="replay", timeout=4)
             if word.node is not None:
                 app.switch_node(word.node)
 
@@ -126,7 +127,7 @@ class ReplayControl:
         if place is not None and not self._has_explained_nodes:
             self._has_explained_nodes = True
             text = f"{place.total} nodes, replayed together: Tab shows the next one."
-            self._app.notify(text, timeout=5, markup=False)
+            self._app.notify(text, timeout=5)
 
     def _show_same_rank(self, snapshot: Snapshot) -> None:
         """Where a device is shown in full, show that of the same rank, or else the fullest."""

@@ -86,7 +86,7 @@ class SweepTool(Tool["SweepIndex"]):
         path = asked.cells[asked.at].path
         if path is not None:
             told = f"Replay it in another shell: vramscope replay {show_path(path)}"
-            self._app.notify(told, timeout=NOTE_S, markup=False)
+            self._app.notify(told, timeout=NOTE_S)
 
 
 class PlanTool(Tool["Planned"]):

@@ -423,7 +423,7 @@ class FleetScreen(ThriftyScreen[None]):
         message.stop()
         self.grid.focus()
         if self._refusal:
-            self.notify(f"{self._refusal} · e.g. {EXAMPLE}", severity="warning", markup=False)
+            self.notify(f"{self._refusal} · e.g. {EXAMPLE}", severity="warning")
             self._refusal = ""
             self.draw()
 

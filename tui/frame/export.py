@@ -47,11 +47,11 @@ def export_and_notify(
     try:
         files = write_export(contents, folder, now_s)
     except OSError as error:
-        app.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+        app.notify(f"Not exported: {folder}: {error.strerror}", severity="error")
         return
     names = [path.name for path in files]
     listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
-    app.notify(f"Wrote {listed} to {folder}", markup=False)
+    app.notify(f"Wrote {listed} to {folder}")
 
 
 def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> list[Path]:

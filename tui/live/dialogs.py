@@ -119,7 +119,7 @@ def begin_signal(app: App[object], sample: Sample, row: ProcessRow, policy: Sign
         else:
             app.push_screen(SignalScreen(row), lambda number: _answer(app, handle, number))
             return
-    app.notify(f"{refusal[:1].upper()}{refusal[1:]}.", severity="warning", markup=False)
+    app.notify(f"{refusal[:1].upper()}{refusal[1:]}.", severity="warning")
 
 
 def _answer(app: App[object], handle: ProcessHandle, number: signal.Signals | None) -> None:
@@ -130,10 +130,10 @@ def _answer(app: App[object], handle: ProcessHandle, number: signal.Signals | No
     try:
         handle.send(number)
     except SignalRefused as error:
-        app.notify(f"{error}.", severity="error", markup=False)
+        app.notify(f"{error}.", severity="error")
         handle.close()
         return
-    app.notify(f"{number.name} sent to process {handle.pid}.", markup=False)
+    app.notify(f"{number.name} sent to process {handle.pid}.")
     _watch_exit(app, handle, number)
 
 
@@ -147,7 +147,6 @@ def _watch_exit(app: App[object], handle: ProcessHandle, number: signal.Signals)
         app.notify(
             f"Process {handle.pid} is still running {EXIT_PATIENCE_S:.0f} s after {number.name}.",
             severity="warning",
-            markup=False,
         )
 
     patience = loop.call_later(EXIT_PATIENCE_S, give_up)
@@ -156,6 +155,6 @@ def _watch_exit(app: App[object], handle: ProcessHandle, number: signal.Signals)
         patience.cancel()
         loop.remove_reader(handle.fileno())
         handle.close()
-        app.notify(f"Process {handle.pid} exited.", markup=False)
+        app.notify(f"Process {handle.pid} exited.")
 
     loop.add_reader(handle.fileno(), note_exit)

@@ -393,9 +393,9 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             self,
             lambda: export_breakdown(shown, folder, app.clock.wall_s()),
             then=lambda made: self.notify(
-                f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}", markup=False
+                f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}"
             ),
-            otherwise=lambda error: self.notify(f"Not exported: {error}", severity="error", markup=False),
+            otherwise=lambda error: self.notify(f"Not exported: {error}", severity="error"),
         )
 
 

@@ -377,12 +377,12 @@ class PlanScreen(PlanListing):
         try:
             made = export_plan(self.plan, app.export_screenshot(), folder, app.clock.wall_s())
         except OSError as error:
-            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error")
         except OutputFileError as error:
-            self.notify(f"Not exported: {error}", severity="error", markup=False)
+            self.notify(f"Not exported: {error}", severity="error")
         else:
             names = ", ".join(sorted(path.name for path in made.iterdir()))
-            self.notify(f"Wrote {names} to {made}", markup=False)
+            self.notify(f"Wrote {names} to {made}")
 
 
 def view_plan(make: Callable[[], Planned], *, model: str) -> FileView[PlanScreen, Planned]:

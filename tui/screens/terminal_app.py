@@ -25,6 +25,7 @@ from ..frame.theme import default_variables, register_themes
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
 from ..terminal.line_filters import AsciiFilter, PrintableFilter
+from .notices import Notice, NoticeBoard, NoticeSeverity
 from .snapshot_screen import SnapshotScreen
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.view = view
         self.clock = clock or SystemClock()
         self.export_folder = export_folder
+        self.notices = NoticeBoard(self)
         self._overlays: tuple[Screen[None], ...] = ()
         self.animation_level = "none"
         self.console = _make_console(abilities)
@@ -143,6 +145,31 @@ class TerminalApp(App[None], inherit_bindings=False):
     def action_export(self) -> None:
         if self.view is not None:
             self.view.export()
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: NoticeSeverity = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a notice on the alerts line, or on another line where there is none.
+
+        Args:
+            title: Its subject: a later notice on the same one replaces it. It is not shown.
+            timeout: Seconds for which it is shown; None for the default.
+            markup: Has no effect: the text is shown as it is.
+        """
+        seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        self.notices.add(Notice(message, severity, seconds, title))
+
+    def clear_notifications(self) -> None:
+        self.notices.clear()
+
+    def place_notice(self) -> None:
+        self.notices.place()
 
     @property
     def overlay(self) -> Screen[None] | None:
@@ -243,7 +270,7 @@ class TerminalApp(App[None], inherit_bindings=False):
     def action_next_theme(self) -> None:
         choices = self.theme_choices
         self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
-        self.notify(f"Theme: {self.theme_choice}", timeout=2)
+        self.notify(f"Theme: {self.theme_choice}", title="theme", timeout=2)
 
     async def action_quit(self) -> None:
         self._on_exit_asked()

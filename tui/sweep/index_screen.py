@@ -265,7 +265,7 @@ def view_sweeps(
 
     def show_notice(_: SweepIndex) -> None:
         if notice:
-            view.app.notify(notice, severity="error", markup=False)
+            view.app.notify(notice, severity="error")
 
     view = FileView(
         lambda app: SweepIndexScreen(replay=leave_for_replay, leave=app.exit, begin=begin),

@@ -84,10 +84,10 @@ def _start(screen: Screen[None], write: Callable[[Path], Sequence[Path]]) -> Non
     def notify_written(paths: Sequence[Path]) -> None:
         endings = ", ".join(path.name.removeprefix(base.name) for path in paths)
         told = f"Wrote {base.name} ({endings}) to {show_path(folder)}"
-        screen.notify(told, timeout=NOTE_S, markup=False)
+        screen.notify(told, timeout=NOTE_S)
 
     def refuse(error: VramscopeError) -> None:
-        screen.notify(f"Not exported: {error}", severity="error", timeout=NOTE_S, markup=False)
+        screen.notify(f"Not exported: {error}", severity="error", timeout=NOTE_S)
 
     run_in_background(screen, lambda: write(base), then=notify_written, otherwise=refuse)
 

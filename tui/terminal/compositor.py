@@ -8,7 +8,7 @@ moves. It uses private parts of Textual, so Textual is pinned to 8.2.8 exactly.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
@@ -451,6 +451,13 @@ class HasGlyphs(Protocol):
     glyphs: "Glyphs"
 
 
+@runtime_checkable
+class PlacesNotices(Protocol):
+    """An application that shows notices on a line of the screen that is open."""
+
+    def place_notice(self) -> None: ...
+
+
 class ThriftyScreen(Screen[ResultT]):
     """A screen whose updates cost few bytes; every screen of the application derives from it."""
 
@@ -493,6 +500,7 @@ class ThriftyScreen(Screen[ResultT]):
     def on_mount(self) -> None:
         """Send everything again after a shell had the terminal."""
         self.app.app_resume_signal.subscribe(self, self._repaint)
+        self.screen_layout_refresh_signal.subscribe(self, self._place_notice)
 
     def on_unmount(self) -> None:
         """Unsubscribe from the signal, which would keep this screen, all its widgets and strips, forever."""
@@ -509,6 +517,11 @@ class ThriftyScreen(Screen[ResultT]):
     def on_screen_resume(self) -> None:
         """Forget the terminal's content, because another screen wrote to it."""
         self._thrifty_compositor.forget()
+
+    def _place_notice(self, _: Screen[object]) -> None:
+        """Have the notice follow its line, or another screen."""
+        if isinstance(self.app, PlacesNotices):
+            self.app.place_notice()
 
     def _repaint(self, _: "App[object]") -> None:
         self._thrifty_compositor.forget()

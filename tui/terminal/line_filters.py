@@ -44,7 +44,7 @@ def to_ascii(text: str) -> str:
 
 
 class PrintableFilter(LineFilter):
-    """Makes every line that any widget draws printable: lists, titles, the palette and toasts too."""
+    """Makes every line that any widget draws printable: lists, titles, the palette and notices too."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """Return the segments, unchanged where nothing in them would control the terminal."""
@@ -54,7 +54,7 @@ class PrintableFilter(LineFilter):
 
 
 class AsciiFilter(LineFilter):
-    """Rewrites every line that any widget draws: borders, scroll bars, palette and toasts too."""
+    """Rewrites every line that any widget draws: borders, scroll bars, palette and notices too."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [

@@ -44,12 +44,27 @@ class OneLine(MarkingWidget):
 
     _left: Pieces = ()
     _right: Pieces = ()
+    # What is shown for a moment in their place.
+    _notice: tuple[Pieces, Pieces] | None = None
 
     def set_pieces(self, left: Sequence[Piece], right: Sequence[Piece] = ()) -> None:
         """Show these pieces; nothing is repainted when they are the ones shown."""
         if (tuple(left), tuple(right)) != (self._left, self._right):
             self._left = tuple(left)
             self._right = tuple(right)
+            if self._notice is None:
+                self.repaint()
+
+    def show_notice(self, left: Sequence[Piece], right: Sequence[Piece] = ()) -> None:
+        """Show these pieces in place of the line's own, until `hide_notice`."""
+        notice = tuple(left), tuple(right)
+        if notice != self._notice:
+            self._notice = notice
+            self.repaint()
+
+    def hide_notice(self) -> None:
+        if self._notice is not None:
+            self._notice = None
             self.repaint()
 
     @property
@@ -60,9 +75,10 @@ class OneLine(MarkingWidget):
         width = self.size.width
         if y != 0 or width <= 0:
             return Strip.blank(max(0, width), self.rich_style)
-        right = cut_pieces(self._right, width)
+        left_pieces, right_pieces = (self._left, self._right) if self._notice is None else self._notice
+        right = cut_pieces(right_pieces, width)
         room = width - measure_pieces(right)
-        left = cut_pieces(self._left, max(0, room - 1) if right else room)
+        left = cut_pieces(left_pieces, max(0, room - 1) if right else room)
         style = self.rich_style
         gap = Segment(" " * (room - measure_pieces(left)), style)
         segments = [self._segment(piece, style) for piece in left]

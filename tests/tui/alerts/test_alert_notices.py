@@ -1,4 +1,4 @@
-"""Toasts and the bell: once per crossing, never for what is old news, muted or acknowledged."""
+"""Notices and the bell: once per crossing, never for what is old news, muted or acknowledged."""
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ from vramscope.engine.alerts.state import Acknowledgement, AlertState, Mute
 from vramscope.engine.model import Finding, Severity
 from vramscope.engine.settings import AlertSettings, Settings
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.tui.controls.alert_notices import AlertNotices, Notices
+from vramscope.tui.controls.alert_notices import AlertNotices, News
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
@@ -29,13 +29,13 @@ def graver(finding: Finding, severity: Severity) -> Finding:
 
 def follow(
     *snapshots: Snapshot, settings: AlertSettings | None = None, size: tuple[int, int] = ROOMY
-) -> list[Notices]:
+) -> list[News]:
     told = AlertNotices(settings or AlertSettings(), UNICODE)
     return [told.take(snapshot, size) for snapshot in snapshots]
 
 
-def texts(found: Notices) -> list[str]:
-    return [toast.text for toast in found.toasts]
+def texts(found: News) -> list[str]:
+    return [notice.text for notice in found.notices]
 
 
 def test_a_finding_that_opens_is_told_once_with_its_sentence_and_rings_the_bell() -> None:
@@ -46,9 +46,9 @@ def test_a_finding_that_opens_is_told_once_with_its_sentence_and_rings_the_bell(
         with_findings(msgspec.structs.replace(LEAK, title="GPU 5 leaks 21 MiB a step")),
     )
     assert texts(first) == [f"◆ high: {LEAK.title}  (3 shows it)"]
-    assert first.toasts[0].severity == "error"
+    assert first.notices[0].severity == "error"
     assert first.rings_bell
-    assert (again, changed) == (Notices(), Notices())
+    assert (again, changed) == (News(), News())
 
 
 def test_a_severity_that_rises_is_told_once_and_one_that_falls_is_not() -> None:
@@ -75,15 +75,15 @@ def test_what_was_open_before_is_one_number_without_a_bell() -> None:
     first, second = follow(with_findings(OOM, LEAK, PRESSURE, FRAGMENTATION), with_findings(OOM, LEAK))
     assert texts(first) == ["✖ 3 open alerts: 1 critical, 1 high, 1 medium  (3 shows them)"]
     assert not first.rings_bell
-    assert second == Notices()
+    assert second == News()
     assert texts(follow(with_findings(LEAK))[0]) == ["◆ 1 open alert: 1 high  (3 shows it)"]
-    assert follow(with_findings(FRAGMENTATION, IDLE)) == [Notices()], "closed, and below the level"
+    assert follow(with_findings(FRAGMENTATION, IDLE)) == [News()], "closed, and below the level"
 
 
 def test_nothing_is_old_news_before_the_first_sample() -> None:
     joining = Snapshot(findings=(LEAK,))
     first, second, third = follow(joining, with_findings(LEAK), with_findings(LEAK, OOM))
-    assert first == Notices()
+    assert first == News()
     assert texts(second) == ["◆ 1 open alert: 1 high  (3 shows it)"]
     assert texts(third) == [f"✖ critical: {OOM.title}  (3 shows it)"]
 
@@ -97,24 +97,24 @@ def test_what_is_muted_or_acknowledged_is_silent() -> None:
         with_findings(graver(OOM, "high"), LEAK, state=state),
         with_findings(OOM, graver(LEAK, "critical"), state=state),
     )
-    assert (opened, raised) == (Notices(), Notices())
-    assert follow(with_findings(OOM, LEAK, state=state)) == [Notices()]
+    assert (opened, raised) == (News(), News())
+    assert follow(with_findings(OOM, LEAK, state=state)) == [News()]
 
 
 def test_what_closes_is_not_told() -> None:
     closed = msgspec.structs.replace(LEAK, closed_s=NOON_S)
-    assert follow(EMPTY, with_findings(LEAK), with_findings(closed))[2] == Notices()
-    assert follow(EMPTY, with_findings(closed))[1] == Notices(), "over before anybody saw it"
+    assert follow(EMPTY, with_findings(LEAK), with_findings(closed))[2] == News()
+    assert follow(EMPTY, with_findings(closed))[1] == News(), "over before anybody saw it"
 
 
-def test_many_at_once_are_one_toast_and_one_bell() -> None:
+def test_many_at_once_are_one_notice_and_one_bell() -> None:
     found = follow(EMPTY, with_findings(OOM, LEAK, PRESSURE))[1]
     assert texts(found) == ["✖ 3 new alerts: 1 critical, 1 high, 1 medium  (3 shows them)"]
     assert found.rings_bell
 
 
 @pytest.mark.parametrize(
-    ("settings", "toasts", "rings"),
+    ("settings", "count", "rings"),
     [
         (AlertSettings(toast=False), 0, True),
         (AlertSettings(bell=False), 1, False),
@@ -124,12 +124,12 @@ def test_many_at_once_are_one_toast_and_one_bell() -> None:
         (AlertSettings(kinds=("leak",), level="low"), 1, True),
     ],
 )
-def test_settings_choose_what_is_told_and_how(settings: AlertSettings, toasts: int, rings: bool) -> None:
+def test_settings_choose_what_is_told_and_how(settings: AlertSettings, count: int, rings: bool) -> None:
     found = follow(EMPTY, with_findings(LEAK), settings=settings)[1]
-    assert (len(found.toasts), found.rings_bell) == (toasts, rings)
+    assert (len(found.notices), found.rings_bell) == (count, rings)
 
 
-def test_in_a_small_pane_a_toast_is_short() -> None:
+def test_in_a_small_pane_a_notice_is_short() -> None:
     assert texts(follow(EMPTY, with_findings(LEAK), size=SMALL)[1]) == ["◆ leak GPU 5, high"]
     assert texts(follow(with_findings(LEAK, OOM), size=SMALL)[0]) == ["✖ 2 open alerts"]
 
@@ -156,7 +156,7 @@ async def test_the_application_says_it_over_the_screen_and_rings_also_while_paus
     app = make_app(feed, abilities=abilities)
     rung: list[str] = []
     app.bell = lambda: rung.append("bell")  # type: ignore[method-assign]
-    async with app.run_test(size=ROOMY, notifications=True) as pilot:
+    async with app.run_test(size=ROOMY) as pilot:
         await pilot.press("space")
         feed.hand_over(later(with_findings(LEAK), 2))
         await pilot.pause()

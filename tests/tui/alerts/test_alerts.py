@@ -47,7 +47,7 @@ async def test_every_finding_is_listed_the_open_ones_first_with_its_state_in_wor
 async def test_at_every_size_list_whole_and_dialog_are_drawn(size: tuple[int, int], is_ascii: bool) -> None:
     abilities = TerminalAbilities(is_ascii=True, color_depth="16") if is_ascii else TerminalAbilities()
     app = make_app(FakeFeed(make_alerts()), abilities=abilities)
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with app.run_test(size=size) as pilot:
         for keys in (("3",), ("j", "enter"), ("escape", "m"), ("escape", "s"), ("escape", "slash", "x")):
             await pilot.press(*keys)
             await pilot.pause()

@@ -22,6 +22,7 @@ from ...engine.files.snapshots import small_snapshot
 from ...engine.files.snapshots import snapshot as snapshot_of
 from ..file_apps import first_screen, make_file_app, refusal_of
 from ..inspect_files import advised_snapshot, bare_segments, rich_snapshot, save
+from ..looks import notices
 
 SIZES = [(80, 24), (120, 32), (200, 50)]
 
@@ -179,7 +180,7 @@ async def test_a_file_of_one_device_says_so_and_hides_the_key(tmp_path: Path) ->
         assert " d device" not in text
         assert "o out of memory" not in text
         await pilot.press("d")
-        assert "The file has only one device." in [each.message for each in app._notifications]
+        assert notices(app) == ["The file has only one device."]
 
 
 async def test_an_empty_snapshot_says_that_nothing_was_allocated(tmp_path: Path) -> None:

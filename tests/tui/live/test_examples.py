@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.tui.canned import FakeFeed, make_app, make_sample, make_snapshot
-from tests.tui.looks import shown_text
+from tests.tui.looks import notices, shown_text
 from vramscope.engine.model import HostSample
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -41,14 +41,14 @@ async def test_a_key_ends_the_view_for_the_example(key: str, example: Example) -
 async def test_without_pytorch_the_demo_says_what_to_install_and_the_recording_opens() -> None:
     chosen: list[Example] = []
     app = make_view(snapshot_without_gpu(), chosen, demo_refusal="the demo needs PyTorch: pip install it")
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         assert "Press `r` to replay a recorded job on a simulated GPU (the demo needs PyTorch" in shown_text(
             app
         )
         await pilot.press("d")
         await pilot.pause()
-        (told,) = app._notifications
-        assert "the demo needs PyTorch: pip install it; press r" in told.message
+        (told,) = notices(app)
+        assert "the demo needs PyTorch: pip install it; press r" in told
         assert not app._exit
         await pilot.press("r")
         await pilot.pause()

@@ -37,7 +37,7 @@ def _text_of(app: VramscopeApp) -> str:
 @pytest.mark.parametrize(
     "keys", [[], ["question_mark"], ["s"], ["K"], ["slash", "x"], ["ctrl+p"], ["T"], ["tab", "enter"]]
 )
-async def test_every_screen_and_toast_is_ascii(keys: list[str], size: tuple[int, int]) -> None:
+async def test_every_screen_and_notice_is_ascii(keys: list[str], size: tuple[int, int]) -> None:
     import msgspec
 
     processes = tuple(make_process(n, 90 + n, "jörg", f"python träin.py …{n}") for n in range(1, 40))
@@ -47,7 +47,7 @@ async def test_every_screen_and_toast_is_ascii(keys: list[str], size: tuple[int,
         findings=(make_finding(0), make_finding(1, closed_s=1.0)),
     )
     app = make_app(FakeFeed(snapshot), abilities=ASCII_TERMINAL)
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with app.run_test(size=size) as pilot:
         await pilot.press(*keys)
         await pilot.pause(0.3 if keys == ["ctrl+p"] else 0)
         app.notify("Größe — naïve…")

@@ -57,7 +57,7 @@ async def test_no_screen_of_a_node_is_steered(size: tuple[int, int], is_ascii: b
     for past in make_past(3, 20):
         feed.history.add(poison(past, HOSTILE))
     app = make_app(feed, abilities=TerminalAbilities(is_ascii=is_ascii))
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with app.run_test(size=size) as pilot:
         app.notify(HOSTILE, title=HOSTILE, markup=False)
         for keys in [[], *WAYS]:
             await pilot.press(*keys)
@@ -72,7 +72,7 @@ async def test_no_screen_of_a_fleet_is_steered(size: tuple[int, int]) -> None:
     nodes = [poison(make_node(name, level="low", oom=1), HOSTILE) for name in ("n1", "n2")]
     lost = Snapshot(node=f"n3{HOSTILE}", connection="lost", silent_s=41.0, reason=HOSTILE)
     app = make_nodes_app(SeveralNodes(*nodes, lost))
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with app.run_test(size=size) as pilot:
         for keys in [[], *FLEET_WAYS]:
             await pilot.press(*keys)
             await pilot.pause()
