@@ -21,7 +21,7 @@ from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..widgets.device_fields import wrap_words
 from ..widgets.line_page import LinePage
-from ..widgets.title_line import format_time
+from ..widgets.title_words import format_time
 
 AlertColumn = Literal["time", "severity", "kind", "device"]
 # Left to right.

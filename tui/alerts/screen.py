@@ -14,6 +14,7 @@ from ...engine.model import SEVERITIES, Evidence, Finding, HookStatus, HubStatus
 from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ..draw.numbers import count_text
+from ..draw.pieces import Piece, join_pieces, measure_pieces
 from ..draw.spans import Line, Span, fit_line
 from ..frame import keys
 from ..live.process_signals import SignalPolicy
@@ -22,8 +23,8 @@ from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.device_fields import wrap_words
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_page import LinePage
-from ..widgets.one_line import OneLine, Piece, join_pieces, measure_pieces
-from ..widgets.title_line import format_time
+from ..widgets.one_line import OneLine
+from ..widgets.title_words import format_time
 from .list import (
     ALERT_COLUMNS,
     AlertColumn,

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ...engine.units import format_age, format_bytes
-from ..widgets.title_line import Fact, TitleLine
+from ..widgets.title_line import TitleLine
+from ..widgets.title_words import Fact
 
 if TYPE_CHECKING:
     from textual.timer import Timer

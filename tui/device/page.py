@@ -27,7 +27,7 @@ from ..widgets.device_fields import SHORT_NAMES, wrap_words
 from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths, name_rank
 from ..widgets.line_page import LinePage
 from ..widgets.replay_words import draw_part
-from ..widgets.title_line import format_time
+from ..widgets.title_words import format_time
 from .sections import (
     SegmentQuestion,
     SegmentSection,

@@ -7,8 +7,9 @@ from ...engine.clock import Clock
 from ...engine.model import DeviceSample, RankSample
 from ...engine.viewer.feed import Feed
 from ..frame import keys
+from ..live.arrangement import arrange_page
 from ..live.device_picture import order_devices
-from ..live.node_screen import NodeScreen, RecentSteps, arrange_page
+from ..live.node_screen import NodeScreen, RecentSteps
 from ..live.process_signals import SignalPolicy
 from ..live.process_table import ProcessTable
 from ..widgets.device_view import collect_ranks

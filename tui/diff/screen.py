@@ -18,13 +18,14 @@ from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.diff import describe_difference, describe_rest, order_subjects
 from ..draw.columns import join_columns
+from ..draw.pieces import Piece
 from ..draw.run_graph import ROLES, Runs, draw_runs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.one_line import OneLine
 
 # Widths below which both values are left out, and from which the end and the noise are shown.
 NARROW_CELLS = 60

@@ -1,18 +1,15 @@
 """Lines as spans: text with its role; a theme gives each role its look."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
 
 from ...engine.text import make_printable
-from ..terminal.line_filters import to_ascii
+from .ascii import to_ascii
 
-# What a piece of text is for; `tui/frame/theme.py` sets the look of each role.
+# What a piece of text is for; `tui/draw/palettes.py` has the look of each role.
 Role = Literal[
     "text",
     "strong",
@@ -31,6 +28,9 @@ Role = Literal[
     "critical",
     "unknown",
 ]
+
+# In the order of its definition.
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Span(NamedTuple):
@@ -103,21 +103,3 @@ def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
     if width <= 0:
         return []
     return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]
-
-
-def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
-    """Return a fitted line as a strip; neighbours of one role become one segment."""
-    segments: list[Segment] = []
-    text = ""
-    role = None
-    for span_text, span_role in line:
-        if span_role == role:
-            text += span_text
-            continue
-        if role is not None:
-            segments.append(Segment(text, looks[role]))
-        text = span_text
-        role = span_role
-    if role is not None:
-        segments.append(Segment(text, looks[role]))
-    return Strip(segments, sum(cell_len(segment.text) for segment in segments))

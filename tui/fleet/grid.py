@@ -16,9 +16,9 @@ from ...analyzers.risk import LEVELS
 from ..draw.bars import level_glyph
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, to_strip
+from ..draw.spans import Line, Role, Span, fit_line, fit_text
 from ..frame import keys
-from ..frame.theme import find_looks
+from ..frame.theme import find_looks, to_strip
 from ..widgets.line_page import MarkingWidget
 
 # What a cell shows of a device that is not at risk: how full it is, or its level of risk.

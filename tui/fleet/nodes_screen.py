@@ -16,12 +16,13 @@ from ...engine.units import format_bytes
 from ..draw.columns import join_columns
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
+from ..draw.pieces import Piece
 from ..draw.spans import Line, Role, Span
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.line_page import RowTable
-from ..widgets.one_line import KeyLine, OneLine, Piece
+from ..widgets.one_line import KeyLine, OneLine
 from ..widgets.verdict_line import VerdictLine
 
 MOST_LABEL_CELLS = 24

@@ -32,14 +32,16 @@ from ...engine.units import format_age
 from ...exporters.status.document import FleetExport
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import gib_text
+from ..draw.pieces import Piece
 from ..frame import keys
 from ..frame.theme import find_look
 from ..screens.dialogs import ChoiceScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_page import MarkingWidget
-from ..widgets.one_line import KeyLine, OneLine, Piece
-from ..widgets.verdict_line import VerdictLine, word_lost
+from ..widgets.one_line import KeyLine, OneLine
+from ..widgets.verdict_line import VerdictLine
+from ..widgets.verdict_words import word_lost
 from .cluster import ClusterWatch, describe_worst, order_by_gravity
 from .grid import FleetGrid, FleetView, describe_silence
 

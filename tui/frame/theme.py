@@ -1,18 +1,19 @@
-"""Themes: how every role of `tui/draw/spans.py` looks, dark, light, and without colour.
+"""Themes: how Textual shows the roles of `tui/draw/spans.py` in each palette."""
 
-Colours go from blue over yellow to orange and vermilion, which people with all common kinds of colour
-blindness can distinguish (after M. Okabe and K. Ito, "Color Universal Design"); every meaning also has a
-glyph or word.
-"""
-
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.strip import Strip
 from textual.theme import Theme
 
-from ..draw.spans import Role
+from ..draw import palettes
+from ..draw.palettes import Palette
+from ..draw.spans import ROLES, Role, Span
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -20,30 +21,19 @@ if TYPE_CHECKING:
 
 ReturnT = TypeVar("ReturnT")
 
-# In the order of its definition.
-ROLES: tuple[Role, ...] = get_args(Role)
-
 DEFAULT_THEME = "vramscope-dark"
 
 
-# Roles that share the colour of another role.
-_COLOR_OF = {
-    "cursor": "accent",
-    "fill-medium": "medium",
-    "fill-high": "high",
-    "fill-critical": "critical",
-}
-
-
-def _variables(colors: dict[str, str], styles: dict[str, str]) -> dict[str, str]:
+def _variables(palette: Palette) -> dict[str, str]:
     """Return the theme variables `$role-…` and `$role-…-style` of every role."""
-    variables = {f"role-{role}": colors[_COLOR_OF.get(role, role)] for role in ROLES}
-    variables.update({f"role-{role}-style": styles.get(role, "none") for role in ROLES})
+    variables = {f"role-{role}": palette.color_of(role) for role in ROLES}
+    variables.update({f"role-{role}-style": palette.style_of(role) for role in ROLES})
     return variables
 
 
-def _make_theme(name: str, colors: dict[str, str], styles: dict[str, str], *, is_dark: bool) -> Theme:
+def _make_theme(name: str, palette: Palette) -> Theme:
     """Return a theme in true colour; its chrome uses the roles' own colours."""
+    colors = palette.colors
     chrome = {
         "footer-background": colors["surface"],
         "footer-item-background": colors["surface"],
@@ -76,95 +66,19 @@ def _make_theme(name: str, colors: dict[str, str], styles: dict[str, str], *, is
         background=colors["background"],
         surface=colors["surface"],
         panel=colors["surface"],
-        dark=is_dark,
-        variables={**chrome, **_variables(colors, styles)},
+        dark=palette.is_dark,
+        variables={**chrome, **_variables(palette)},
     )
 
 
-_STYLES = {"strong": "bold", "cursor": "bold reverse", "high": "bold", "critical": "bold"}
-
 # The default: calm blues on near black; only trouble is warm.
-DARK = _make_theme(
-    "vramscope-dark",
-    {
-        "background": "#0d1117",
-        "surface": "#161c25",
-        "cursor": "#26364a",
-        "text": "#c6d0da",
-        "strong": "#ffffff",
-        "muted": "#8a97a5",
-        "faint": "#566270",
-        "accent": "#6cb6ff",
-        "fill": "#4f9fe0",
-        "band": "#3a6f9e",
-        "low": "#7fb8e6",
-        "medium": "#e8d25a",
-        "high": "#f2a33a",
-        "critical": "#ff7a52",
-        "unknown": "#8a97a5",
-    },
-    _STYLES,
-    is_dark=True,
-)
+DARK = _make_theme("vramscope-dark", palettes.DARK)
 
 # For light terminals.
-LIGHT = _make_theme(
-    "vramscope-light",
-    {
-        "background": "#fafbfc",
-        "surface": "#eef1f4",
-        "cursor": "#cfe3f8",
-        "text": "#2b333b",
-        "strong": "#000000",
-        "muted": "#5a6672",
-        "faint": "#8b96a2",
-        "accent": "#0757a8",
-        "fill": "#1f74c4",
-        "band": "#6ea6d8",
-        "low": "#0f5fa8",
-        "medium": "#755a00",
-        "high": "#9a4a00",
-        "critical": "#b3260e",
-        "unknown": "#5a6672",
-    },
-    _STYLES,
-    is_dark=False,
-)
+LIGHT = _make_theme("vramscope-light", palettes.LIGHT)
 
 # Text at a contrast of 7:1 or more (WCAG 2.2, level AAA).
-HIGH_CONTRAST = _make_theme(
-    "vramscope-high-contrast",
-    {
-        "background": "#000000",
-        "surface": "#000000",
-        "cursor": "#003f8a",
-        "text": "#ffffff",
-        "strong": "#ffffff",
-        "muted": "#d6d6d6",
-        "faint": "#9a9a9a",
-        "accent": "#7fd0ff",
-        "fill": "#3fb4ff",
-        "band": "#9fcbe8",
-        "low": "#9fd8ff",
-        "medium": "#ffee33",
-        "high": "#ffb733",
-        "critical": "#ff9980",
-        "unknown": "#d6d6d6",
-    },
-    {**_STYLES, "critical": "bold reverse"},
-    is_dark=True,
-)
-
-_MONO_STYLES = {
-    "strong": "bold",
-    "faint": "dim",
-    "band": "dim",
-    "accent": "bold",
-    "cursor": "bold reverse",
-    "medium": "bold",
-    "high": "bold underline",
-    "critical": "bold reverse",
-}
+HIGH_CONTRAST = _make_theme("vramscope-high-contrast", palettes.HIGH_CONTRAST)
 
 # The terminal's own two colours; bold, underline, dim and reverse carry what colour carried.
 MONO = Theme(
@@ -177,7 +91,7 @@ MONO = Theme(
     panel="ansi_default",
     boost="ansi_default",
     variables={
-        **_variables(dict.fromkeys(ROLES, "ansi_default"), _MONO_STYLES),
+        **_variables(palettes.MONO),
         "ansi-background": "ansi_default",
         "ansi-foreground": "ansi_default",
         "block-cursor-foreground": "ansi_default",
@@ -245,3 +159,21 @@ def role_rules(prefix: str) -> str:
     return "\n".join(
         f"& > .{prefix}--{role} {{ color: $role-{role}; text-style: $role-{role}-style; }}" for role in ROLES
     )
+
+
+def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
+    """Return a fitted line as a strip; neighbours of one role become one segment."""
+    segments: list[Segment] = []
+    text = ""
+    role = None
+    for span_text, span_role in line:
+        if span_role == role:
+            text += span_text
+            continue
+        if role is not None:
+            segments.append(Segment(text, looks[role]))
+        text = span_text
+        role = span_role
+    if role is not None:
+        segments.append(Segment(text, looks[role]))
+    return Strip(segments, sum(cell_len(segment.text) for segment in segments))

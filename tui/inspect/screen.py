@@ -21,12 +21,13 @@ from ...exporters.stack_text import show_frame
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
+from ..draw.pieces import Piece, join_pieces
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
 from ..screens.dialogs import REPORT_WIDTH, MarkedList, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
-from ..widgets.one_line import OneLine, Piece, join_pieces
+from ..widgets.one_line import OneLine
 from .inspected import BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind, read_inspected
 
 # Below this width only the bytes precede the place.

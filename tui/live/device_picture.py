@@ -1,14 +1,10 @@
-"""All devices of a node: how large each can be, the picture of all, and the widget that shows it."""
+"""All devices of a node: how large each can be, and the picture of all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
-from textual import events
-from textual.geometry import Region
-from textual.message import Message
-from textual.reactive import reactive
 
 from ...engine.history import History
 from ...engine.model import DeviceSample
@@ -16,9 +12,7 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Span, fit_line, fit_text
-from ..frame import keys
 from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
-from ..widgets.line_page import LinePage
 from .device_graphs import DeviceGraphs, TimeSpan, bucket_length, choose_window
 from .device_lines import (
     DETAIL_ROWS,
@@ -83,6 +77,13 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
     is_few = len(devices) <= MANY_DEVICES
     found = _grid(devices, is_child, width, height, node, detail_rows=0 if is_few else DETAIL_ROWS)
     return found if found.height <= height or not is_few else _stack(is_child, width, 1)
+
+
+def minimum_height(device_count: int, width: int) -> int:
+    """Return the rows in which every device is visible."""
+    if device_count <= MANY_DEVICES:
+        return device_count
+    return DETAIL_ROWS + -(-device_count // max(1, width // 12))
 
 
 def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
@@ -380,100 +381,3 @@ def order_devices(
             ordered.append(device)
             ordered += [child for child in shown if child.parent_uuid == device.uuid]
     return ordered
-
-
-class DevicePanels(LinePage):
-    """Every device of a node, as large as the room and the number of devices allow."""
-
-    BINDINGS = [*keys.DEVICE_PANELS]
-
-    # UUID of the device that is selected.
-    selected: reactive[str | None] = reactive(None)
-    # None shows all.
-    device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
-    # Seconds of history that the graphs span.
-    history_window_s: reactive[float] = reactive(600.0)
-
-    class DeviceSelected(Message):
-        def __init__(self, uuid: str) -> None:
-            super().__init__()
-            self.uuid = uuid
-
-    class DeviceOpened(Message):
-        """A device was asked for in full, with Enter or a double click."""
-
-        def __init__(self, uuid: str) -> None:
-            super().__init__()
-            self.uuid = uuid
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._picture = DevicePicture(self.glyphs)
-        self._snapshot = Snapshot()
-        self._history = History()
-
-    def show(self, snapshot: Snapshot, history: History) -> None:
-        """Draw a snapshot; unchanged lines are not repainted."""
-        self._snapshot = snapshot
-        self._history = history
-        self._draw()
-
-    @staticmethod
-    def minimum_height(device_count: int, width: int) -> int:
-        if device_count <= MANY_DEVICES:
-            return device_count
-        return DETAIL_ROWS + -(-device_count // max(1, width // 12))
-
-    def on_click(self, event: events.Click) -> None:
-        offset = event.get_content_offset(self)
-        if offset is None:
-            return
-        uuid = self._picture.device_at(offset.x, offset.y + self.scroll_offset.y)
-        if uuid is not None:
-            self.selected = uuid
-            if event.chain == 2:
-                self.post_message(self.DeviceOpened(uuid))
-
-    def watch_selected(self, uuid: str | None) -> None:
-        """Scroll to the selected device and report it."""
-        self._draw()
-        place = self._picture.place_of(uuid)
-        if uuid is not None and place is not None:
-            self.scroll_to_region(Region(0, place.y, 1, place.height), animate=False)
-            self.post_message(self.DeviceSelected(uuid))
-
-    def watch_device_filter(self) -> None:
-        self._draw()
-
-    def watch_history_window_s(self) -> None:
-        self._draw()
-
-    def action_move(self, across: int, down: int) -> None:
-        self.selected = self._picture.neighbor(self.selected, across, down)
-
-    def action_page(self, pages: int) -> None:
-        place = self._picture.place_of(self.selected)
-        rows = place.height if place else 1
-        self.action_move(0, pages * max(1, self.size.height // rows))
-
-    def action_end(self, place: int) -> None:
-        """Select the first device, or the last one."""
-        if self._picture.devices:
-            self.selected = self._picture.devices[place].uuid
-
-    def action_open(self) -> None:
-        if self._picture.place_of(self.selected) is None:
-            self.action_end(0)
-        if self.selected is not None:
-            self.post_message(self.DeviceOpened(self.selected))
-
-    def _compose_lines(self, width: int, height: int) -> list[Line]:
-        return self._picture.draw(
-            self._snapshot,
-            self._history,
-            width,
-            height,
-            selected=self.selected,
-            device_filter=self.device_filter,
-            window_s=self.history_window_s,
-        )

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 from textual import on
 from textual.widget import Widget
@@ -16,111 +15,6 @@ from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.filter_bar import FilterBar
 from .process_signals import SignalPolicy
 from .process_table import SORTABLE, ProcessTable, SortOrder
-
-# Heights from which each part is worth its row; small panes keep the verdict and the devices.
-HOST_FROM_ROWS = 6
-TITLE_FROM_ROWS = 11
-KEYS_FROM_ROWS = 13
-ALERTS_FROM_ROWS = 15
-PROCESSES_FROM_ROWS = 18
-NOTES_FROM_ROWS = 28
-GAP_FROM_ROWS = 28
-
-LEAST_PROCESS_ROWS = 3
-
-
-class Arrangement(NamedTuple):
-    has_host: bool = False
-    has_title: bool = False
-    has_keys: bool = False
-    has_alerts: bool = False
-    has_notes: bool = False
-    has_gap: bool = False
-    # Rows of the process table with its heading; 0 hides it.
-    process_rows: int = 0
-
-    @property
-    def chrome_rows(self) -> int:
-        """Rows that neither devices nor processes get."""
-        shown = (self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_notes, self.has_gap)
-        return 1 + sum(shown)
-
-
-class Needs(NamedTuple):
-    device_count: int
-    # Rows in which every device is visible.
-    devices_least: int
-    # Returns the rows that the devices use of so many.
-    devices_height: Callable[[int], int]
-    # Processes to list; None where there is no list to show.
-    processes: int | None
-    # A recording may have no host.
-    has_host: bool = True
-    # Whether there are notes that nothing else shows.
-    has_notes: bool = False
-
-
-def arrange(height: int, needs: Needs) -> Arrangement:
-    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host.
-
-    It does not depend on the focus: going to the list moves nothing.
-    """
-    unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
-    spare = height - 1 - max(1, needs.devices_least)
-    shown: dict[str, bool] = {}
-    for part, from_rows in (
-        ("has_host", HOST_FROM_ROWS),
-        ("has_title", TITLE_FROM_ROWS),
-        ("has_keys", KEYS_FROM_ROWS),
-        ("has_alerts", ALERTS_FROM_ROWS),
-        ("has_notes", NOTES_FROM_ROWS),
-        ("has_gap", GAP_FROM_ROWS),
-    ):
-        shown[part] = spare > 0 and height >= from_rows and not unwanted.get(part, False)
-        spare -= shown[part]
-    chrome = Arrangement(**shown)
-    if needs.processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
-        return chrome
-    return chrome._replace(process_rows=_share(height - chrome.chrome_rows, spare, needs))
-
-
-def _share(room: int, spare: int, needs: Needs) -> int:
-    """Return the rows of the process table, out of the room it shares with the devices."""
-    wanted = 1 + max(1, needs.processes or 0)
-    limit = max(room // 4, LEAST_PROCESS_ROWS)
-    is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
-    if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
-        limit = LEAST_PROCESS_ROWS
-    rows = min(wanted, spare, limit)
-    return min(wanted, rows + _count_unused(room - rows, needs))
-
-
-def _count_unused(rows: int, needs: Needs) -> int:
-    """Return how many of the devices' rows they can do without and still look the same."""
-    height = needs.devices_height(rows)
-    unused = max(0, rows - height)
-    # A layout may want a row more than it draws on; without that one it would fall back to a lower one.
-    while unused and needs.devices_height(rows - unused) < height:
-        unused -= 1
-    return unused
-
-
-# Rows that the page of a device keeps before processes are listed below it.
-LEAST_PAGE_ROWS = 8
-
-
-def arrange_page(height: int, processes: int | None) -> Arrangement:
-    """Return the parts around the page of one device; verdict and page are always there.
-
-    `processes` is None where there is no list.
-    """
-    chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
-    spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS
-    if processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
-        return chosen
-    limit = max(height // 8, LEAST_PROCESS_ROWS)
-    return chosen._replace(process_rows=min(1 + max(1, processes), spare, limit))
-
 
 # Steps that are kept of one process: more than any screen has columns for.
 MOST_STEPS = 64

@@ -20,9 +20,9 @@ from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..draw.columns import fit_columns
 from ..draw.numbers import count_text
-from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
+from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text
 from ..frame import keys
-from ..frame.theme import find_looks
+from ..frame.theme import find_looks, to_strip
 from ..widgets.device_view import MODELLED, name_coordinates, spell_label
 from ..widgets.line_page import MarkingWidget
 

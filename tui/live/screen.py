@@ -20,14 +20,17 @@ from ..draw.bars import draw_gauge
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import dots_of, draw_history, history_levels
 from ..draw.numbers import percent_text, span_text
-from ..draw.spans import Line, Role, Span, fit_line, to_strip
+from ..draw.pieces import Piece, cut_pieces, join_pieces, measure_pieces
+from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
-from ..frame.theme import find_looks
-from ..widgets.one_line import OneLine, Piece, cut_pieces, join_pieces, measure_pieces
-from ..widgets.title_line import format_time
-from .device_picture import DevicePanels
+from ..frame.theme import find_looks, to_strip
+from ..widgets.one_line import OneLine
+from ..widgets.title_words import format_time
+from .arrangement import Arrangement, Needs, arrange
+from .device_panels import DevicePanels
 from .device_picture import arrange as arrange_devices
-from .node_screen import Arrangement, Needs, NodeScreen, arrange
+from .device_picture import minimum_height
+from .node_screen import NodeScreen
 from .process_signals import SignalPolicy
 from .process_table import ProcessTable
 
@@ -416,7 +419,7 @@ class LiveScreen(NodeScreen):
         count = len(devices)
         return Needs(
             device_count=count,
-            devices_least=DevicePanels.minimum_height(count, width) if count else 3,
+            devices_least=minimum_height(count, width) if count else 3,
             devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
             processes=self.processes.process_count if self._has_list and count else None,
             has_host=self._has_host(),

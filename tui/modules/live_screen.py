@@ -10,8 +10,8 @@ from ...engine.units import format_age, format_bytes
 from ...engine.viewer.feed import Feed
 from ...engine.viewer.snapshot import RankModules, Snapshot
 from ...exporters.modules.text import COST, describe_wait, name_process
+from ..draw.pieces import Piece
 from ..frame import keys
-from ..widgets.one_line import Piece
 from .profiled import Place, Profiled, describe_most
 from .screen import BreakdownScreen
 

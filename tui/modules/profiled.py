@@ -17,8 +17,8 @@ from ...engine.model.sample import MEMORY_KINDS, MemoryKind, ModuleMemory
 from ...engine.units import format_bytes, share_percent
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text
+from ..draw.pieces import Piece
 from ..draw.spans import clean_text
-from ..widgets.one_line import Piece
 
 ALL_KINDS = "all kinds"
 # By its word.

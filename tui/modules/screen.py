@@ -33,13 +33,14 @@ from ...exporters.modules.text import (
     describe_difference,
     describe_module_memory,
 )
+from ..draw.pieces import Piece, join_pieces
 from ..frame import keys
 from ..frame.background import run_in_background
 from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
-from ..widgets.one_line import OneLine, Piece, join_pieces
+from ..widgets.one_line import OneLine
 from .icicle import BreakdownIcicle, BreakdownTable
 from .profiled import (
     ALL_KINDS,

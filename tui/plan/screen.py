@@ -13,6 +13,7 @@ from ...analyzers.stage_peaks import JobStages
 from ...engine.errors import OutputFileError
 from ...engine.files.base.output_file import write_files
 from ...engine.settings import Settings
+from ..draw.pieces import Piece
 from ..frame import keys
 from ..frame.export import make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -20,7 +21,7 @@ from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_page import RowTable
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.one_line import OneLine
 from .planned import Candidate, Planned, PlannedTable
 from .stages import MatchedJob, PlanFacts, PlanStages, StagesView, find_scale, match_job
 from .table import PlanDetails, PlanOrder, PlanTable

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from textual.binding import Binding
 
+from ..draw.pieces import Piece
 from ..frame import keys
 from ..terminal.compositor import ThriftyScreen
-from ..widgets.one_line import KeyLine, OneLine, Piece
+from ..widgets.one_line import KeyLine, OneLine
 
 if TYPE_CHECKING:
     from ...engine.settings import Settings

@@ -17,7 +17,8 @@ from ..widgets.one_line import KeyLine
 from ..widgets.replay_words import judge_comparison, judge_part
 from ..widgets.time_bar import OverviewLine, TimeBar
 from ..widgets.title_line import TitleLine
-from ..widgets.verdict_line import VerdictLine, describe_silence, describe_trouble
+from ..widgets.verdict_line import VerdictLine
+from ..widgets.verdict_words import describe_silence, describe_trouble
 
 WINDOW_S = 60.0
 

@@ -21,6 +21,7 @@ from ...engine.errors import UsageError
 from ...engine.settings import Settings
 from ...exporters.sweep.text import ALIGNMENT, HEADINGS, describe_index, row_of
 from ..draw.columns import join_columns, measure_columns
+from ..draw.pieces import Piece
 from ..draw.spans import Line, Span
 from ..frame import keys
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -28,7 +29,7 @@ from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_page import RowTable
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.one_line import OneLine
 from .screen import ReplayAsked, SweepScreen, SweepView, export_several
 from .words import SweepFacts
 

@@ -8,8 +8,7 @@ from ...analyzers.planning.sweep.model import find_best
 from ...engine.units import GIB
 from ...exporters.sweep.figure_cells import DrawnGrid, choose_cells, find_borders
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Role
-from ..frame.theme import ROLES
+from ..draw.spans import ROLES, Role
 
 CellLook = Literal[
     "share-0",

@@ -19,6 +19,7 @@ from ...analyzers.planning.sweep.index import IndexedSweep, judge_sweep
 from ...engine.errors import VramscopeError
 from ...engine.files.base.input_file import show_path
 from ...exporters.sweep.text import describe_figure, describe_sweep
+from ..draw.pieces import Piece
 from ..frame import keys
 from ..frame.background import run_in_background
 from ..frame.keys import KEYS_OF_THE_VIEW
@@ -26,7 +27,7 @@ from ..frame.theme import role_rules
 from ..screens.dialogs import TextScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.line_page import MarkingWidget
-from ..widgets.one_line import KeyLine, OneLine, Piece
+from ..widgets.one_line import KeyLine, OneLine
 from .lines import (
     COLUMN_CELLS,
     MODE_WORDS,

@@ -1,46 +1,11 @@
 """Filters between the widgets and the terminal: printable text, and seven bits where asked for."""
 
-from functools import lru_cache
-
-from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
 from ...engine.text import make_printable
-
-_STAND_INS = {
-    "-": "—–─━┄╌╍═▔▁▂▃━‐‑−",
-    "|": "│┃║╎╏▏▎▍▌▐▕▊▋·•",
-    "+": "┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝┏┓┗┛",
-    "#": "█▉▇▆▅▓▀▄▛▜▙▟▗▖▝▘",
-    "=": "▒",
-    ".": "░",
-    "~": "…",
-    "^": "▲△↑⇧",
-    "v": "▼▽↓",
-    ">": "→▶▸▷›",
-    "<": "←◀◂◁‹",
-    "X": "✖✗",
-    "x": "×",
-    "*": "◆●○✓☐☑■□",
-    "'": "’‘′",
-    '"': "“”″",
-    "u": "µ",
-    " ": "\u00a0\u2009\u202f⠀°",
-}
-_TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items() for character in characters}
-
-
-@lru_cache(maxsize=1024)
-def to_ascii(text: str) -> str:
-    """Return text in ASCII that takes the same cells; characters without a look-alike become `?`."""
-    if text.isascii():
-        return text
-    translated = text.translate(_TABLE)
-    if translated.isascii():
-        return translated
-    return "".join(c if c.isascii() else "?" * cell_len(c) for c in translated)
+from ..draw.ascii import to_ascii
 
 
 class PrintableFilter(LineFilter):

@@ -14,8 +14,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ..draw.glyphs import Glyphs
-from ..draw.spans import Line, Role, Span, fit_line, to_strip
-from ..frame.theme import find_looks
+from ..draw.spans import Line, Role, Span, fit_line
+from ..frame.theme import find_looks, to_strip
 from ..terminal.compositor import HasGlyphs, ThriftyScreen
 
 

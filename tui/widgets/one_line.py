@@ -2,9 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
@@ -12,23 +10,10 @@ from textual.binding import ActiveBinding, Binding
 from textual.dom import DOMNode
 from textual.strip import Strip
 
-from ..draw.spans import Role
+from ..draw.pieces import Piece, Pieces, cut_pieces, measure_pieces
 from ..frame.keys import GROUP_TITLES
 from ..frame.theme import find_look
 from .line_page import MarkingWidget
-
-ELLIPSIS = "…"
-
-
-class Piece(NamedTuple):
-    """A run of text in one role."""
-
-    text: str
-    role: Role = "text"
-    action: str = ""
-
-
-Pieces = tuple[Piece, ...]
 
 
 class OneLine(MarkingWidget):
@@ -90,38 +75,6 @@ class OneLine(MarkingWidget):
         if piece.action:
             style += Style.from_meta({"@click": piece.action})
         return Segment(piece.text, style)
-
-
-def measure_pieces(pieces: Sequence[Piece]) -> int:
-    return sum(cell_len(piece.text) for piece in pieces)
-
-
-def cut_pieces(pieces: Sequence[Piece], width: int) -> list[Piece]:
-    """Return the pieces that fit, the last one cut with an ellipsis where text was lost."""
-    if measure_pieces(pieces) <= width:
-        return list(pieces)
-    if width <= 0:
-        return []
-    kept: list[Piece] = []
-    room = width - 1
-    for piece in pieces:
-        size = cell_len(piece.text)
-        if size > room:
-            kept.append(piece._replace(text=set_cell_size(piece.text, room).rstrip() + ELLIPSIS))
-            break
-        kept.append(piece)
-        room -= size
-    return kept
-
-
-def join_pieces(groups: Sequence[Sequence[Piece]], separator: str = " · ") -> list[Piece]:
-    """Return groups of pieces as one line, with a muted separator between them."""
-    joined: list[Piece] = []
-    for group in groups:
-        if joined and group:
-            joined.append(Piece(separator, "muted"))
-        joined.extend(group)
-    return joined
 
 
 # Bindings that stay when room is short.

@@ -11,9 +11,10 @@ from textual.message import Message
 from ...engine.model import SEVERITIES
 from ...engine.viewer.snapshot import ReplayMark, ReplayOverview, ReplayState
 from ..draw.glyphs import Glyphs
+from ..draw.pieces import Piece, measure_pieces
 from ..draw.spans import Role
 from ..frame import keys
-from .one_line import OneLine, Piece, measure_pieces
+from .one_line import OneLine
 
 LEAST_BAR_CELLS = 16
 DAY_S = 86_400.0

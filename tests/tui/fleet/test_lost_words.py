@@ -4,7 +4,7 @@ from tests.analyzers.fleet.nodes import make_node
 from tests.analyzers.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from vramscope.analyzers.fleet.model import FleetNode
 from vramscope.tui.fleet.screen import LostLines
-from vramscope.tui.widgets.verdict_line import shorten_reason, word_lost
+from vramscope.tui.widgets.verdict_words import shorten_reason, word_lost
 
 CLOSED = "does not answer: no agent listens at n1:5757, or the way to it is closed"
 REFUSED = f"refused: this key is not allowed: run there `vramscope keys allow {'ab' * 32} --name NAME`"

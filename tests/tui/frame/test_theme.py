@@ -7,12 +7,12 @@ from textual.app import App
 from textual.color import Color
 from textual.theme import Theme
 
+from vramscope.tui.draw.spans import ROLES
 from vramscope.tui.frame.theme import (
     DARK,
     HIGH_CONTRAST,
     LIGHT,
     MONO,
-    ROLES,
     THEMES,
     default_variables,
     register_themes,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vramscope.tui.live.node_screen import Arrangement, Needs, arrange
+from vramscope.tui.live.arrangement import Arrangement, Needs, arrange
 
 
 def stacked(count: int) -> Callable[[int], int]:

@@ -17,8 +17,8 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from vramscope.tui.app import VramscopeApp
+from vramscope.tui.draw.ascii import to_ascii
 from vramscope.tui.terminal.abilities import TerminalAbilities
-from vramscope.tui.terminal.line_filters import to_ascii
 
 ASCII_TERMINAL = TerminalAbilities(is_ascii=True, color_depth="16", reason="TERM=linux")
 

@@ -11,7 +11,8 @@ from vramscope.engine.model import DeviceSample, Sample
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.frame.theme import default_variables, register_themes
-from vramscope.tui.live.device_picture import DevicePanels
+from vramscope.tui.live.device_panels import DevicePanels
+from vramscope.tui.live.device_picture import minimum_height
 from vramscope.tui.terminal.compositor import ThriftyScreen
 
 
@@ -205,8 +206,8 @@ async def test_a_pane_of_one_column_comes_to_rest() -> None:
 
 
 def test_the_fewest_rows_in_which_devices_can_be_read_are_told() -> None:
-    assert [DevicePanels.minimum_height(count, 80) for count in (1, 8, 16)] == [1, 8, 16]
+    assert [minimum_height(count, 80) for count in (1, 8, 16)] == [1, 8, 16]
     for count in (64, 128):
-        heights = [DevicePanels.minimum_height(count, width) for width in (0, 20, 80, 200)]
+        heights = [minimum_height(count, width) for width in (0, 20, 80, 200)]
         assert heights == sorted(heights, reverse=True)
         assert heights[-1] < count

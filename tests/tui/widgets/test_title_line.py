@@ -10,7 +10,8 @@ from vramscope.engine.model import WorkerStatus
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.frame.theme import default_variables
-from vramscope.tui.widgets.title_line import Fact, TitleLine
+from vramscope.tui.widgets.title_line import TitleLine
+from vramscope.tui.widgets.title_words import Fact
 
 
 class TitleApp(App[None]):

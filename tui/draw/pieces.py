@@ -1,0 +1,53 @@
+"""Pieces of a line of chrome: text in a role, which a click may act on; measured, cut and joined."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from .spans import Role
+
+ELLIPSIS = "…"
+
+
+class Piece(NamedTuple):
+    """A run of text in one role."""
+
+    text: str
+    role: Role = "text"
+    action: str = ""
+
+
+Pieces = tuple[Piece, ...]
+
+
+def measure_pieces(pieces: Sequence[Piece]) -> int:
+    return sum(cell_len(piece.text) for piece in pieces)
+
+
+def cut_pieces(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    """Return the pieces that fit, the last one cut with an ellipsis where text was lost."""
+    if measure_pieces(pieces) <= width:
+        return list(pieces)
+    if width <= 0:
+        return []
+    kept: list[Piece] = []
+    room = width - 1
+    for piece in pieces:
+        size = cell_len(piece.text)
+        if size > room:
+            kept.append(piece._replace(text=set_cell_size(piece.text, room).rstrip() + ELLIPSIS))
+            break
+        kept.append(piece)
+        room -= size
+    return kept
+
+
+def join_pieces(groups: Sequence[Sequence[Piece]], separator: str = " · ") -> list[Piece]:
+    """Return groups of pieces as one line, with a muted separator between them."""
+    joined: list[Piece] = []
+    for group in groups:
+        if joined and group:
+            joined.append(Piece(separator, "muted"))
+        joined.extend(group)
+    return joined
