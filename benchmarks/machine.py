@@ -90,9 +90,10 @@ class Machine:
         )
         device.raw.temperature_c = 58 + index % 10
         device.raw.gpu_percent = 90 + index % 10
-        device.set_processes(
-            [(self._start_holder(index), used_bytes // 2, "compute") for _ in range(PROCESSES_PER_DEVICE)]
-        )
+        pids = [self._start_holder(index) for _ in range(PROCESSES_PER_DEVICE)]
+        device.set_processes([(pid, used_bytes // 2, "compute") for pid in pids])
+        for number, pid in enumerate(pids):
+            device.set_load(pid, 0 if number else device.raw.gpu_percent - 2, 0 if number else 41)
 
     def _start_holder(self, rank: int) -> int:
         """Start a process that does nothing and stands in, under its name, for one that trains."""

@@ -14,8 +14,9 @@ from ..errors import RuntimeFolderError
 from ..model import Sample
 from ..wire.cells import encode_told, encode_wanted
 from ..wire.endpoints import endpoints_of
-from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_VIEWER, Request
+from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_SAMPLE, TOPIC_VIEWER, Request
 from ..wire.selection import RemotePeer, Told
+from ..wire.unchanged import leave_out_unchanged
 
 if TYPE_CHECKING:
     from ..cluster.gate import Gate, Listening
@@ -154,8 +155,10 @@ class HubSockets:
 
     def publish(self, topic: bytes, told: Told) -> None:
         """Send to all who follow a topic; over tcp only devices that they asked for."""
-        if isinstance(told, Sample):
+        if isinstance(told, Sample) and topic == TOPIC_SAMPLE:
+            before = self._sample
             self._sample = told
+            told = leave_out_unchanged(told, before)
         message = encode_told(topic, self._hub_id, told)
         self._stream.send_multipart([topic + self._node, message])
         if self._gate is not None:

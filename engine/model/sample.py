@@ -220,6 +220,10 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """`host` where the device shares the host's memory, and these are the host's values."""
 
 
+ProcessKind = Literal["compute", "graphics", "compute+graphics"]
+"""What a process uses a device for, as the driver lists it; MPS clients compute."""
+
+
 class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """One process that holds memory on a device."""
 
@@ -238,6 +242,95 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Short id or name of its container, where it is known."""
     started_s: float | None = None
     """Start time in seconds since the epoch; with the pid it identifies the process uniquely."""
+    kind: ProcessKind | None = None
+    """None where the source does not say."""
+    parent_pid: int | None = None
+    """Process that started it, or that adopted it since."""
+    sm_percent: float | None = None
+    """Share of time in which its kernels ran on this device, 0 to 100; None on a MIG instance."""
+    memory_bandwidth_percent: float | None = None
+    """Share of time in which its kernels read or wrote the memory of this device, 0 to 100."""
+    cpu_percent: float | None = None
+    """CPU time of all its threads since the reading before, percent of one core."""
+    resident_bytes: int | None = None
+    """Resident host memory (RSS)."""
+    threads: int | None = None
+    """Threads of the process, on the host."""
+
+
+ThrottleReason = Literal[
+    "idle",
+    "clock setting",
+    "power cap",
+    "hardware slowdown",
+    "sync boost",
+    "thermal slowdown",
+    "hardware thermal slowdown",
+    "power brake",
+    "display clock setting",
+]
+"""Why the clocks are below their maximum, as the driver reports it. `idle` and the settings are no fault."""
+
+ComputeMode = Literal["default", "exclusive thread", "prohibited", "exclusive process"]
+"""Which processes may compute on a device: any number, one thread, none, one process."""
+
+
+class DeviceHardware(msgspec.Struct, frozen=True, gc=False):
+    """What seldom changes about a device; read every ten seconds or slower."""
+
+    driver_version: str | None = None
+    """Version of the driver."""
+    cuda_version: str | None = None
+    """Newest CUDA version that the driver serves."""
+    power_limit_w: float | None = None
+    """Power cap that is enforced."""
+    sm_clock_max_mhz: int | None = None
+    """Highest clock of the streaming multiprocessors (SM)."""
+    memory_clock_max_mhz: int | None = None
+    """Highest clock of device memory."""
+    fan_percent: float | None = None
+    """Fan speed, percent of its maximum; None without a fan of its own. It may exceed 100."""
+    compute_mode: ComputeMode | None = None
+    """Which processes may compute on it."""
+    pcie_generation: int | None = None
+    """Generation of PCI Express that the link runs at now."""
+    pcie_lanes: int | None = None
+    """Lanes of PCI Express in use."""
+    is_ecc_on: bool | None = None
+    """Whether memory errors are detected and corrected."""
+    ecc_corrected: int | None = None
+    """Memory errors that ECC corrected since the driver was loaded."""
+    ecc_uncorrected: int | None = None
+    """Memory errors that ECC could not correct since the driver was loaded."""
+    retired_pages: int | None = None
+    """Pages of memory that are out of use because of errors (GPUs before Ampere)."""
+    remapped_rows: int | None = None
+    """Rows of memory that spare rows replace because of errors (Ampere and later)."""
+    is_repair_pending: bool | None = None
+    """Whether pages or rows wait for a reset of the GPU to be taken out of use."""
+
+
+class DeviceActivity(msgspec.Struct, frozen=True, gc=False):
+    """What the driver measures of a running device, apart from memory; read every two seconds or slower."""
+
+    memory_bandwidth_percent: float | None = None
+    """Share of time in which device memory was read or written, 0 to 100."""
+    sm_clock_mhz: int | None = None
+    """Clock of the streaming multiprocessors (SM)."""
+    memory_clock_mhz: int | None = None
+    """Clock of device memory."""
+    performance_state: int | None = None
+    """0 is the highest performance, 15 the lowest."""
+    throttle_reasons: tuple[ThrottleReason, ...] | None = None
+    """Why the clocks are lowered; empty where they are not."""
+    pcie_sent_bytes_per_s: float | None = None
+    """From the device over PCI Express, to three significant digits."""
+    pcie_received_bytes_per_s: float | None = None
+    """To the device over PCI Express."""
+    nvlink_sent_bytes_per_s: float | None = None
+    """From the device over all its lanes of NVLink."""
+    nvlink_received_bytes_per_s: float | None = None
+    """To the device over all its lanes of NVLink."""
 
 
 class DeviceSample(msgspec.Struct, frozen=True, gc=False):
@@ -272,6 +365,10 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Seconds since utilisation, temperature, power and processes were read, where a slow driver delays them;
     None where they are current, or unmeasured.
     """
+    activity: DeviceActivity | None = None
+    """Clocks, throttling and throughput; None where the source has none of it."""
+    hardware: DeviceHardware | None = None
+    """Limits, errors and versions; None where the source has none of it."""
 
     @property
     def is_simulated(self) -> bool:

@@ -3,11 +3,15 @@
 A driver call may hang for ever, and a thread inside it cannot be stopped. So one thread (a lane) reads all
 devices; when a call outlives its deadline, the lane is abandoned together with that one device, and a new
 lane goes on with the others. When the call returns after all, the device comes back and the old lane ends.
+
+What can wait (clocks, limits, errors, …) is read on a second lane of the same kind, so that it never delays a
+memory reading. The two meet in one point: no device is searched for while the second lane is in a call,
+because a search may stop the library.
 """
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,10 +24,12 @@ from ..errors import (
     NotSupportedError,
     SourceUnavailableError,
 )
-from ..model import DeviceSample, DeviceState, MemoryReading
+from ..model import DeviceActivity, DeviceHardware, DeviceSample, DeviceState, MemoryReading
 from ..sources.source import (
     DeviceDetails,
     DeviceReader,
+    HardwareReader,
+    HardwareReading,
     PreparedMemory,
     PreparingReader,
     ProcessKnowingReader,
@@ -43,6 +49,8 @@ class DeviceReadings:
 
     def __init__(self, reader: DeviceReader) -> None:
         self.reader = reader
+        # The same reader, where it knows more than memory and details.
+        self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
         # The call that reads its memory, where the reader has one and it has worked.
@@ -51,8 +59,11 @@ class DeviceReadings:
         self._memory = MemoryReading()
         self._details = DeviceDetails()
         self._details_at_s: float | None = None
-        # The plug-in's bug that prevented the last reading of details.
+        self._hardware = HardwareReading()
+        self._hardware_at_s = 0.0
+        # The plug-in's bug that prevented the last reading of details, and of hardware.
         self.details_failure: str | None = None
+        self.hardware_failure: str | None = None
         self._read_at_s: float | None = None
         self._min_bytes: int | None = None
         self._max_bytes: int | None = None
@@ -79,6 +90,7 @@ class DeviceReadings:
         if reader is not self.reader:
             self._parse()
             self.reader = reader
+            self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
             self.prepared = None
         if self.is_lost:
             self._state = "stale"
@@ -133,6 +145,15 @@ class DeviceReadings:
         self._details_at_s = at_s
         self.details_failure = failure
 
+    def fold_hardware(self, reading: HardwareReading, at_s: float, failure: str | None = None) -> None:
+        """Store a reading of what can wait; `failure` is a plug-in's bug in it."""
+        self._hardware = HardwareReading(
+            None if reading.activity == DeviceActivity() else reading.activity,
+            None if reading.hardware == DeviceHardware() else reading.hardware,
+        )
+        self._hardware_at_s = at_s
+        self.hardware_failure = failure
+
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
         """A memory call failed: set the state, and when to try again."""
         self._reason = str(error)
@@ -151,6 +172,7 @@ class DeviceReadings:
         now_s: float,
         stale_after_s: float,
         details_stale_after_s: float,
+        hardware_stale_after_s: float,
         *,
         held_since_s: float | None = None,
     ) -> DeviceSample:
@@ -169,6 +191,8 @@ class DeviceReadings:
             details_age_s = None
         elif details_age_s is not None:
             details = self._drop_ended(details)
+        is_known = state != "lost" and now_s - self._hardware_at_s <= hardware_stale_after_s
+        hardware = self._hardware if is_known else HardwareReading()
         sample = DeviceSample(
             uuid=identity.uuid,
             index=identity.index,
@@ -185,6 +209,8 @@ class DeviceReadings:
             power_w=details.power_w,
             processes=details.processes,
             details_age_s=details_age_s,
+            activity=hardware.activity,
+            hardware=hardware.hardware,
         )
         self._min_bytes = self._max_bytes = None
         return sample
@@ -248,6 +274,15 @@ MOST_ROUNDS = 64
 DETAILS_SHARE = 0.3
 # The same in the first round: the first sample should have the details of every device.
 FIRST_DETAILS_S = 0.5
+# Between two readings of what can wait; the process lists are read as often.
+HARDWARE_INTERVAL_S = 2.0
+# A call for what can wait may take longer: the driver itself takes 20 ms for some of them.
+HARDWARE_DEADLINE_S = 2.0
+# How long the first sample waits for it.
+FIRST_HARDWARE_S = 0.1
+# How long a search for devices waits for such a call to end before it is put off.
+SEARCH_PATIENCE_S = 0.05
+SEARCH_CHECK_S = 0.002
 
 # The device, None for the search for devices, and since when.
 _Call = tuple[DeviceReadings | None, float]
@@ -262,18 +297,19 @@ class _Lane(threading.Thread):
     `is_abandoned` and then reads `call`. So at least one of them sees what the other has done.
     """
 
-    def __init__(self, sampler: "SourceSampler") -> None:
-        super().__init__(name=f"sampler-{sampler.source.name}", daemon=True)
-        self.sampler = sampler
+    def __init__(self, name: str, work: Callable[["_Lane"], None], end: Callable[["_Lane"], None]) -> None:
+        super().__init__(name=name, daemon=True)
         self.call: _Call | None = None
         self.is_abandoned = False
+        self._work = work
+        self._end = end
 
     def run(self) -> None:
         """Read in turns until the sampler stops or this lane is abandoned."""
         try:
-            self.sampler.run_lane(self)
+            self._work(self)
         finally:
-            self.sampler.end_lane(self)
+            self._end(self)
 
     def begin_call(self, device: DeviceReadings | None, now_s: float) -> bool:
         """Announce the next call; False if this lane was abandoned and may not make it."""
@@ -298,6 +334,7 @@ class SourceSampler:
         self.source = source
         self.memory_interval_s = memory_interval_s
         self.details_interval_s = details_interval_s
+        self.hardware_interval_s = max(HARDWARE_INTERVAL_S, details_interval_s)
         # Why the source has nothing to measure; None while it has.
         self.failure: SourceUnavailableError | None = None
         # Set once every device was read once, or the source reported that it has none.
@@ -314,11 +351,23 @@ class SourceSampler:
         # When the next details of any device are due.
         self._details_due_s = 0.0
         self._discover_due_s = 0.0
-        self._lane = _Lane(self)
+        self._lane = self._make_lane()
         # Abandoned lanes that have not ended; their devices are left alone meanwhile.
         self._abandoned: list[_Lane] = []
         # Whether one of them is looking for devices.
         self._is_search_hung = False
+        # The second lane; None until a device was found that has something for it.
+        self._hardware_lane: _Lane | None = None
+        self._abandoned_hardware: list[_Lane] = []
+        self._first_hardware = threading.Event()
+        # Set while devices are searched for: the second lane makes no call then.
+        self._is_searching = False
+
+    def _make_lane(self) -> _Lane:
+        return _Lane(f"sampler-{self.source.name}", self.run_lane, self.end_lane)
+
+    def _make_hardware_lane(self) -> _Lane:
+        return _Lane(f"hardware-{self.source.name}", self.run_hardware_lane, self.end_lane)
 
     def start(self) -> None:
         self._lane.start()
@@ -330,6 +379,10 @@ class SourceSampler:
         if self._lane.is_alive() and self._lane.call is None:
             self._lane.join(timeout=CALL_DEADLINE_S)
         self._lane.is_abandoned = True
+        hardware_lane = self._hardware_lane
+        if hardware_lane is not None:
+            hardware_lane.join(timeout=CALL_DEADLINE_S)
+            hardware_lane.is_abandoned = True
         if not self.has_held_calls:
             self.source.close()
 
@@ -337,7 +390,7 @@ class SourceSampler:
     def has_held_calls(self) -> bool:
         """A driver call is still under way; the process must then end with `os._exit`."""
         with self._lock:
-            lanes = (*self._abandoned, self._lane)
+            lanes = (*self._abandoned, self._lane, *self._list_hardware_lanes())
             is_calling = any(lane.call is not None for lane in lanes)
             return is_calling or any(device.is_provisional for device in self._devices.values())
 
@@ -347,14 +400,20 @@ class SourceSampler:
         """
         now_s = self._clock.monotonic_s()
         with self._lock:
-            call = self._lane.call
-            if call is None or now_s - call[1] < CALL_DEADLINE_S or self._is_stopping:
+            if self._is_stopping:
                 return
-            self._lane.is_abandoned = True
-            self._abandoned.append(self._lane)
-            self._choose_readable()
-            self._lane = _Lane(self)
-            self._lane.start()
+            if _is_overdue(self._lane, now_s, CALL_DEADLINE_S):
+                self._lane.is_abandoned = True
+                self._abandoned.append(self._lane)
+                self._choose_readable()
+                self._lane = self._make_lane()
+                self._lane.start()
+            lane = self._hardware_lane
+            if lane is not None and _is_overdue(lane, now_s, HARDWARE_DEADLINE_S):
+                lane.is_abandoned = True
+                self._abandoned_hardware.append(lane)
+                self._hardware_lane = self._make_hardware_lane()
+                self._hardware_lane.start()
 
     def end_lane(self, lane: _Lane) -> None:
         """Free the device of an abandoned lane; called on its thread, last of all."""
@@ -363,6 +422,8 @@ class SourceSampler:
             if lane in self._abandoned:
                 self._abandoned.remove(lane)
                 self._choose_readable()
+            if lane in self._abandoned_hardware:
+                self._abandoned_hardware.remove(lane)
 
     def watch_wait_s(self, now_s: float, interval_s: float) -> float:
         """Seconds until `watch` should be called next.
@@ -382,8 +443,15 @@ class SourceSampler:
             self._fold_rounds()
             held = self._find_held()
             details_stale_after_s = stale_after_s + self.details_interval_s
+            hardware_stale_after_s = stale_after_s + self.hardware_interval_s
             samples = [
-                device.take(now_s, stale_after_s, details_stale_after_s, held_since_s=held.get(device))
+                device.take(
+                    now_s,
+                    stale_after_s,
+                    details_stale_after_s,
+                    hardware_stale_after_s,
+                    held_since_s=held.get(device),
+                )
                 for device in self._devices.values()
             ]
         samples.sort(key=lambda s: (s.index, -1 if s.mig_index is None else s.mig_index, s.uuid))
@@ -394,7 +462,10 @@ class SourceSampler:
         now_s = self._clock.monotonic_s()
         with self._lock:
             since_s = self._find_held().get(None)
-            broken = {device.details_failure: None for device in self._devices.values()}
+            devices = self._devices.values()
+            broken = {
+                it: None for device in devices for it in (device.details_failure, device.hardware_failure)
+            }
         if since_s is not None:
             return [f"{self.source.name}: the driver has not answered for {now_s - since_s:.0f} s"]
         notes = [f"{self.source.name}: {failure}" for failure in broken if failure is not None]
@@ -422,6 +493,8 @@ class SourceSampler:
                 return
             if not has_read:
                 has_read = True
+                if self._hardware_lane is not None:
+                    self._first_hardware.wait(FIRST_HARDWARE_S)
                 self.first_round.set()
             now_s = clock_s()
             due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
@@ -432,8 +505,31 @@ class SourceSampler:
 
     def _discover_if_due(self, lane: _Lane) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s < self._discover_due_s or self._abandoned or not lane.begin_call(None, now_s):
+        if now_s < self._discover_due_s or self._abandoned or not self._stop_hardware_calls():
             return
+        try:
+            if lane.begin_call(None, now_s):
+                self._discover(lane)
+        finally:
+            self._is_searching = False
+
+    def _stop_hardware_calls(self) -> bool:
+        """Let the second lane begin no call; return whether none is under way, else put the search off."""
+        self._is_searching = True
+        ends_s = time.monotonic() + SEARCH_PATIENCE_S
+        while any(lane.call is not None for lane in self._list_hardware_lanes()):
+            if self._abandoned_hardware or time.monotonic() > ends_s:
+                self._is_searching = False
+                self._discover_due_s = self._clock.monotonic_s() + PROVISIONAL_RETRY_S
+                return False
+            time.sleep(SEARCH_CHECK_S)
+        return True
+
+    def _list_hardware_lanes(self) -> tuple[_Lane, ...]:
+        lane = self._hardware_lane
+        return (*self._abandoned_hardware, *(() if lane is None else (lane,)))
+
+    def _discover(self, lane: _Lane) -> None:
         failure: SourceUnavailableError | None = None
         readers: Sequence[DeviceReader] = ()
         try:
@@ -448,6 +544,44 @@ class SourceSampler:
             self._adopt(readers)
             self._choose_readable()
             self._discover_due_s = self._clock.monotonic_s() + self._rediscovery_s
+            has_hardware = any(device.hardware_reader is not None for device in self._devices.values())
+            if has_hardware and self._hardware_lane is None and not self._is_stopping:
+                self._hardware_lane = self._make_hardware_lane()
+                self._hardware_lane.start()
+
+    def run_hardware_lane(self, lane: _Lane) -> None:
+        """Read what can wait, of one device after another, on the thread of `lane`."""
+        while not (self._is_stopping or lane.is_abandoned):
+            devices = () if self._is_searching else self._readable
+            held = {other.call[0] for other in self._abandoned_hardware if other.call is not None}
+            for device in devices:
+                if device not in held and not device.is_lost:
+                    self._read_hardware(lane, device)
+                if self._is_stopping or lane.is_abandoned:
+                    return
+            if devices:
+                self._first_hardware.set()
+            self._stop.wait(self.hardware_interval_s if devices else SEARCH_PATIENCE_S)
+
+    def _read_hardware(self, lane: _Lane, device: DeviceReadings) -> None:
+        reader = device.hardware_reader
+        now_s = self._clock.monotonic_s()
+        if reader is None or not lane.begin_call(device, now_s):
+            return
+        if self._is_searching:  # asked after the call was announced, as `_stop_hardware_calls` looks for it
+            lane.call = None
+            return
+        reading = HardwareReading()
+        failure = None
+        try:
+            reading = reader.read_hardware()
+        except DeviceError:
+            pass  # memory, read ten times a second, says what is wrong
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only these fields
+            failure = repr(error)
+        with self._lock:
+            device.fold_hardware(reading, self._clock.monotonic_s(), failure)
+            lane.call = None
 
     @property
     def _rediscovery_s(self) -> float:
@@ -580,6 +714,11 @@ class SourceSampler:
             if lost is not None:
                 self._fold_failure(device, lost, now_s)
             lane.call = None
+
+
+def _is_overdue(lane: _Lane, now_s: float, deadline_s: float) -> bool:
+    call = lane.call
+    return call is not None and now_s - call[1] >= deadline_s
 
 
 def _details_due_s(device: DeviceReadings) -> float:

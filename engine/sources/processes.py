@@ -13,8 +13,9 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
-from ..model import ProcessReading
+from ..model import ProcessKind, ProcessReading
 from ..text import make_printable
+from .host import KeptFile
 
 # Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are.
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -75,11 +76,25 @@ class _Seen(NamedTuple):
     holds_s: float = CHECK_INTERVAL_S
 
 
+class _Usage(NamedTuple):
+    """What a process used of the host at one moment, from /proc/PID/stat."""
+
+    at_s: float
+    start_ticks: int
+    parent_pid: int
+    # CPU time of all its threads, those that have ended too.
+    cpu_ticks: int
+    threads: int
+    resident_pages: int
+    # Percent of one core since the look before; None at the first.
+    cpu_percent: float | None = None
+
+
 class ProcessTable:
     """Looks up pids that a driver reports.
 
     A pid is looked at again every second: a new start time means a new process, a new name that it has run
-    a new program. If the kernel reports its end, it is looked at every ten seconds. Inside a container the
+    a new program. If the kernel reports its end, that is looked at every ten seconds. Inside a container the
     driver may report pids of the host; such a pid never counts as a process of ours that has the same number
     by accident.
 
@@ -99,6 +114,8 @@ class ProcessTable:
         self._is_hidden = is_hidden or _exists_for_others
         self._known: dict[int, _Known] = {}
         self._seen: dict[int, _Seen] = {}
+        self._usage: dict[int, _Usage] = {}
+        self._stat_files: dict[int, KeptFile] = {}
         self._forget_due_s = clock_s() + FORGET_AFTER_S
         self._exits = ExitWatch() if root == Path("/") else None
         self._exits_due_s = clock_s()
@@ -108,16 +125,21 @@ class ProcessTable:
         self._own_container = find_container(self._read_text("self/cgroup") or "")
         self._boot_s = self._read_boot_time_s()
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
-    def read(self, pid: int, used_bytes: int | None) -> ProcessReading:
-        """Return the details of a process with memory on a device."""
+    def read(
+        self,
+        pid: int,
+        used_bytes: int | None,
+        kind: ProcessKind | None = None,
+        *,
+        sm_percent: float | None = None,
+        memory_bandwidth_percent: float | None = None,
+    ) -> ProcessReading:
+        """Return the details of a process with memory on a device, and what the driver knows of it."""
         now_s = self._clock_s()
-        if now_s >= self._exits_due_s:
-            self._exits_due_s = now_s + CHECK_INTERVAL_S
-            self._note_ended(now_s)
-        seen = self._seen.get(pid)
-        if seen is None or not 0.0 <= now_s - seen.at_s < seen.holds_s:
-            seen = self._seen[pid] = self._look(pid, now_s)
+        seen = self._see(pid, now_s)
+        usage = self._use(pid, seen, now_s) if seen.location in ("here", "container") else None
         return ProcessReading(
             pid=pid,
             user=seen.user,
@@ -126,7 +148,66 @@ class ProcessTable:
             location=seen.location,
             container=seen.container,
             started_s=seen.started_s,
+            kind=kind,
+            parent_pid=None if usage is None else usage.parent_pid,
+            sm_percent=sm_percent,
+            memory_bandwidth_percent=memory_bandwidth_percent,
+            cpu_percent=None if usage is None else usage.cpu_percent,
+            resident_bytes=None if usage is None else usage.resident_pages * self._page_bytes,
+            threads=None if usage is None else usage.threads,
         )
+
+    def _see(self, pid: int, now_s: float) -> _Seen:
+        """Return who a pid is; what was seen lately still holds."""
+        if now_s >= self._exits_due_s:
+            self._exits_due_s = now_s + CHECK_INTERVAL_S
+            self._note_ended(now_s)
+        seen = self._seen.get(pid)
+        if seen is None or not 0.0 <= now_s - seen.at_s < seen.holds_s:
+            seen = self._seen[pid] = self._look(pid, now_s)
+        return seen
+
+    def _use(self, pid: int, seen: _Seen, now_s: float) -> _Usage | None:
+        """Return what a process uses of the host; one look serves all devices that list it in one round."""
+        before = self._usage.get(pid)
+        if before is not None and 0.0 <= now_s - before.at_s < CHECK_INTERVAL_S:
+            return before
+        usage = self._read_usage(pid, now_s)
+        if usage is None or seen.started_s is None:
+            self._forget_usage(pid)
+            return None
+        if before is not None and before.start_ticks == usage.start_ticks and now_s > before.at_s:
+            used_s = (usage.cpu_ticks - before.cpu_ticks) / self._ticks_per_s
+            percent = round(max(0.0, 100.0 * used_s / (now_s - before.at_s)), 1)
+            usage = usage._replace(cpu_percent=percent)
+        self._usage[pid] = usage
+        return usage
+
+    def _read_usage(self, pid: int, now_s: float) -> _Usage | None:
+        """Read what a process uses; its file stays open, as opening it costs as much as reading it."""
+        file = self._stat_files.get(pid)
+        if file is None:
+            file = KeptFile(f"{self._prefix}{pid}/stat")
+            if len(self._stat_files) < MOST_PROCESSES:
+                self._stat_files[pid] = file
+        fields = (file.read() or b"").rpartition(b")")[2].split()
+        try:
+            return _Usage(
+                at_s=now_s,
+                start_ticks=int(fields[19]),
+                parent_pid=int(fields[1]),
+                cpu_ticks=int(fields[11]) + int(fields[12]),
+                threads=int(fields[17]),
+                resident_pages=int(fields[21]),
+            )
+        except (IndexError, ValueError):  # it has ended
+            return None
+
+    def _forget_usage(self, pid: int) -> None:
+        self._usage.pop(pid, None)
+        file = self._stat_files.pop(pid, None)
+        if file is not None:
+            file.close()
 
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
         """Return the processes of an older list that have not ended since, as they were read then.
@@ -136,7 +217,7 @@ class ProcessTable:
         return tuple(it for it in processes if it.location == "gone" or not self._has_ended(it))
 
     def _has_ended(self, process: ProcessReading) -> bool:
-        now = self.read(process.pid, process.used_bytes)
+        now = self._see(process.pid, self._clock_s())
         return now.location == "gone" or now.started_s != process.started_s
 
     def _look(self, pid: int, now_s: float) -> _Seen:
@@ -256,6 +337,7 @@ class ProcessTable:
             if now_s - seen.at_s > FORGET_AFTER_S:
                 self._seen.pop(pid, None)
                 self._known.pop(pid, None)
+                self._forget_usage(pid)
                 if self._exits is not None:
                     self._exits.remove(pid)
 
@@ -314,7 +396,7 @@ def find_container(cgroups: str) -> str | None:
     return None
 
 
-# Each takes a file descriptor; further processes are not watched.
+# Each takes two file descriptors, one of its /proc/PID/stat; further processes are not watched.
 MOST_PROCESSES = 128
 
 

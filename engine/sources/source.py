@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVa
 
 import msgspec
 
-from ..model import DeviceKind, MemoryReading, ProcessReading
+from ..model import DeviceActivity, DeviceHardware, DeviceKind, MemoryReading, ProcessReading
 
 if TYPE_CHECKING:
     import ctypes
@@ -179,6 +179,30 @@ class ProcessKnowingReader(Protocol):
 
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
         """Return the processes of an older list that have not ended since; never blocks in the driver."""
+        ...
+
+
+class HardwareReading(NamedTuple):
+    """Clocks and throughput, and limits and errors; None where a device has none of it."""
+
+    activity: DeviceActivity | None = None
+    hardware: DeviceHardware | None = None
+
+
+@runtime_checkable
+class HardwareReader(Protocol):
+    """A reader that also knows clocks, throughput, limits and errors.
+
+    It is called about once a second, on another thread than the others, so that a call that takes long
+    delays no memory reading; `Source.discover` is not called meanwhile.
+    """
+
+    def read_hardware(self) -> HardwareReading:
+        """Return what is known; may block in the driver, and decides itself how often it asks for what.
+
+        Raises:
+            DeviceLostError: The device is gone.
+        """
         ...
 
 

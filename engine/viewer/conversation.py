@@ -39,6 +39,7 @@ from ..wire.messages import (
     decode,
     encode,
 )
+from ..wire.unchanged import fill_in_unchanged
 
 ANSWER_WITHIN_S = 3.0
 # An unanswered question is repeated after so long, then after twice as long, and so on up to the most: on a
@@ -132,6 +133,8 @@ class HubConversation:
         # The highest number that arrived, in order or not.
         self._newest_number = 0
         self._pending: deque[Sample] = deque()
+        # The newest sample that was found: the next one leaves out what is as in it.
+        self._before: Sample | None = None
         self._asked: tuple[int, float] | None = None
         self._repeat_s = self._patience_s = 0.0
         self._has_history = False
@@ -311,6 +314,8 @@ class HubConversation:
             self.samples_dropped += max(0, self._first_known_seq(welcome) - self._last_seq - 1)
         if welcome.sample is not None:
             last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
+            if self._before is None or is_new_hub or welcome.sample.seq >= last_seq:
+                self._before = welcome.sample
             self._last_seq = max(welcome.sample.seq, last_seq)
         known_seq = -1 if self._last_seq is None else self._last_seq
         held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
@@ -335,7 +340,11 @@ class HubConversation:
             self.ask()
         elif sample.seq > self._last_seq:
             self._last_seq = sample.seq
-            found.append(sample)
+            found.append(self._complete(sample))
+
+    def _complete(self, sample: Sample) -> Sample:
+        self._before = fill_in_unchanged(sample, self._before)
+        return self._before
 
     def _compare(self, status: HubStatus) -> None:
         """Ask for what was published and has not arrived: the hub sends its newest sample's number.
@@ -363,7 +372,7 @@ class HubConversation:
                 self.samples_dropped += sample.seq - self._last_seq - 1
             if self._last_seq is None or sample.seq > self._last_seq:
                 self._last_seq = sample.seq
-                found.append(sample)
+                found.append(self._complete(sample))
 
 
 # How far a stalled reader may fall behind before new messages are dropped; the ring then fills the gap.

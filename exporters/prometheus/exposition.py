@@ -7,11 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from ...engine.model import (
     AllocatorReading,
     Assessment,
+    DeviceActivity,
+    DeviceHardware,
     DeviceSample,
     Finding,
     HostSample,
@@ -20,6 +23,7 @@ from ...engine.model import (
     RankSample,
     Sample,
     StepReading,
+    ThrottleReason,
 )
 from ...engine.model.finding import is_last_word
 from ...engine.viewer.snapshot import Snapshot
@@ -172,7 +176,21 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
     rows = read_rows(picture)
     answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
     yield from _read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
-    yield from _read_all([FREE], DEVICE_LABELS, answering)
+    yield from _read_all([FREE, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering)
+    throttling: list[Row] = [
+        ((*labels, reason), float(reason in it.activity.throttle_reasons))
+        for labels, it in answering
+        if it.activity is not None and it.activity.throttle_reasons is not None
+        for reason in THROTTLE_REASONS
+    ]
+    labels_of_reasons = (*DEVICE_LABELS, "reason")
+    yield from _rows(THROTTLED_NAME, "gauge", "", THROTTLED_HELP, labels_of_reasons, throttling)
+    versions = [
+        (*labels, *map(label_text, (it.driver_version, it.cuda_version, it.compute_mode)))
+        for labels, device in answering
+        if (it := device.hardware) is not None
+    ]
+    yield from _info(DRIVER_INFO_NAME, DRIVER_INFO_HELP, (*DEVICE_LABELS, *DRIVER_INFO_LABELS), versions)
 
 
 def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
@@ -257,6 +275,123 @@ FREE = Family[DeviceSample](
     "Free memory of the device.",
     lambda it: it.memory.free_bytes,
 )
+
+
+def _of_activity(read: Callable[[DeviceActivity], float | None]) -> Callable[[DeviceSample], float | None]:
+    return lambda device: None if device.activity is None else read(device.activity)
+
+
+def _of_hardware(read: Callable[[DeviceHardware], float | None]) -> Callable[[DeviceSample], float | None]:
+    return lambda device: None if device.hardware is None else read(device.hardware)
+
+
+def _scale(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+_MHZ = 1e6
+ACTIVITY_FAMILIES = (
+    Family[DeviceSample](
+        "vramscope_device_memory_bandwidth_ratio",
+        "gauge",
+        "ratio",
+        "Share of time in which device memory was read or written, 0 to 1.",
+        _of_activity(lambda it: _scale(it.memory_bandwidth_percent, 0.01)),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_sm_clock_hertz",
+        "gauge",
+        "hertz",
+        "Clock of the streaming multiprocessors.",
+        _of_activity(lambda it: _scale(it.sm_clock_mhz, _MHZ)),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_memory_clock_hertz",
+        "gauge",
+        "hertz",
+        "Clock of device memory.",
+        _of_activity(lambda it: _scale(it.memory_clock_mhz, _MHZ)),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_performance_state",
+        "gauge",
+        "",
+        "Performance state: 0 is the highest performance, 15 the lowest.",
+        _of_activity(lambda it: it.performance_state),
+    ),
+    *(
+        Family[DeviceSample](
+            f"vramscope_device_{link}_{way}_bytes_per_second",
+            "gauge",
+            "bytes_per_second",
+            text,
+            _of_activity(attrgetter(f"{link}_{way}_bytes_per_s")),
+        )
+        for link, way, text in (
+            ("pcie", "sent", "Bytes that the device sends over PCI Express, per second."),
+            ("pcie", "received", "Bytes that the device receives over PCI Express, per second."),
+            ("nvlink", "sent", "Bytes that the device sends over all lanes of NVLink, per second."),
+            ("nvlink", "received", "Bytes that the device receives over all lanes of NVLink, per second."),
+        )
+    ),
+)
+HARDWARE_FAMILIES = (
+    Family[DeviceSample](
+        "vramscope_device_power_limit_watts",
+        "gauge",
+        "watts",
+        "Power cap that is enforced.",
+        _of_hardware(lambda it: it.power_limit_w),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_fan_ratio",
+        "gauge",
+        "ratio",
+        "Fan speed, as a share of its maximum; it may exceed 1.",
+        _of_hardware(lambda it: _scale(it.fan_percent, 0.01)),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_ecc_corrected_errors",
+        "counter",
+        "",
+        "Memory errors that ECC corrected since the driver was loaded.",
+        _of_hardware(lambda it: it.ecc_corrected),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_ecc_uncorrected_errors",
+        "counter",
+        "",
+        "Memory errors that ECC could not correct since the driver was loaded.",
+        _of_hardware(lambda it: it.ecc_uncorrected),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_retired_pages",
+        "gauge",
+        "",
+        "Pages of memory that are out of use because of errors (GPUs before Ampere).",
+        _of_hardware(lambda it: it.retired_pages),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_remapped_rows",
+        "gauge",
+        "",
+        "Rows of memory that spare rows replace because of errors (Ampere and later).",
+        _of_hardware(lambda it: it.remapped_rows),
+    ),
+    Family[DeviceSample](
+        "vramscope_device_repair_pending",
+        "gauge",
+        "",
+        "Whether pages or rows wait for a reset of the GPU to be taken out of use.",
+        _of_hardware(lambda it: it.is_repair_pending),
+    ),
+)
+THROTTLED_NAME = "vramscope_device_throttled"
+THROTTLED_HELP = "Why the clocks are lowered: 1 at each reason that holds. `idle` and settings are no fault."
+THROTTLE_REASONS: tuple[str, ...] = get_args(ThrottleReason)
+DRIVER_INFO_NAME = "vramscope_device_driver"
+DRIVER_INFO_HELP = "The driver of the device, and which processes may compute on it."
+DRIVER_INFO_LABELS = ("driver_version", "cuda_version", "compute_mode")
 UP_NAME = "vramscope_device_up"
 UP_HELP = "Whether the device answers: 0 if it is lost or stale."
 AGE_NAME = "vramscope_device_age_seconds"

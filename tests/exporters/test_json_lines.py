@@ -79,7 +79,7 @@ def test_the_schema_refuses_what_the_program_never_prints() -> None:
 
 def test_every_field_in_the_schema_of_a_device_is_explained() -> None:
     definitions = build_schema("status")["$defs"]
-    for name in ("MemoryReading", "ProcessReading"):
+    for name in ("MemoryReading", "ProcessReading", "DeviceActivity", "DeviceHardware"):
         for field, schema in definitions[name]["properties"].items():
             assert "description" in schema or field in {"used_bytes", "source"}, (name, field)
 

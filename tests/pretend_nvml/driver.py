@@ -144,6 +144,19 @@ class PretendDevice:
         """Replace the process list; see `write_processes`."""
         write_processes(self.raw.processes, processes)
 
+    def set_load(self, pid: int, sm_percent: int, memory_percent: int = 0) -> None:
+        """Let a process of its list be at work; processes are idle at first.
+
+        Raises:
+            ValueError: No process of the list has this pid.
+        """
+        listed = self.raw.processes.entries[: self.raw.processes.count]
+        found = [process for process in listed if process.pid == pid]
+        if not found:
+            raise ValueError(f"no process {pid} is on this device")
+        for process in found:
+            process.sm_percent, process.memory_percent = sm_percent, memory_percent
+
     def fail(self, function_class: FunctionClass, code: int) -> None:
         """Make a group of functions return an NVML error code; 0 heals it."""
         self.raw.errors[function_class] = code
@@ -279,6 +292,11 @@ class PretendDriver:
         raw.memory.total, raw.memory.reserved = total_bytes, reserved_bytes
         raw.gpu_percent, raw.memory_percent, raw.temperature_c = 50, 25, 55
         raw.power_mw, raw.power_limit_mw, raw.fan_percent = 350_000, 700_000, 40
+        raw.sm_clock_mhz, raw.memory_clock_mhz = 1755, 2619
+        raw.sm_clock_max_mhz, raw.memory_clock_max_mhz = 1980, 2619
+        raw.pcie_generation, raw.pcie_lanes, raw.has_pcie_counters = 5, 16, 64
+        raw.pcie_sent_bytes_per_s, raw.pcie_received_bytes_per_s = 12e6, 34e6
+        raw.ecc_mode = 1
         device = PretendDevice(raw)
         device.set_memory(used_bytes)
         raw.present = 1

@@ -41,6 +41,12 @@ class FunctionClass(IntEnum):
     OTHER = 20
     NVLINK = 21
     TOPOLOGY = 22
+    THROTTLING = 23
+    THROUGHPUT = 24
+    FIELDS = 25
+    REMAPPED = 26
+    COMPUTE_MODE = 27
+    POWER_LIMIT = 28
 
 
 class Memory(ctypes.Structure):
@@ -76,7 +82,12 @@ class Process(ctypes.Structure):
     pid: int
     kind: int
     used: int
-    _fields_: ClassVar = [("pid", ctypes.c_uint32), ("kind", ctypes.c_uint32), ("used", ctypes.c_uint64)]
+    sm_percent: int
+    memory_percent: int
+    _fields_: ClassVar = [
+        *(("pid", ctypes.c_uint32), ("kind", ctypes.c_uint32), ("used", ctypes.c_uint64)),
+        *(("sm_percent", ctypes.c_uint32), ("memory_percent", ctypes.c_uint32)),
+    ]
 
 
 class Processes(ctypes.Structure):
@@ -145,6 +156,28 @@ class Device(ctypes.Structure):
     nvlink_version: int
     numa_node: int
     nvlink_remotes: ctypes.Array[ctypes.c_uint32]
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    sm_clock_max_mhz: int
+    memory_clock_max_mhz: int
+    performance_state: int
+    throttle_reasons: int
+    compute_mode: int
+    pcie_generation: int
+    pcie_lanes: int
+    has_pcie_counters: int
+    ecc_mode: int
+    remapped_rows: int
+    is_repair_pending: int
+    retired_pages: int
+    has_retired_pages: int
+    throughput_delay_us: int
+    ecc_corrected: int
+    ecc_uncorrected: int
+    pcie_sent_bytes_per_s: float
+    pcie_received_bytes_per_s: float
+    nvlink_sent_bytes_per_s: float
+    nvlink_received_bytes_per_s: float
     processes: Processes
     instances: ctypes.Array[Instance]
     _fields_: ClassVar = [
@@ -162,6 +195,15 @@ class Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("mig_supported", "mig_enabled")),
         *((name, ctypes.c_uint32) for name in ("nvlink_version", "numa_node")),
         ("nvlink_remotes", ctypes.c_uint32 * MAX_LANES),
+        *((name, ctypes.c_uint32) for name in ("sm_clock_mhz", "memory_clock_mhz")),
+        *((name, ctypes.c_uint32) for name in ("sm_clock_max_mhz", "memory_clock_max_mhz")),
+        *((name, ctypes.c_uint32) for name in ("performance_state", "throttle_reasons", "compute_mode")),
+        *((name, ctypes.c_uint32) for name in ("pcie_generation", "pcie_lanes", "has_pcie_counters")),
+        *((name, ctypes.c_uint32) for name in ("ecc_mode", "remapped_rows", "is_repair_pending")),
+        *((name, ctypes.c_uint32) for name in ("retired_pages", "has_retired_pages", "throughput_delay_us")),
+        *((name, ctypes.c_uint64) for name in ("ecc_corrected", "ecc_uncorrected")),
+        *((f"pcie_{way}_bytes_per_s", ctypes.c_double) for way in ("sent", "received")),
+        *((f"nvlink_{way}_bytes_per_s", ctypes.c_double) for way in ("sent", "received")),
         ("processes", Processes),
         ("instances", Instance * MAX_INSTANCES),
     ]

@@ -36,7 +36,8 @@ enum {
 enum {
     MEMORY, UTILIZATION, TEMPERATURE, POWER, COMPUTE_PROCESSES, GRAPHICS_PROCESSES, MPS_PROCESSES,
     NAME, UUID, PCI, FAN, CLOCK, PERFORMANCE_STATE, ECC, ADDRESSING_MODE, MIG, VIRTUALIZATION, BAR1,
-    ENCODER, PROCESS_UTILIZATION, OTHER, NVLINK, TOPOLOGY, CLASS_COUNT = 32
+    ENCODER, PROCESS_UTILIZATION, OTHER, NVLINK, TOPOLOGY, THROTTLING, THROUGHPUT, FIELDS, REMAPPED,
+    COMPUTE_MODE, POWER_LIMIT, CLASS_COUNT = 32
 };
 
 typedef struct {
@@ -50,6 +51,7 @@ typedef struct {
 typedef struct {
     uint32_t pid, kind; /* kind: 0 compute, 1 graphics, 2 MPS */
     uint64_t used;      /* all ones where the driver does not tell */
+    uint32_t sm_percent, memory_percent; /* both 0: idle, which the driver does not list */
 } Process;
 
 typedef struct {
@@ -80,6 +82,14 @@ typedef struct {
     uint32_t mig_supported, mig_enabled;
     uint32_t nvlink_version, numa_node;
     uint32_t nvlink_remotes[MAX_LANES]; /* of each lane: 0 is none, 1 a switch, 2 + n the device n */
+    uint32_t sm_clock_mhz, memory_clock_mhz, sm_clock_max_mhz, memory_clock_max_mhz;
+    uint32_t performance_state, throttle_reasons, compute_mode, pcie_generation, pcie_lanes;
+    uint32_t has_pcie_counters; /* 0: not supported, 32: of so many bits, 64 */
+    uint32_t ecc_mode, remapped_rows, is_repair_pending, retired_pages, has_retired_pages;
+    uint32_t throughput_delay_us; /* how long a call blocks that measures the throughput of PCI Express */
+    uint64_t ecc_corrected, ecc_uncorrected;
+    double pcie_sent_bytes_per_s, pcie_received_bytes_per_s; /* counters rise with the monotonic clock */
+    double nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s;
     Processes processes;
     Instance instances[MAX_INSTANCES];
 } Device;
@@ -435,29 +445,52 @@ EXPORT nvmlDeviceGetUtilizationRates(Handle handle, unsigned out[2]) {
 WHOLE_PICKED_VALUE(nvmlDeviceGetTemperature, TEMPERATURE, unsigned, target.device->temperature_c)
 WHOLE_PICKED_VALUE(nvmlDeviceGetTemperatureThreshold, TEMPERATURE, unsigned, 88 + 2 * pick)
 WHOLE_VALUE(nvmlDeviceGetPowerUsage, POWER, unsigned, target.device->power_mw)
-WHOLE_VALUE(nvmlDeviceGetPowerManagementLimit, POWER, unsigned, target.device->power_limit_mw)
-WHOLE_VALUE(nvmlDeviceGetPowerManagementDefaultLimit, POWER, unsigned, target.device->power_limit_mw)
-WHOLE_VALUE(nvmlDeviceGetEnforcedPowerLimit, POWER, unsigned, target.device->power_limit_mw)
+WHOLE_VALUE(nvmlDeviceGetPowerManagementLimit, POWER_LIMIT, unsigned, target.device->power_limit_mw)
+WHOLE_VALUE(nvmlDeviceGetPowerManagementDefaultLimit, POWER_LIMIT, unsigned, target.device->power_limit_mw)
+WHOLE_VALUE(nvmlDeviceGetEnforcedPowerLimit, POWER_LIMIT, unsigned, target.device->power_limit_mw)
 WHOLE_VALUE(nvmlDeviceGetTotalEnergyConsumption, POWER, uint64_t, monotonic_s() * target.device->power_mw)
 WHOLE_VALUE(nvmlDeviceGetFanSpeed, FAN, unsigned, target.device->fan_percent)
 WHOLE_PICKED_VALUE(nvmlDeviceGetFanSpeed_v2, FAN, unsigned, target.device->fan_percent)
 WHOLE_VALUE(nvmlDeviceGetNumFans, FAN, unsigned, 1)
-WHOLE_VALUE(nvmlDeviceGetPerformanceState, PERFORMANCE_STATE, int, target.device->gpu_percent > 0 ? 0 : 8)
-WHOLE_VALUE(nvmlDeviceGetPowerState, PERFORMANCE_STATE, int, target.device->gpu_percent > 0 ? 0 : 8)
-WHOLE_PICKED_VALUE(nvmlDeviceGetClockInfo, CLOCK, unsigned, pick == 2 ? 2619 : 1755)
-WHOLE_PICKED_VALUE(nvmlDeviceGetMaxClockInfo, CLOCK, unsigned, pick == 2 ? 2619 : 1980)
-WHOLE_VALUE(nvmlDeviceGetComputeMode, OTHER, int, 0)
+WHOLE_VALUE(nvmlDeviceGetPerformanceState, PERFORMANCE_STATE, int, target.device->performance_state)
+WHOLE_VALUE(nvmlDeviceGetPowerState, PERFORMANCE_STATE, int, target.device->performance_state)
+WHOLE_PICKED_VALUE(nvmlDeviceGetClockInfo, CLOCK, unsigned,
+                   pick == 2 ? target.device->memory_clock_mhz : target.device->sm_clock_mhz)
+WHOLE_PICKED_VALUE(nvmlDeviceGetMaxClockInfo, CLOCK, unsigned,
+                   pick == 2 ? target.device->memory_clock_max_mhz : target.device->sm_clock_max_mhz)
+WHOLE_VALUE(nvmlDeviceGetComputeMode, COMPUTE_MODE, int, target.device->compute_mode)
+WHOLE_VALUE(nvmlDeviceGetCurrentClocksEventReasons, THROTTLING, uint64_t, target.device->throttle_reasons)
+WHOLE_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, THROTTLING, uint64_t, target.device->throttle_reasons)
 WHOLE_VALUE(nvmlDeviceGetPersistenceMode, OTHER, int, 1)
 WHOLE_VALUE(nvmlDeviceGetDisplayMode, OTHER, int, 0)
 WHOLE_VALUE(nvmlDeviceGetDisplayActive, OTHER, int, 0)
 WHOLE_VALUE(nvmlDeviceGetBrand, OTHER, int, 14)
 WHOLE_VALUE(nvmlDeviceGetArchitecture, OTHER, unsigned, 9)
-WHOLE_VALUE(nvmlDeviceGetCurrPcieLinkGeneration, PCI, unsigned, 5)
-WHOLE_VALUE(nvmlDeviceGetCurrPcieLinkWidth, PCI, unsigned, 16)
+WHOLE_VALUE(nvmlDeviceGetCurrPcieLinkGeneration, PCI, unsigned, target.device->pcie_generation)
+WHOLE_VALUE(nvmlDeviceGetCurrPcieLinkWidth, PCI, unsigned, target.device->pcie_lanes)
 WHOLE_VALUE(nvmlDeviceGetMaxPcieLinkGeneration, PCI, unsigned, 5)
 WHOLE_VALUE(nvmlDeviceGetMaxPcieLinkWidth, PCI, unsigned, 16)
-WHOLE_PICKED_VALUE(nvmlDeviceGetPcieThroughput, PCI, unsigned, pick == 0 ? 12000 : 34000)
 WHOLE_VALUE(nvmlDeviceGetVirtualizationMode, VIRTUALIZATION, unsigned, target.device->virtualization_mode)
+
+/* In KB/s; the real driver watches its counters for 20 ms. */
+EXPORT nvmlDeviceGetPcieThroughput(Handle handle, int pick, unsigned *out) {
+    Target target;
+    int code = enter_whole(handle, THROUGHPUT, &target);
+    if (code) return code;
+    if (target.device->throughput_delay_us) sleep_us(target.device->throughput_delay_us);
+    *out = (unsigned)((pick == 0 ? target.device->pcie_sent_bytes_per_s : target.device->pcie_received_bytes_per_s) / 1e3);
+    return SUCCESS;
+}
+
+EXPORT nvmlDeviceGetRemappedRows(Handle handle, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                                 unsigned *failed) {
+    Target target;
+    int code = enter_whole(handle, REMAPPED, &target);
+    if (code) return code;
+    *corrected = 0, *uncorrected = target.device->remapped_rows;
+    *pending = target.device->is_repair_pending, *failed = 0;
+    return SUCCESS;
+}
 
 typedef struct { unsigned version, sensor; int temperature; } TemperatureInfo;
 
@@ -482,7 +515,12 @@ static int give_pair(Handle handle, int class, unsigned first, unsigned second, 
     *a = first, *b = second;
     return SUCCESS;
 }
-EXPORT nvmlDeviceGetEccMode(Handle h, unsigned *a, unsigned *b) { return give_pair(h, ECC, 1, 1, a, b); }
+EXPORT nvmlDeviceGetEccMode(Handle handle, unsigned *current, unsigned *pending) {
+    Target target;
+    int code = enter_whole(handle, ECC, &target);
+    if (code == SUCCESS) *current = *pending = target.device->ecc_mode;
+    return code;
+}
 EXPORT nvmlDeviceGetCudaComputeCapability(Handle h, unsigned *a, unsigned *b) {
     return give_pair(h, OTHER, 9, 0, a, b);
 }
@@ -491,9 +529,10 @@ EXPORT nvmlDeviceGetDriverModel(Handle h, int *a, int *b) { return nvmlDeviceGet
 
 EXPORT nvmlDeviceGetTotalEccErrors(Handle handle, int kind, int counter, uint64_t *out) {
     Target target;
-    (void)kind, (void)counter;
+    (void)counter;
     int code = enter_whole(handle, ECC, &target);
-    if (code == SUCCESS) *out = 0;
+    if (code == SUCCESS && !target.device->ecc_mode) code = NOT_SUPPORTED;
+    if (code == SUCCESS) *out = kind == 0 ? target.device->ecc_corrected : target.device->ecc_uncorrected;
     return code;
 }
 
@@ -510,13 +549,41 @@ typedef struct {
     union { uint32_t u; uint64_t ull; double d; } value;
 } FieldValue;
 
+static void give_long(FieldValue *to, uint64_t value) {
+    to->type = 3, to->code = SUCCESS, to->value.ull = value; /* unsigned long long */
+}
+
+static void give_int(FieldValue *to, uint32_t value) {
+    to->type = 1, to->code = SUCCESS, to->value.u = value; /* unsigned int */
+}
+
+static void give_bytes(FieldValue *to, double per_s, uint32_t bits) {
+    uint64_t value = (uint64_t)(per_s * monotonic_s());
+    if (bits == 64) give_long(to, value);
+    else if (bits == 32) give_int(to, (uint32_t)value);
+}
+
+static void give_field(const Device *device, FieldValue *to) {
+    to->code = NOT_SUPPORTED;
+    switch (to->field) {
+    case 29: if (device->has_retired_pages) give_int(to, 0); break;
+    case 30: if (device->has_retired_pages) give_int(to, device->retired_pages); break;
+    case 31: if (device->has_retired_pages) give_int(to, device->is_repair_pending); break;
+    case 138: if (device->nvlink_version) give_long(to, (uint64_t)(device->nvlink_sent_bytes_per_s * monotonic_s()) >> 10); break;
+    case 139: if (device->nvlink_version) give_long(to, (uint64_t)(device->nvlink_received_bytes_per_s * monotonic_s()) >> 10); break;
+    case 186: give_int(to, device->power_mw); break; /* instant power draw */
+    case 197: give_bytes(to, device->pcie_sent_bytes_per_s, device->has_pcie_counters); break;
+    case 198: give_bytes(to, device->pcie_received_bytes_per_s, device->has_pcie_counters); break;
+    }
+}
+
 EXPORT nvmlDeviceGetFieldValues(Handle handle, int count, FieldValue *values) {
-    ENTER(OTHER);
+    Target target;
+    int code = enter_whole(handle, FIELDS, &target);
+    if (code) return code;
     for (int i = 0; i < count; i++) {
         values[i].timestamp_us = (int64_t)(monotonic_s() * 1e6);
-        values[i].type = 1; /* unsigned int */
-        values[i].code = values[i].field == 186 ? SUCCESS : NOT_SUPPORTED; /* 186: instant power draw */
-        values[i].value.u = target.device->power_mw;
+        give_field(target.device, &values[i]);
     }
     return SUCCESS;
 }
@@ -588,21 +655,30 @@ EXPORT nvmlDeviceGetRunningProcessDetailList(Handle handle, ProcessDetailList *l
 
 typedef struct { uint32_t pid; uint64_t timestamp_us; uint32_t sm, memory, encoder, decoder; } ProcessSample;
 
+/* Only processes that worked are listed, and nothing on a GPU in MIG mode. */
 EXPORT nvmlDeviceGetProcessUtilization(Handle handle, ProcessSample *out, unsigned *count, uint64_t since_us) {
     (void)since_us;
-    ENTER(PROCESS_UTILIZATION);
-    unsigned n = target.processes->count, room = *count;
+    Target target;
+    int code = enter_whole(handle, PROCESS_UTILIZATION, &target);
+    if (code) return code;
+    if (target.device->mig_enabled) return NOT_SUPPORTED;
+    unsigned listed = target.processes->count < MAX_PROCESSES ? target.processes->count : MAX_PROCESSES;
+    unsigned room = *count, n = 0;
+    for (unsigned i = 0; i < listed; i++) {
+        const Process *process = &target.processes->entries[i];
+        if (!process->sm_percent && !process->memory_percent) continue;
+        if (out && n < room) {
+            memset(&out[n], 0, sizeof out[n]);
+            out[n].pid = process->pid;
+            out[n].timestamp_us = (uint64_t)time(NULL) * 1000000u;
+            out[n].sm = process->sm_percent;
+            out[n].memory = process->memory_percent;
+        }
+        n++;
+    }
     *count = n;
     if (n == 0) return NOT_FOUND;
-    if (!out || room < n) return INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < n; i++) {
-        memset(&out[i], 0, sizeof out[i]);
-        out[i].pid = target.processes->entries[i].pid;
-        out[i].timestamp_us = (uint64_t)time(NULL) * 1000000u;
-        out[i].sm = target.device->gpu_percent / n;
-        out[i].memory = target.device->memory_percent / n;
-    }
-    return SUCCESS;
+    return out && room >= n ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
 /* --- MIG --- */

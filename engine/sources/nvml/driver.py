@@ -267,13 +267,21 @@ class NvmlLibrary:
             module_file: str | None = _import_pynvml().__file__
         except SourceUnavailableError:
             return LibraryDescription()
-        cuda = self.read_number("nvmlSystemGetCudaDriverVersion_v2")
+        driver_version, cuda_version = self.read_versions()
         return LibraryDescription(
             module_file=module_file,
             library_file=self._find_library_file(),
             nvml_version=self._nvml_version(),
-            driver_version=self.read_text("nvmlSystemGetDriverVersion") if self.is_open else None,
-            cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+            driver_version=driver_version,
+            cuda_version=cuda_version,
+        )
+
+    def read_versions(self) -> tuple[str | None, str | None]:
+        """Return the version of the driver, and the newest of CUDA that it serves."""
+        cuda = self.read_number("nvmlSystemGetCudaDriverVersion_v2")
+        return (
+            self.read_text("nvmlSystemGetDriverVersion") if self.is_open else None,
+            None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
 
     def _nvml_version(self) -> str | None:

@@ -12,10 +12,10 @@ from typing import NamedTuple, NoReturn
 from msgspec.structs import replace
 
 from ...errors import DeviceLostError, NotSupportedError
-from ...model import MemoryReading, ProcessReading
+from ...model import MemoryReading, ProcessKind, ProcessReading
 from ..host import read_meminfo
 from ..processes import ProcessTable
-from ..source import DeviceDetails, DeviceIdentity, PreparedMemory, make_reading
+from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .driver import (
     ADDRESSING_MODE_V1,
     GONE_CODES,
@@ -32,16 +32,17 @@ from .driver import (
     make_device_error,
     make_lost_error,
 )
+from .hardware import HardwareQuestions
 
 # NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
 # (`usedGpuCcProtectedMemory`) than before and after; read with the wrong length it yields garbage pids. So
 # a list is accepted only if every entry is possible, and otherwise read in the next layout.
 
-LISTS = (
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-)
+LISTS: dict[str, ProcessKind] = {
+    "nvmlDeviceGetComputeRunningProcesses": "compute",
+    "nvmlDeviceGetGraphicsRunningProcesses": "graphics",
+    "nvmlDeviceGetMPSComputeRunningProcesses": "compute",
+}
 # Largest pid that Linux gives (PID_MAX_LIMIT).
 MOST_PIDS = 1 << 22
 # NVML_VALUE_NOT_AVAILABLE: the driver does not report the memory of this process.
@@ -73,6 +74,13 @@ class RunningProcess(NamedTuple):
     used_bytes: int | None
     # GPU instance and compute instance; all ones outside MIG, empty in version 1.
     instances: tuple[int, ...]
+
+
+class ListedProcess(NamedTuple):
+    """A process of a device, over all lists and MIG instances."""
+
+    used_bytes: int | None
+    kind: ProcessKind
 
 
 class ListRefusedError(Exception):
@@ -109,9 +117,8 @@ class ProcessLists:
 
     def read(
         self, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
-    ) -> dict[int, int | None] | None:
-        """Return used bytes by pid, of compute, graphics and MPS processes together; None if no list is
-        supported.
+    ) -> dict[int, ListedProcess] | None:
+        """Return compute, graphics and MPS processes by pid; None if no list is supported.
 
         A process that is in several lists counts once; one that runs in several MIG instances counts in each.
         A list that the device does not support is left out.
@@ -121,15 +128,18 @@ class ProcessLists:
             buffer: The device's own; no other call may write it.
         """
         held: dict[tuple[int, ...], int | None] = {}
-        lists = [self._read_list(name, handle, total_bytes, buffer) for name in LISTS]
-        if all(processes is None for processes in lists):
+        kinds: dict[int, ProcessKind] = {}
+        lists = [(kind, self._read_list(name, handle, total_bytes, buffer)) for name, kind in LISTS.items()]
+        if all(processes is None for _, processes in lists):
             return None
-        for processes in lists:
+        for kind, processes in lists:
             for process in processes or ():
                 key = (process.pid, *process.instances)
                 known = held.get(key)
                 held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
-        return _sum_by_pid(held)
+                is_both = kinds.get(process.pid, kind) != kind
+                kinds[process.pid] = "compute+graphics" if is_both else kind
+        return {pid: ListedProcess(used, kinds[pid]) for pid, used in _sum_by_pid(held).items()}
 
     def _read_list(
         self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
@@ -231,6 +241,7 @@ class NvmlReader:
         self._was_good = False
         self._total_bytes: int | None = None
         self._utilization = Utilization()
+        self._memory_bandwidth_percent: float | None = None
         self._temperature = TemperatureV1(version=TEMPERATURE_V1)
         self._number = ctypes.c_uint()
         self._memory: MemoryV1 | MemoryV2 = MemoryV2(version=MEMORY_V2)
@@ -242,6 +253,8 @@ class NvmlReader:
         self._call_temperature = self._prepare("nvmlDeviceGetTemperatureV", ctypes.byref(self._temperature))
         self._call_older_temperature = self._prepare("nvmlDeviceGetTemperature", ctypes.c_uint(0), number)
         self._call_power = self._prepare("nvmlDeviceGetPowerUsage", number)
+        self._hardware = HardwareQuestions(library, handle, is_usable=self._is_usable, clock_s=clock_s)
+        self._pids: frozenset[int] = frozenset()
 
     def is_of(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> bool:
         """Return whether this is a reader of the device of a current handle, and still works."""
@@ -290,6 +303,15 @@ class NvmlReader:
             power_w=self._read_power(),
             processes=self._read_processes(),
         )
+
+    def read_hardware(self) -> HardwareReading:
+        """Return clocks, throughput, limits and errors; each has its own pace."""
+        self._check_handle()
+        return self._hardware.read(self._memory_bandwidth_percent, self._pids)
+
+    def _is_usable(self) -> bool:
+        library = self._library
+        return self._lost is None and self._session == library.session and library.is_open
 
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
         """Asks the kernel only."""
@@ -342,8 +364,10 @@ class NvmlReader:
         raise self._lost
 
     def _read_utilization(self) -> float | None:
+        self._memory_bandwidth_percent = None
         if not self._has_answered(self._call_utilization()):
             return None
+        self._memory_bandwidth_percent = _within(float(self._utilization.memory), 0.0, 100.0)
         return _within(float(self._utilization.gpu), 0.0, 100.0)
 
     def _read_temperature(self) -> float | None:
@@ -363,16 +387,24 @@ class NvmlReader:
         if now_s >= self._processes_due_s:
             self._processes_due_s = now_s + PROCESS_INTERVAL_S - TICK_SLACK_S
             try:
-                used_by_pid = self._lists.read(self._handle, self._total_bytes, self._list_buffer)
+                listed = self._lists.read(self._handle, self._total_bytes, self._list_buffer)
             except ListRefusedError as refusal:
                 self._condemn(refusal.code)
-            read = self._table.read
-            self._processes = (
-                None
-                if used_by_pid is None
-                else tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
-            )
+            self._pids = frozenset(listed or ())
+            self._processes = None if listed is None else self._describe(listed)
         return self._processes
+
+    def _describe(self, listed: dict[int, ListedProcess]) -> tuple[ProcessReading, ...]:
+        loads = self._hardware.process_loads or {}
+        found = []
+        for pid, (used_bytes, kind) in listed.items():
+            load = loads.get(pid)
+            sm = None if load is None else load.sm_percent
+            memory = None if load is None else load.memory_bandwidth_percent
+            found.append(
+                self._table.read(pid, used_bytes, kind, sm_percent=sm, memory_bandwidth_percent=memory)
+            )
+        return tuple(found)
 
 
 def _find_nothing() -> int:

@@ -40,11 +40,17 @@ class FakeMachine:
         cgroup: str = "0::/user.slice/session-1.scope\n",
         namespaced_pids: str = "",
         state: str = "S",
+        parent: int = 1,
+        cpu_ticks: int = 0,
+        threads: int = 1,
+        resident_pages: int = 0,
         opened: tuple[str, ...] = (),
     ) -> None:
         """Add a process, or replace the one of that number."""
-        fields = " ".join(["1"] * 18)
-        self.write(f"proc/{pid}/stat", f"{pid} ({name}) {state} {fields} {start_ticks} 0 0\n")
+        user_ticks = cpu_ticks // 2
+        fields = f"{parent} 1 1 1 1 1 1 1 1 1 {user_ticks} {cpu_ticks - user_ticks} 0 0 20 0 {threads} 0"
+        memory = f"{start_ticks} 1 {resident_pages} 1"
+        self.write(f"proc/{pid}/stat", f"{pid} ({name}) {state} {fields} {memory}\n")
         status = f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{namespaced_pids or pid}\n"
         self.write(f"proc/{pid}/status", status)
         self.write(f"proc/{pid}/cmdline", command)

@@ -38,8 +38,40 @@ def make_table(machine: FakeMachine, hidden: frozenset[int] = frozenset()) -> Pr
 def test_a_process_of_this_machine_is_known_by_user_command_and_start(machine: FakeMachine) -> None:
     machine.add_process(PID, start_ticks=10 * os.sysconf("SC_CLK_TCK"))
     assert make_table(machine).read(PID, 7) == ProcessReading(
-        pid=PID, user="root", command="python train.py", used_bytes=7, started_s=BOOT_S + 10.0
+        pid=PID,
+        user="root",
+        command="python train.py",
+        used_bytes=7,
+        started_s=BOOT_S + 10.0,
+        parent_pid=1,
+        resident_bytes=0,
+        threads=1,
     )
+
+
+def test_what_a_process_uses_of_the_host(machine: FakeMachine, stepped_clock: SteppedClock) -> None:
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    table = ProcessTable(machine.root, stepped_clock, is_hidden=lambda pid: False)
+    machine.add_process(PID, parent=77, cpu_ticks=1000, threads=9, resident_pages=512)
+    first = table.read(PID, None, "graphics", sm_percent=5.0, memory_bandwidth_percent=2.0)
+    assert (first.parent_pid, first.threads, first.kind) == (77, 9, "graphics")
+    assert first.resident_bytes == 512 * os.sysconf("SC_PAGE_SIZE")
+    assert (first.sm_percent, first.memory_bandwidth_percent, first.cpu_percent) == (5.0, 2.0, None)
+    stepped_clock.now_s += 2.0
+    machine.add_process(PID, cpu_ticks=1000 + 3 * ticks_per_s)
+    assert table.read(PID, None).cpu_percent == 150.0
+    assert table.read(PID, None).cpu_percent == 150.0, "one look serves all devices of a round"
+
+
+def test_cpu_time_of_a_reused_pid_is_not_that_of_the_one_before(
+    machine: FakeMachine, stepped_clock: SteppedClock
+) -> None:
+    table = ProcessTable(machine.root, stepped_clock, is_hidden=lambda pid: False)
+    machine.add_process(PID, cpu_ticks=1000)
+    table.read(PID, None)
+    stepped_clock.now_s += 2.0
+    machine.add_process(PID, cpu_ticks=5000, start_ticks=9999)
+    assert table.read(PID, None).cpu_percent is None
 
 
 def test_a_real_process_is_read_from_the_real_proc() -> None:
@@ -94,7 +126,7 @@ def test_what_stays_the_same_is_not_read_again(machine: FakeMachine) -> None:
     machine.add_process(PID)
     first = table.read(PID, 1)
     machine.write(f"proc/{PID}/cmdline", "changed\0")
-    assert table.read(PID, 1) == first
+    assert table.read(PID, 1).command == first.command
 
 
 def test_one_look_at_a_pid_serves_all_devices_of_a_round(

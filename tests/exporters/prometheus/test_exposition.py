@@ -6,7 +6,7 @@ import pytest
 from tests.exporters.prometheus.scraped import make_picture, make_training, scrape
 from tests.tui.canned import NODE, make_device, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_allocator, make_simulated
-from vramscope.engine.model import MemoryReading
+from vramscope.engine.model import DeviceActivity, DeviceHardware, MemoryReading
 from vramscope.engine.units import GIB
 from vramscope.exporters.recording.rows import FAMILIES
 
@@ -17,6 +17,52 @@ def test_figures_have_the_names_of_recordings_and_the_labels_of_their_device() -
     assert labels == {"node": NODE, "device": "1", "uuid": "GPU-0001"}
     recorded = {it.name + ("_total" if it.kind == "counter" else "") for it in FAMILIES}
     assert recorded <= told.names
+
+
+def test_clocks_limits_and_errors_are_told_in_base_units() -> None:
+    activity = DeviceActivity(
+        memory_bandwidth_percent=25.0,
+        sm_clock_mhz=1755,
+        performance_state=2,
+        throttle_reasons=("power cap",),
+        pcie_sent_bytes_per_s=12e6,
+    )
+    hardware = DeviceHardware(
+        driver_version="580.95.05",
+        cuda_version="13.0",
+        power_limit_w=700.0,
+        fan_percent=40.0,
+        compute_mode="default",
+        ecc_corrected=12,
+        remapped_rows=2,
+        is_repair_pending=False,
+    )
+    device = msgspec.structs.replace(make_device(0), activity=activity, hardware=hardware)
+    told = scrape(make_picture(make_snapshot(sample=make_sample((device, make_device(1))))))
+    expected = {
+        "memory_bandwidth_ratio": 0.25,
+        "sm_clock_hertz": 1.755e9,
+        "performance_state": 2,
+        "pcie_sent_bytes_per_second": 12e6,
+        "power_limit_watts": 700,
+        "fan_ratio": 0.4,
+        "ecc_corrected_errors_total": 12,
+        "remapped_rows": 2,
+        "repair_pending": 0,
+    }
+    assert {name: told.of(f"vramscope_device_{name}") for name in expected} == {
+        name: [value] for name, value in expected.items()
+    }, "and nothing of the device that has none of it"
+    assert told.of("vramscope_device_throttled", reason="power cap") == [1]
+    assert told.of("vramscope_device_throttled", reason="thermal slowdown") == [0]
+    (info,) = told.labels("vramscope_device_driver_info")
+    assert (info["driver_version"], info["cuda_version"], info["compute_mode"]) == (
+        "580.95.05",
+        "13.0",
+        "default",
+    )
+    silent = {"memory_clock_hertz", "nvlink_sent_bytes_per_second", "retired_pages"}
+    assert not {f"vramscope_device_{name}" for name in silent} & told.names
 
 
 def test_a_process_is_told_by_rank_with_its_place_in_the_layout() -> None:
