@@ -52,7 +52,7 @@ def describe_job_end(
     ended: Ended,
     *,
     passed_s: float,
-    processes: Sequence[ProcessPeaks],
+    processes: Sequence[ProcessPeaks] | None,
     read_failure: Callable[[str], FailedAllocation | None],
     host_kills: int,
 ) -> list[str]:
@@ -60,11 +60,13 @@ def describe_job_end(
 
     Args:
         passed_s: From the start to the end of the job.
-        processes: Peaks of all processes that used a device.
+        processes: Peaks of all processes that used a device; None where they are unknown.
         read_failure: Reads a flight record by its path; None where it cannot be read.
         host_kills: Processes of this host that the kernel killed meanwhile because its memory was full.
     """
     how = _describe_end(ended, passed_s, host_kills)
+    if processes is None:
+        return [how]
     cards = _group(processes)
     if not cards:
         return [f"{how}; no process of the job used a GPU through PyTorch"]

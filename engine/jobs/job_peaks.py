@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import VramscopeError
+from ..errors import RuntimeFolderError
 from ..model import RankCoordinates
-from ..paths import open_runtime_folder
+from ..paths import explain_unwritable, open_runtime_folder
 from ..sources.processes import read_start_ticks
 
 # With the pid of the `vramscope run` that made it.
@@ -46,15 +46,18 @@ class ProcessPeaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def summary_folder(runtime_dir: Path) -> Iterator[Path | None]:
-    """Yield a new folder for the processes of a job, removed at the end; None where none can be made."""
+def summary_folder(runtime_dir: Path) -> Iterator[Path]:
+    """Yield a new folder for the processes of a job, removed at the end.
+
+    Raises:
+        RuntimeFolderError: The runtime folder is not private, or nothing can be written there.
+    """
+    open_runtime_folder(runtime_dir)
+    _remove_left_folders(runtime_dir)
     try:
-        open_runtime_folder(runtime_dir)
-        _remove_left_folders(runtime_dir)
         folder = Path(tempfile.mkdtemp(prefix=_NAME.format(os.getpid()), dir=runtime_dir))
-    except (OSError, VramscopeError):
-        yield None
-        return
+    except OSError as error:
+        raise RuntimeFolderError(explain_unwritable(runtime_dir, error)) from error
     try:
         yield folder
     finally:

@@ -80,6 +80,10 @@ def test_the_fullest_rank_is_named_with_what_it_allocated_and_reserved() -> None
 def test_an_end_that_was_not_fine_is_said(ended: Ended, host_kills: int, said: str) -> None:
     (line,) = describe(ended, host_kills=host_kills)
     assert line == f"{said}; no process of the job used a GPU through PyTorch"
+    unknown = describe_job_end(
+        ended, passed_s=725.0, processes=None, read_failure=lambda _: None, host_kills=host_kills
+    )
+    assert unknown == [said]
 
 
 def test_a_simulated_job_is_told_whether_it_fits_with_its_context() -> None:

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from vramscope.engine.errors import RuntimeFolderError
 from vramscope.engine.jobs.job_peaks import read_peaks, summary_folder
 from vramscope.engine.probe.backends import Reading
 from vramscope.engine.probe.peak_file import PeakFile
@@ -50,10 +53,9 @@ def test_the_folder_goes_at_the_end_and_those_of_killed_starters_with_the_next(t
     left = folder / "summary-4194304999-abc"
     left.mkdir()
     with summary_folder(folder) as summary:
-        assert summary is not None
         assert list(folder.iterdir()) == [summary]
         (summary / "7.json").write_text("{}")
     assert list(folder.iterdir()) == []
     folder.chmod(0o755)
-    with summary_folder(folder) as summary:
-        assert summary is None
+    with pytest.raises(RuntimeFolderError, match="chmod 700"), summary_folder(folder):
+        pass

@@ -170,6 +170,16 @@ def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
     assert (Path(config["simulation_path"]) / "__init__.py").exists()
 
 
+def test_where_peaks_cannot_be_kept_that_is_said_and_the_job_runs(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    outcome = run("run", "--no-hub", "--runtime-dir", str(tmp_path), "--", "echo", "done")
+    assert (outcome.code, outcome.stdout) == (0, "done\n")
+    first, last = outcome.stderr.splitlines()
+    assert first.startswith("vramscope run: peak memory will not be printed: runtime folder")
+    assert first.endswith("run chmod 700 on it")
+    assert re.fullmatch(r"vramscope run: ended after [\d.]+ s", last)
+
+
 def test_the_words_after_the_command_are_its_own() -> None:
     echo = (sys.executable, "-c", "import sys; print(*sys.argv[1:])")
     outcome = run("run", "--no-hub", *echo, "--json", "-h", "--", "agent", "--bogus")

@@ -1,10 +1,11 @@
 """`vramscope run`: start a job with the probe, wait for it, and print how it ended."""
 
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vramscope.engine.errors import UsageError, VramscopeError
+from vramscope.engine.errors import RuntimeFolderError, UsageError, VramscopeError
 
 from ..frame.emit import complain
 from ..frame.flags import add_old_flag, pick, refuse, size
@@ -151,7 +152,12 @@ def run(arguments: Namespace) -> int:
     try:
         if arguments.quiet or not is_runnable(command, environment):
             raise become(command, prepare(None))
-        with summary_folder(folder) as summary:
+        with ExitStack() as stack:
+            try:
+                summary = stack.enter_context(summary_folder(folder))
+            except RuntimeFolderError as error:
+                complain(f"peak memory will not be printed: {error}", program="vramscope run")
+                summary = None
             ended = _run_and_report(command, prepare(summary), summary)
     except OSError as error:
         complain(f"cannot run {command[0]}: {error.strerror or error}")
@@ -171,7 +177,7 @@ def _run_and_report(command: list[str], environment: "Mapping[str, str]", summar
     begun_s = time.monotonic()
     ended = run_in_foreground(command, environment)
     passed_s = time.monotonic() - begun_s
-    processes = [] if summary is None else read_peaks(summary)
+    processes = None if summary is None else read_peaks(summary)
     from vramscope.exporters.job_end import describe_job_end
 
     kills_now = count_memory_kills()
@@ -267,8 +273,10 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
         describe_for_people,
         sweep_ledgers,
     )
+    from vramscope.engine.paths import open_runtime_folder
     from vramscope.engine.sources.host import HostReader
 
+    open_runtime_folder(folder)  # the processes of the job share their cards through files there
     device = _read_device(arguments)
     check_device(device, host_available_bytes=HostReader().read().available_bytes)
     sweep_ledgers(folder / LEDGERS_NAME)
