@@ -24,7 +24,8 @@ from .controls.alert_notices import AlertNotices
 from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes
-from .live.node_screen import ALERTS_FROM_ROWS, NodeScreen, RecentSteps
+from .live.arrangement import ALERTS_FROM_ROWS
+from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_signals import SignalPolicy
 from .live.process_table import SortOrder
 from .live.screen import GO_ON, LiveScreen, describe_examples, find_fullest

@@ -14,9 +14,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ..draw.numbers import count_text
+from ..draw.pieces import Piece
 from ..draw.spans import Role
 from ..widgets.device_fields import wrap_words
-from ..widgets.one_line import OneLine, Piece
+from ..widgets.one_line import OneLine
 
 NoticeSeverity = Literal["information", "warning", "error"]
 
