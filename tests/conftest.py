@@ -56,6 +56,16 @@ settings.load_profile("suite")
 """Where a test names no number of its own; `make fuzz` looks on for as long as one likes."""
 
 
+PRIVATE_FOLDERS = {
+    "HOME": "home",
+    "XDG_CONFIG_HOME": "home/.config",
+    "XDG_STATE_HOME": "home/.local/state",
+    "XDG_DATA_HOME": "home/.local/share",
+    "XDG_CACHE_HOME": "home/.cache",
+    "XDG_RUNTIME_DIR": "run",
+}
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers `-n auto` starts."""
     return len(os.sched_getaffinity(0)) + WORKERS_BESIDE_CORES
@@ -115,12 +125,60 @@ def heeded_interrupts() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # still ignored here, at its default in a new program
 
 
-@pytest.fixture(autouse=True)
-def private_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Keep the developer's own settings, state and running agent out of every test.
+_started_programs = 0
 
-    The folder has a short path because a unix socket's may be no longer than 107 bytes.
+
+def _count_programs(event: str, _: object) -> None:
+    global _started_programs  # noqa: PLW0603 - a hook cannot be taken off again
+    _started_programs += event in {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+
+
+sys.addaudithook(_count_programs)
+
+
+class PrivateFolder:
+    """The home and the runtime folder of a test, at a short path.
+
+    A unix socket's path may be no longer than 107 bytes.
     """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
+        self.variables = {name: str(self.path / child) for name, child in PRIVATE_FOLDERS.items()}
+        for path in self.variables.values():
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folders = [self.path, *(it for it in self.path.rglob("*"))]
+        self._before = self._describe()
+        self._programs_before = _started_programs
+
+    def may_serve_again(self) -> bool:
+        """Say whether nothing was written here, and nothing started that may write here later."""
+        try:
+            return self._programs_before == _started_programs and self._before == self._describe()
+        except OSError:  # a folder was removed
+            return False
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _describe(self) -> list[tuple[int, list[str]]]:
+        return [(it.stat().st_mode, os.listdir(it)) for it in self._folders]  # noqa: PTH208 - every test asks
+
+
+@pytest.fixture(scope="session")
+def spare_folders() -> Iterator[list[PrivateFolder]]:
+    """Keep a folder that a test left untouched: to make and remove one takes longer than most tests."""
+    folders: list[PrivateFolder] = []
+    yield folders
+    for folder in folders:
+        folder.remove()
+
+
+@pytest.fixture(autouse=True)
+def private_environment(
+    monkeypatch: pytest.MonkeyPatch, spare_folders: list[PrivateFolder]
+) -> Iterator[Path]:
+    """Keep the developer's own settings, state and running agent out of every test."""
     for name in list(os.environ):
         if name.startswith(OUR_OWN_PREFIX):
             continue
@@ -128,16 +186,11 @@ def private_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.delenv(name)
     for name in READLINE_NAMES:
         os.unsetenv(name)
-    folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
-    for variable, child in {
-        "HOME": "home",
-        "XDG_CONFIG_HOME": "home/.config",
-        "XDG_STATE_HOME": "home/.local/state",
-        "XDG_DATA_HOME": "home/.local/share",
-        "XDG_CACHE_HOME": "home/.cache",
-        "XDG_RUNTIME_DIR": "run",
-    }.items():
-        (folder / child).mkdir(mode=0o700, parents=True, exist_ok=True)
-        monkeypatch.setenv(variable, str(folder / child))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = spare_folders.pop() if spare_folders else PrivateFolder()
+    for variable, path in folder.variables.items():
+        monkeypatch.setenv(variable, path)
+    yield folder.path
+    if folder.may_serve_again():
+        spare_folders.append(folder)
+    else:
+        folder.remove()
