@@ -28,6 +28,7 @@ from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure
 from ..widgets.line_page import LinePage
 from ..widgets.replay_words import draw_part
 from ..widgets.title_words import format_time
+from .hardware import draw_hardware
 from .sections import (
     SegmentQuestion,
     SegmentSection,
@@ -140,10 +141,13 @@ class _Sections:
         map_rows = LEAST_MAP_ROWS + 2 if rank is not None else 0
         least = max(LEAST_GRAPH_ROWS + AXIS_ROWS, int(self._height * LEAST_GRAPH_SHARE))
         phases = [] if rank is None else draw_phases(rank, self._width, self._glyphs)
-        has_room = bool(phases) and len(phases) + blank <= room - least - map_rows
-        if has_room:
-            fixed.append(phases)
-            room -= len(phases) + blank
+        below: list[list[Line]] = []
+        for section in (phases, draw_hardware(self._view.device, self._width)):
+            if section and len(section) + blank <= room - least - map_rows:
+                fixed.append(section)
+                room -= len(section) + blank
+            else:  # there is no room above the map: it is a scroll away
+                below.append(section)
         most = max(least, int(self._height * MOST_GRAPH_SHARE))
         graph_rows = max(least, min(most, room - map_rows))
         history = graph.draw(
@@ -151,15 +155,15 @@ class _Sections:
         )
         left = max(LEAST_MAP_ROWS, room - graph_rows - 2)
         segment_lines = self._map(segments, rank, left)
-        # Where there is no room above the map, the phases are a scroll away.
-        below = [] if has_room else phases
-        return _stack([[*head, *history], *fixed, segment_lines, below, stacks], blank)
+        return _stack([[*head, *history], *fixed, segment_lines, *below, stacks], blank)
 
     def _head(self) -> list[Line]:
         lines = [identity_line(self._view, self._widths, self._width, self._glyphs)]
         lines += draw_gap(self._view, self._widths, self._width, self._glyphs)
         has_gap_parts = bool(gap_parts(self._view, self._glyphs))
-        found = fields.facts(self._view, self._widths, self._glyphs, has_gap=not has_gap_parts)
+        found = fields.facts(
+            self._view, self._widths, self._glyphs, has_gap=not has_gap_parts, has_hardware=False
+        )
         line, _ = fields.join_facts(found, self._width - 2)
         lines.append([Span("  "), *line])
         if len(self._view.ranks) > 1:

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from ...analyzers.finding_words import LeakWords
 from ...analyzers.gap import MemoryGap, PartKind
+from ...engine.model import ThrottleReason
 from ...engine.units import GIB, MIB, format_age
 from ..draw.bars import draw_gauge, draw_split_gauge
 from ..draw.glyphs import Glyphs
@@ -260,13 +261,20 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
 
 
 def facts(
-    view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True, is_brief: bool = False
+    view: DeviceView,
+    widths: SharedWidths,
+    glyphs: Glyphs,
+    *,
+    has_gap: bool = True,
+    is_brief: bool = False,
+    has_hardware: bool = True,
 ) -> list[Line]:
     """Return further facts, the most important first; a line shows as many as fit.
 
-    `has_gap`: with what fills the device; `is_brief`: only the rate of a leak.
+    `has_gap`: with what fills the device; `is_brief`: only the rate of a leak; `has_hardware`: with clocks.
     """
     found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
+    found += fault_facts(view)
     found += [] if view.comparison is None else [comparison_fact(view.comparison)]
     if view.ranks:
         found += rank_facts(view, widths, glyphs, has_gap=has_gap)
@@ -293,6 +301,45 @@ def facts(
         found.append([counted, *details_age(view)])
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
+    return [*found, *hardware_facts(view)] if has_hardware else found
+
+
+# Reasons for lower clocks that a person should know of; a power cap that is reached is no fault.
+FAULTS: frozenset[ThrottleReason] = frozenset(
+    {"hardware thermal slowdown", "thermal slowdown", "power brake", "hardware slowdown"}
+)
+
+
+def fault_facts(view: DeviceView) -> list[Line]:
+    """Return what is wrong with the hardware, if anything is known to be."""
+    found: list[Line] = []
+    hardware = view.device.hardware
+    activity = view.device.activity
+    if hardware is not None and hardware.ecc_uncorrected:
+        errors = count_text(hardware.ecc_uncorrected, "uncorrected ECC error", "uncorrected ECC errors")
+        found.append([Span(errors, "medium")])
+    if hardware is not None and hardware.is_repair_pending:
+        found.append([Span("memory repair waits for a reset of the GPU", "medium")])
+    reasons = () if activity is None else activity.throttle_reasons or ()
+    fault = next((reason for reason in reasons if reason in FAULTS), None)
+    if fault is not None:
+        found.append([Span(f"clocks lowered: {fault}", "medium")])
+    return found
+
+
+def hardware_facts(view: DeviceView) -> list[Line]:
+    """Return clock, bandwidth and power cap, as far as they are measured."""
+    found: list[Line] = []
+    activity = view.device.activity
+    hardware = view.device.hardware
+    role = figure_role(view)
+    if activity is not None and activity.sm_clock_mhz is not None:
+        found.append([Span("SM ", "muted"), Span(f"{activity.sm_clock_mhz:,} MHz", role)])
+    if activity is not None and activity.memory_bandwidth_percent is not None:
+        share = f"{activity.memory_bandwidth_percent:3.0f} %"
+        found.append([Span("bandwidth ", "muted"), Span(share, role)])
+    if hardware is not None and hardware.power_limit_w is not None:
+        found.append([Span("cap ", "muted"), Span(f"{hardware.power_limit_w:.0f} W", role)])
     return found
 
 

@@ -24,6 +24,7 @@ from vramscope.engine.errors import (
     UsageError,
     VramscopeError,
 )
+from vramscope.engine.model import DeviceHardware
 from vramscope.engine.paths import check_private, locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
@@ -31,7 +32,7 @@ from vramscope.engine.sources.host import HostReader
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.nvml.driver import NvmlLibrary, read_kernel_driver_version
 from vramscope.engine.sources.processes import has_own_pids
-from vramscope.engine.sources.source import DeviceReader
+from vramscope.engine.sources.source import DeviceReader, HardwareReader, HardwareReading
 from vramscope.engine.units import format_age, format_bytes
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 from vramscope.tui.terminal.abilities import read_abilities
@@ -223,7 +224,38 @@ def _examine_device(reader: DeviceReader) -> Check:
     except DeviceError as error:
         return Check(f"device {label}", "warning", f"{what}: {error}")
     used = f"{format_bytes(memory.used_bytes)} of {format_bytes(memory.total_bytes)} used"
+    faults = _find_faults(reader)
+    if faults:
+        found, advice = (list(it) for it in zip(*faults, strict=True))
+        return Check(f"device {label}", "warning", f"{what}, {used}; {'; '.join(found)}", "; ".join(advice))
     return Check(f"device {label}", "ok", f"{what}, {used}")
+
+
+def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
+    """Return what is wrong with the hardware of a device, each with what to do."""
+    try:
+        reading = reader.read_hardware() if isinstance(reader, HardwareReader) else HardwareReading()
+    except DeviceError:
+        return []
+    hardware = reading.hardware or DeviceHardware()
+    reasons = () if reading.activity is None else reading.activity.throttle_reasons or ()
+    faults: list[tuple[str, str]] = []
+    if hardware.ecc_uncorrected:
+        found = f"{hardware.ecc_uncorrected:,} uncorrected memory errors since the driver was loaded"
+        faults.append(
+            (found, "see `nvidia-smi -q -d ECC`, and `dmesg | grep -i xid` for the jobs they ended")
+        )
+    if hardware.is_repair_pending:
+        found = "memory with errors is still in use"
+        faults.append((found, "when the GPU is idle, `sudo nvidia-smi --gpu-reset`, or reboot"))
+    if hardware.compute_mode == "prohibited":
+        faults.append(("no process may compute on it", "`sudo nvidia-smi -c DEFAULT` allows it again"))
+    heat = next((reason for reason in reasons if "thermal" in reason), None)
+    if heat is not None:
+        faults.append((f"its clocks are lowered: {heat}", "check its cooling and the airflow of the node"))
+    elif "power brake" in reasons:
+        faults.append(("its clocks are lowered: power brake", "check the power supply of the node"))
+    return faults
 
 
 def _split(sentence: str) -> tuple[str, str]:

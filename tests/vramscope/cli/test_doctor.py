@@ -14,6 +14,7 @@ from vramscope.cli.doctor import (
     Examination,
     Patient,
     examine_device_files,
+    examine_devices,
     examine_driver,
     examine_host,
     examine_module,
@@ -51,6 +52,27 @@ def test_a_healthy_node_is_well(pretend_driver: PretendDriver, pretend_environme
     assert "pressure" in checks["analyzers"]["found"]
     assert checks["terminal"]["status"] == "note"
     assert f"Python {sys.version.split()[0]}" in checks["vramscope"]["found"]
+
+
+def test_faults_of_the_hardware_are_warnings_with_advice(pretend_nvml: PretendDriver) -> None:
+    device = pretend_nvml.add_device(name="Card")
+    device.raw.ecc_uncorrected, device.raw.is_repair_pending = 3, 1
+    device.raw.throttle_reasons, device.raw.compute_mode = 0x40 | 0x04, 2
+    (check,) = examine_devices()
+    assert check.status == "warning"
+    for words in (
+        "3 uncorrected memory errors",
+        "still in use",
+        "no process may compute",
+        "hardware thermal",
+    ):
+        assert words in check.found
+    for words in ("nvidia-smi -q -d ECC", "--gpu-reset", "-c DEFAULT", "cooling"):
+        assert words in check.advice
+    device.raw.ecc_uncorrected = device.raw.is_repair_pending = device.raw.compute_mode = 0
+    device.raw.throttle_reasons = 0x04
+    (check,) = examine_devices()
+    assert check.status == "ok", "a power cap that is reached is no fault"
 
 
 def test_the_report_for_people_says_the_same_in_the_width_it_has(

@@ -1,0 +1,107 @@
+"""The hardware of a device in words: all that is known, what is wrong, and what is not reported."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.tui.canned import make_device, make_sample, make_snapshot
+from vramscope.engine.history import History
+from vramscope.engine.model import DeviceActivity, DeviceHardware, DeviceSample
+from vramscope.tui.device.hardware import draw_hardware
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.widgets.device_fields import facts
+from vramscope.tui.widgets.device_view import build_views, measure_widths
+
+BUSY = DeviceActivity(
+    memory_bandwidth_percent=41.0,
+    sm_clock_mhz=1755,
+    memory_clock_mhz=2619,
+    performance_state=0,
+    throttle_reasons=("power cap",),
+    pcie_sent_bytes_per_s=12e6,
+    pcie_received_bytes_per_s=34e6,
+    nvlink_sent_bytes_per_s=80e9,
+    nvlink_received_bytes_per_s=79e9,
+)
+SOUND = DeviceHardware(
+    driver_version="580.95.05",
+    cuda_version="13.0",
+    power_limit_w=700.0,
+    sm_clock_max_mhz=1980,
+    memory_clock_max_mhz=2619,
+    fan_percent=40.0,
+    compute_mode="default",
+    pcie_generation=5,
+    pcie_lanes=16,
+    is_ecc_on=True,
+    ecc_corrected=1234,
+    ecc_uncorrected=0,
+    remapped_rows=2,
+    is_repair_pending=False,
+)
+
+
+def make(activity: DeviceActivity | None = BUSY, hardware: DeviceHardware | None = SOUND) -> DeviceSample:
+    return replace(make_device(0), activity=activity, hardware=hardware)
+
+
+def words_of(device: DeviceSample, width: int = 140) -> str:
+    lines = ["".join(span.text for span in line) for line in draw_hardware(device, width)]
+    assert all(len(line.rstrip()) <= width for line in lines)
+    return " ".join(" ".join(lines).split())
+
+
+def facts_of(device: DeviceSample) -> list[str]:
+    (view,) = build_views(make_snapshot(sample=make_sample((device,))), [device], History(), None)
+    found = facts(view, measure_widths([view]), UNICODE)
+    return ["".join(span.text for span in fact) for fact in found]
+
+
+def test_everything_that_is_known_with_its_unit() -> None:
+    assert words_of(make()) == (
+        "hardware SM clock 1,755 of 1,980 MHz memory clock 2,619 of 2,619 MHz performance state P0 "
+        "clocks lowered by power cap memory bandwidth 41 % PCIe sent 11 MiB/s PCIe received 32 MiB/s "
+        "NVLink sent 74.5 GiB/s NVLink received 73.6 GiB/s power cap 700 W fan 40 % PCIe generation 5 "
+        "PCIe lanes 16 ECC on corrected errors 1,234 uncorrected errors 0 remapped rows 2 "
+        "compute mode default driver 580.95.05 CUDA 13.0"
+    )
+
+
+@pytest.mark.parametrize("width", [40, 78, 200])
+def test_it_fits_panes_of_any_width(width: int) -> None:
+    assert words_of(make(), width).endswith("CUDA 13.0")
+
+
+def test_what_the_driver_does_not_report_is_named_and_is_not_zero() -> None:
+    words = words_of(make(DeviceActivity(sm_clock_mhz=1755), DeviceHardware(is_ecc_on=False)))
+    shown, _, missing = words.partition(" not reported: ")
+    assert shown == "hardware SM clock 1,755 MHz ECC off"
+    assert "fan" in missing
+    assert "NVLink sent" in missing
+    assert "0" not in missing
+    assert "errors" not in missing, "without ECC there is nothing to count"
+
+
+def test_a_source_without_any_of_it_has_no_section() -> None:
+    assert draw_hardware(make(None, None), 100) == []
+
+
+def test_an_older_gpu_has_retired_pages() -> None:
+    words = words_of(make(hardware=replace(SOUND, remapped_rows=None, retired_pages=7)))
+    assert "retired pages 7" in words
+    assert "remapped" not in words
+
+
+def test_clocks_bandwidth_and_cap_are_the_last_facts_of_a_line() -> None:
+    assert facts_of(make())[-3:] == ["SM 1,755 MHz", "bandwidth  41 %", "cap 700 W"]
+
+
+def test_faults_come_first_and_a_power_cap_that_is_reached_is_none() -> None:
+    hot = replace(BUSY, throttle_reasons=("hardware thermal slowdown", "power cap"))
+    broken = replace(SOUND, ecc_uncorrected=1, is_repair_pending=True)
+    assert facts_of(make(hot, broken))[:3] == [
+        "1 uncorrected ECC error",
+        "memory repair waits for a reset of the GPU",
+        "clocks lowered: hardware thermal slowdown",
+    ]
+    assert "repair waits for a reset of the GPU" in words_of(make(hot, broken))
+    assert not any("lowered" in fact or "ECC" in fact for fact in facts_of(make()))

@@ -1,0 +1,89 @@
+"""The hardware of a device on its page: clocks, limits, throughput, errors and versions."""
+
+from collections.abc import Iterator
+
+from ...engine.model import DeviceActivity, DeviceHardware, DeviceSample
+from ...engine.units import format_bytes
+from ..draw.bars import wrap_pieces
+from ..draw.spans import Line, Role, Span
+from ..widgets.device_fields import FAULTS
+
+# A name with its value, and None as the value where the driver does not report it.
+_Fact = tuple[str, str | None, Role]
+
+
+def draw_hardware(device: DeviceSample, width: int) -> list[Line]:
+    """Return all that is known apart from memory, and what the driver does not report; empty without any."""
+    if device.activity is None and device.hardware is None:
+        return []
+    activity = device.activity or DeviceActivity()
+    hardware = device.hardware or DeviceHardware()
+    facts = [*_list_activity(activity, hardware), *_list_hardware(hardware)]
+    pieces: list[Line] = [[Span("hardware ", "strong")]]
+    pieces += [
+        [Span(f"{name} ", "muted"), Span(f"{value} ", role)]
+        for name, value, role in facts
+        if value is not None
+    ]
+    missing = [name for name, value, _ in facts if value is None]
+    lines = [[Span(" "), *line] for line in wrap_pieces(pieces, max(1, width - 1))]
+    if missing:
+        words = [[Span(f"{word} ", "muted")] for word in f"not reported: {', '.join(missing)}".split()]
+        tight = [[Span(span.text.rstrip(), span.role) for span in word] for word in words]
+        lines += [[Span(" "), *line] for line in wrap_pieces(tight, max(1, width - 1))]
+    return lines
+
+
+def _list_activity(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
+    yield "SM clock", _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz), "text"
+    yield "memory clock", _clock(activity.memory_clock_mhz, hardware.memory_clock_max_mhz), "text"
+    state = activity.performance_state
+    yield "performance state", None if state is None else f"P{state}", "text"
+    reasons = activity.throttle_reasons
+    is_fault = not FAULTS.isdisjoint(reasons or ())
+    lowered = None if reasons is None else ", ".join(reasons) or "nothing"
+    yield "clocks lowered by", lowered, "medium" if is_fault else "text"
+    bandwidth = activity.memory_bandwidth_percent
+    yield "memory bandwidth", None if bandwidth is None else f"{bandwidth:.0f} %", "text"
+    yield "PCIe sent", _rate(activity.pcie_sent_bytes_per_s), "text"
+    yield "PCIe received", _rate(activity.pcie_received_bytes_per_s), "text"
+    yield "NVLink sent", _rate(activity.nvlink_sent_bytes_per_s), "text"
+    yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
+
+
+def _list_hardware(hardware: DeviceHardware) -> Iterator[_Fact]:
+    limit = hardware.power_limit_w
+    yield "power cap", None if limit is None else f"{limit:.0f} W", "text"
+    fan = hardware.fan_percent
+    yield "fan", None if fan is None else f"{fan:.0f} %", "text"
+    yield "PCIe generation", _count(hardware.pcie_generation), "text"
+    yield "PCIe lanes", _count(hardware.pcie_lanes), "text"
+    is_on = hardware.is_ecc_on
+    yield "ECC", None if is_on is None else "on" if is_on else "off", "text"
+    if is_on is not False:
+        yield "corrected errors", _count(hardware.ecc_corrected), "text"
+        uncorrected = hardware.ecc_uncorrected
+        yield "uncorrected errors", _count(uncorrected), "medium" if uncorrected else "text"
+    if hardware.retired_pages is None or hardware.remapped_rows is not None:
+        yield "remapped rows", _count(hardware.remapped_rows), "text"
+    else:
+        yield "retired pages", _count(hardware.retired_pages), "text"
+    if hardware.is_repair_pending:
+        yield "repair", "waits for a reset of the GPU", "medium"
+    yield "compute mode", hardware.compute_mode, "text"
+    yield "driver", hardware.driver_version, "text"
+    yield "CUDA", hardware.cuda_version, "text"
+
+
+def _clock(now_mhz: int | None, most_mhz: int | None) -> str | None:
+    if now_mhz is None:
+        return None
+    return f"{now_mhz:,} MHz" if most_mhz is None else f"{now_mhz:,} of {most_mhz:,} MHz"
+
+
+def _rate(bytes_per_s: float | None) -> str | None:
+    return None if bytes_per_s is None else f"{format_bytes(round(bytes_per_s))}/s"
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
