@@ -43,6 +43,14 @@ def cut_pieces(pieces: Sequence[Piece], width: int) -> list[Piece]:
     return kept
 
 
+def fill_line(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list[Piece]:
+    """Return a line of exactly `width` cells; the left pieces are cut when room is short."""
+    ending = cut_pieces(right, width)
+    room = width - measure_pieces(ending)
+    beginning = cut_pieces(left, max(0, room - 1) if ending else room)
+    return [*beginning, Piece(" " * (room - measure_pieces(beginning))), *ending]
+
+
 def join_pieces(groups: Sequence[Sequence[Piece]], separator: str = " · ") -> list[Piece]:
     """Return groups of pieces as one line, with a muted separator between them."""
     joined: list[Piece] = []

@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...engine.model import Sample
+from .device_picture import arrange as arrange_devices
+from .device_picture import minimum_height
+
 # Heights from which each part is worth its row; small panes keep the verdict and the devices.
 HOST_FROM_ROWS = 6
 TITLE_FROM_ROWS = 11
@@ -44,6 +48,35 @@ class Needs(NamedTuple):
     has_host: bool = True
     # Whether there are notes that nothing else shows.
     has_notes: bool = False
+
+
+def measure_needs(sample: Sample | None, width: int, process_count: int) -> Needs:
+    """Return what the live screen has to show of a sample; None before the first."""
+    devices = sample.devices if sample else ()
+    count = len(devices)
+    return Needs(
+        device_count=count,
+        devices_least=minimum_height(count, width) if count else 3,
+        devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
+        processes=process_count if count and has_process_list(sample) else None,
+        has_host=has_host(sample),
+        has_notes=has_notes(sample),
+    )
+
+
+def has_process_list(sample: Sample | None) -> bool:
+    """Return whether there is, or will be, a list of processes: recordings of a job's memory have none."""
+    return sample is None or (bool(sample.devices) and sample.clock == "wall")
+
+
+def has_host(sample: Sample | None) -> bool:
+    """Return whether there is, or will be, a host to show."""
+    return sample is None or sample.host is not None or sample.clock == "wall"
+
+
+def has_notes(sample: Sample | None) -> bool:
+    """Return whether there are notes; without a device the host's panel shows them."""
+    return sample is not None and bool(sample.devices and sample.notes)
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:

@@ -13,6 +13,7 @@ from ...engine.history import History
 from ...engine.model import RankSample, Sample, StepReading
 from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.filter_bar import FilterBar
+from .arrangement import has_process_list
 from .process_signals import SignalPolicy
 from .process_table import SORTABLE, ProcessTable, SortOrder
 
@@ -75,7 +76,7 @@ class NodeScreen(SnapshotScreen):
         """Show the title and the verdict, and whether there is a list of processes."""
         super()._show_head()
         sample = self.snapshot.sample
-        self._has_list = sample is None or (bool(sample.devices) and sample.clock == "wall")
+        self._has_list = has_process_list(sample)
         self._keys.hide(self._list_useless())
 
     def _list_useless(self) -> tuple[str, ...]:

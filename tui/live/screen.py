@@ -26,10 +26,8 @@ from ..frame import keys
 from ..frame.theme import find_looks, to_strip
 from ..widgets.one_line import OneLine
 from ..widgets.title_words import format_time
-from .arrangement import Arrangement, Needs, arrange
+from .arrangement import Arrangement, arrange, has_host, has_notes, measure_needs
 from .device_panels import DevicePanels
-from .device_picture import arrange as arrange_devices
-from .device_picture import minimum_height
 from .node_screen import NodeScreen
 from .process_signals import SignalPolicy
 from .process_table import ProcessTable
@@ -377,7 +375,7 @@ class LiveScreen(NodeScreen):
             self._host_panel.explain(why_unknown or "")
         self._notes.show(sample.notes if sample else ())
         self._host.show(
-            sample.host if sample else None, is_recorded=not self._has_host(), has_memory=has_devices
+            sample.host if sample else None, is_recorded=not has_host(sample), has_memory=has_devices
         )
         self._arrange(self.size.width, self.size.height)
         self._show_alerts()
@@ -394,11 +392,11 @@ class LiveScreen(NodeScreen):
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
         needs = (self.processes.process_count, self._is_filter_open)
-        situation = (width, height, self._rows, len(devices), *needs, self._has_host(), self._has_notes())
+        situation = (width, height, self._rows, len(devices), *needs, has_host(sample), has_notes(sample))
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
-        self._apply(arrange(self._rows, self._needs(width)))
+        self._apply(arrange(self._rows, measure_needs(sample, width, self.processes.process_count)))
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
@@ -412,29 +410,6 @@ class LiveScreen(NodeScreen):
         if not chosen.process_rows and self.focused is self.processes:
             self.devices.focus()
         self._show_alerts()
-
-    def _needs(self, width: int) -> Needs:
-        sample = self.snapshot.sample
-        devices = sample.devices if sample else ()
-        count = len(devices)
-        return Needs(
-            device_count=count,
-            devices_least=minimum_height(count, width) if count else 3,
-            devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
-            processes=self.processes.process_count if self._has_list and count else None,
-            has_host=self._has_host(),
-            has_notes=self._has_notes(),
-        )
-
-    def _has_notes(self) -> bool:
-        """Return whether there are notes; without a device the host's panel shows them."""
-        sample = self.snapshot.sample
-        return sample is not None and bool(sample.devices and sample.notes)
-
-    def _has_host(self) -> bool:
-        """Return whether there is, or will be, a host to show."""
-        sample = self.snapshot.sample
-        return sample is None or sample.host is not None or sample.clock == "wall"
 
     def _rearrange(self) -> None:
         self._arrange(self.size.width, self.size.height)

@@ -22,7 +22,7 @@ from ..draw.glyphs import ASCII, UNICODE
 from ..frame.keys import MOVEMENTS, collect_keys
 from ..frame.process_memory import clear_library_caches, return_free_memory
 from ..frame.theme import default_variables, register_themes
-from ..terminal.abilities import TerminalAbilities
+from ..terminal.abilities import TerminalAbilities, choose_theme
 from ..terminal.driver import TerminalDriver
 from ..terminal.line_filters import AsciiFilter, PrintableFilter
 from .notices import Notice, NoticeBoard, NoticeSeverity
@@ -133,7 +133,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         # Whether a collection is scheduled.
         self.is_collection_due = False
         register_themes(cast("App[object]", self))
-        self.theme = f"vramscope-{self._first_theme(theme)}"
+        self.theme = f"vramscope-{choose_theme(theme, abilities)}"
 
     def get_default_screen(self) -> Screen[None]:
         return super().get_default_screen() if self.view is None else self.view.make_screen(self)
@@ -258,11 +258,6 @@ class TerminalApp(App[None], inherit_bindings=False):
     @property
     def theme_choice(self) -> ThemeName:
         return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
-
-    def _first_theme(self, theme: ThemeName | None) -> ThemeName:
-        if self.abilities.color_depth == "none":
-            return "mono"
-        return theme or ("light" if self.abilities.has_light_background else "dark")
 
     def choose_theme(self, name: ThemeName) -> None:
         self.theme = f"vramscope-{name}"

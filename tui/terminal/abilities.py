@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from ...engine.errors import UsageError
+from ...engine.settings import ThemeName
 from ...engine.text import name_locale, names_utf8
 
 # `none` leaves bold, dim and reverse.
@@ -66,6 +67,13 @@ def read_abilities(
         has_mouse="STY" not in env,
         reason=reason,
     )
+
+
+def choose_theme(theme: ThemeName | None, abilities: TerminalAbilities) -> ThemeName:
+    """Return the look to begin with: the one asked for, or the one that suits the terminal."""
+    if abilities.color_depth == "none":
+        return "mono"
+    return theme or ("light" if abilities.has_light_background else "dark")
 
 
 def _ascii_reason(env: Mapping[str, str], term: str) -> str:

@@ -8,7 +8,7 @@ moves. It uses private parts of Textual, so Textual is pinned to 8.2.8 exactly.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
@@ -22,6 +22,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ..draw.pens import ON, PLAIN, Pen, change_pen
 from .strip_caches import make_caches_lazy
 
 if TYPE_CHECKING:
@@ -30,23 +31,7 @@ if TYPE_CHECKING:
     from ..draw.glyphs import Glyphs
 
 
-# Codes are those of ECMA-48, section 8.3.117 (SGR). Links are not written: we have none.
-_ON = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "21", "51", "52", "53")
-_OFF = ("22", "22", "23", "24", "25", "25", "27", "28", "29", "24", "54", "54", "55")
-
-
-class Pen(NamedTuple):
-    """How cells are written; equal pens are one and the same object."""
-
-    # Indexes into the table of attributes, in Rich's order.
-    attributes: tuple[int, ...] = ()
-    foreground: str = ""
-    background: str = ""
-
-
-# The terminal's own colours, no attribute.
-PLAIN = Pen()
-
+# Equal pens are one and the same object.
 _known: dict[Pen, Pen] = {PLAIN: PLAIN}
 
 
@@ -55,33 +40,11 @@ def pen_of(style: Style, color_system: ColorSystem) -> Pen:
     """Return the pen for a style on a terminal of so many colours."""
     attributes = style._attributes & style._set_attributes
     pen = Pen(
-        tuple(bit for bit in range(len(_ON)) if attributes & (1 << bit)),
+        tuple(bit for bit in range(len(ON)) if attributes & (1 << bit)),
         ";".join(style.color.downgrade(color_system).get_ansi_codes()) if style.color else "",
         ";".join(style.bgcolor.downgrade(color_system).get_ansi_codes(False)) if style.bgcolor else "",
     )
     return _known.setdefault(pen, pen)
-
-
-@lru_cache(maxsize=4096)
-def change_pen(old: Pen, new: Pen) -> str:
-    """Return the shortest escape sequence that changes the pen from `old` to `new`."""
-    return f"\x1b[{min(_difference(old, new), _from_scratch(new), key=len)}m" if old != new else ""
-
-
-def _from_scratch(new: Pen) -> str:
-    parts = ["", *(_ON[index] for index in new.attributes), new.foreground, new.background]
-    return ";".join(part for number, part in enumerate(parts) if part or number == 0)
-
-
-def _difference(old: Pen, new: Pen) -> str:
-    gone = {_OFF[index] for index in old.attributes if index not in new.attributes}
-    kept = [index for index in new.attributes if index in old.attributes and _OFF[index] not in gone]
-    parts = sorted(gone) + [_ON[index] for index in new.attributes if index not in kept]
-    if old.foreground != new.foreground:
-        parts.append(new.foreground or "39")
-    if old.background != new.background:
-        parts.append(new.background or "49")
-    return ";".join(parts)
 
 
 # Characters that every terminal draws one cell wide: after any other the cursor may be elsewhere.

@@ -10,7 +10,7 @@ from textual.binding import ActiveBinding, Binding
 from textual.dom import DOMNode
 from textual.strip import Strip
 
-from ..draw.pieces import Piece, Pieces, cut_pieces, measure_pieces
+from ..draw.pieces import Piece, Pieces, fill_line, measure_pieces
 from ..frame.keys import GROUP_TITLES
 from ..frame.theme import find_look
 from .line_page import MarkingWidget
@@ -60,14 +60,10 @@ class OneLine(MarkingWidget):
         width = self.size.width
         if y != 0 or width <= 0:
             return Strip.blank(max(0, width), self.rich_style)
-        left_pieces, right_pieces = (self._left, self._right) if self._notice is None else self._notice
-        right = cut_pieces(right_pieces, width)
-        room = width - measure_pieces(right)
-        left = cut_pieces(left_pieces, max(0, room - 1) if right else room)
         style = self.rich_style
-        gap = Segment(" " * (room - measure_pieces(left)), style)
-        segments = [self._segment(piece, style) for piece in left]
-        return Strip([*segments, gap, *(self._segment(piece, style) for piece in right)], width)
+        left, right = (self._left, self._right) if self._notice is None else self._notice
+        pieces = fill_line(left, right, width)
+        return Strip([self._segment(piece, style) for piece in pieces], width)
 
     def _segment(self, piece: Piece, style: Style) -> Segment:
         if piece.role != "text":

@@ -21,8 +21,9 @@ from tests.tui.canned import (
 from tests.tui.canned_ranks import make_job
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
+from vramscope.tui.draw.pens import PLAIN, change_pen
 from vramscope.tui.terminal.abilities import TerminalAbilities
-from vramscope.tui.terminal.compositor import PLAIN, change_pen, pen_of
+from vramscope.tui.terminal.compositor import pen_of
 
 SIZES = [(80, 24), (200, 50)]
 WAYS = [["2"], ["3"], ["enter"], ["escape", "1", "K"], ["escape", "i"], ["escape", "s"], ["escape", "ctrl+p"]]
