@@ -129,9 +129,9 @@ expected. `vramscope doctor` lists the settings in use and where each was set.
 Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, `"2h"`).
 
 A setting with a dot in its name stands in a table: `alerts.bell` is `bell` under `[alerts]`. In a variable a
-list is words with commas between them. What makes vramscope run a program or send something elsewhere
-(`alerts.command`, `alerts.webhook_url`) is refused in `./vramscope.toml`, which may have come with somebody
-else's repository.
+list is words with commas between them. What makes vramscope run a program, send something elsewhere or change
+processes (`alerts.command`, `alerts.webhook_url`, `attach`) is refused in `./vramscope.toml`, which may have
+come with somebody else's repository.
 
 """
 

@@ -21,6 +21,7 @@ from ..engine.viewer.feed import Feed, SeveralNodesFeed
 from ..engine.viewer.snapshot import Snapshot
 from .controls.advice import AdviceControl
 from .controls.alert_notices import AlertNotices
+from .controls.attach import AttachControl
 from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes
@@ -88,6 +89,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.feed = feed
         self.signal_policy = signal_policy
         self.advice = AdviceControl(self)
+        self.attachment = AttachControl(self, settings.attach)
         self.fleet: FleetControl | None = None
         self.recording: RecordingControl | None = None
         self.replay: ReplayControl | None = None
@@ -167,6 +169,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             "show_plan": self.plans.is_offered,
             "show_breakdown": self.breakdowns.is_offered,
             "advise": self.advice.is_offered,
+            "attach": self.attachment.is_offered,
             "step_node": self.known.are_several,
             "show_fleet": self.known.are_several,
             "replay": self.replay is not None,
@@ -280,6 +283,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
                 return
         self._notify_crossings(snapshot)
         self.advice.notify_outcomes(snapshot)
+        self.attachment.notify_outcomes(snapshot)
+        self.attachment.offer(snapshot)
         if self.recording is not None:
             self.recording.look()
 
@@ -514,6 +519,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def action_advise(self) -> None:
         self.advice.ask()
+
+    def action_attach(self) -> None:
+        self.attachment.ask()
 
     def action_record(self) -> None:
         if self.recording is not None:

@@ -46,6 +46,7 @@ from ..wire.messages import (
 )
 from ..wire.selection import RemotePeer, explain_excess, select_devices, trim_welcome
 from ..wire.stores import AssessmentStore, FindingStore
+from .attachments import AttachmentDesk
 from .hub_sockets import HubSockets
 from .supervisor import (
     VIEWER_WITHIN_S,
@@ -115,6 +116,7 @@ class Hub:
         self._assessments = AssessmentStore()
         self._rejections = Rejections()
         self._alerts = alerts or AlertDesk()
+        self._attachments = None if roster is None else AttachmentDesk(runtime_dir, self._clock)
         self._batch_number = 0
         self._repeats_left = 0
         self._shown_alerts = self._alerts.state
@@ -141,6 +143,8 @@ class Hub:
         finally:
             if self._supervisor is not None:
                 self._supervisor.stop()
+            if self._attachments is not None:
+                self._attachments.stop()
             self._producer.stop()
             self._sockets.close()
 
@@ -167,6 +171,8 @@ class Hub:
             self._handle_request(peer, data)
         if self._roster is not None and self._roster.has_answers:
             self._answer_for_ranks(self._roster)
+        if self._attachments is not None:
+            self._answer_for_attachments(self._attachments)
         if self._supervisor is not None and self._sample is not None:
             self._supervisor.poll()
         self._alerts.poll()
@@ -341,6 +347,8 @@ class Hub:
             self._sockets.answer_join(peer, request, encode("welcome", self.hub_id, welcome))
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
+        elif request.verb == "attach":
+            self._attach(peer, request)
         elif request.verb == "leave":
             self._refuse(peer, request.request_id, "this agent is not a relay and has no nodes to remove")
         elif request.verb == "advise" and request.action is None:
@@ -373,6 +381,22 @@ class Hub:
             return
         self._publish_alerts()
         self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
+
+    def _attach(self, peer: bytes, request: Request) -> None:
+        """Have the probe loaded into a process of this node, for whom a later turn answers."""
+        if self._attachments is None:
+            refusal: str | None = "this agent plays a recording; there is no process to attach to"
+        else:
+            refusal = self._attachments.begin(request.pid, request.started_s, (peer, request.request_id))
+        if refusal is not None:
+            self._refuse(peer, request.request_id, refusal)
+
+    def _answer_for_attachments(self, desk: AttachmentDesk) -> None:
+        for (peer, request_id), outcome, refusal in desk.take_answers():
+            if refusal is not None:
+                self._refuse(peer, request_id, refusal)
+            else:
+                self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id, outcome)))
 
     def _answer_for_ranks(self, roster: Roster) -> None:
         """Pass on what probes have answered since the last turn."""

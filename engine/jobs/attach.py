@@ -16,7 +16,7 @@ from ..errors import (
 )
 from ..model import RankSample
 from ..paths import PROBE
-from ..sources.processes import PROC, ProcessStatus, read_status, read_variables
+from ..sources.processes import PROC, ProcessStatus, list_mapped_files, read_status, read_variables
 from ..viewer.client import Client, connect
 from . import gdb, injector
 from .background import find_or_start_hub
@@ -117,9 +117,8 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
         ProbeSilentError: The probe was passed over and has not reported.
     """
     begun_s = time.monotonic()
+    interpreter = check_attachable(pid)
     status = read_status(pid)
-    check_permitted(status)
-    interpreter = _examine(status)
     find_or_start_hub(runtime_dir)
     with connect(runtime_dir, timeout_s=HUB_ANSWERS_WITHIN_S) as client:
         rank = find_rank(client, pid)
@@ -142,6 +141,26 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
             handover.close(is_pending=entry is not None and entry.is_pending)
     taken_s = time.monotonic() - begun_s
     return Attached(rank, taken_s=taken_s, stopped_s=entry.stopped_s, way=entry.way)
+
+
+def check_attachable(pid: int) -> Interpreter:
+    """Return the Python of a process that this user may attach to; nothing is done to it.
+
+    Raises:
+        UsageError: There is no such process, it is not Python, or it is stopped.
+        AttachRefusedError: It must not be attached to; the text says what would permit it.
+    """
+    status = read_status(pid)
+    check_permitted(status)
+    return _examine(status)
+
+
+def has_torch(pid: int) -> bool:
+    """Return whether a process of this user has loaded PyTorch."""
+    try:
+        return any(Path(file.path).name.startswith("libtorch") for file in list_mapped_files(pid))
+    except OSError:
+        return False
 
 
 def find_rank(client: Client, pid: int) -> RankSample | None:

@@ -16,8 +16,9 @@ AlertEvent = Literal["opened", "raised", "closed"]
 
 COMMAND_KEY = "alerts.command"
 WEBHOOK_KEY = "alerts.webhook_url"
+ATTACH_KEY = "attach"
 # Ignored in `./vramscope.toml`: whoever wrote that file is not who runs vramscope.
-OWN_FILE_KEYS = frozenset({COMMAND_KEY, WEBHOOK_KEY})
+OWN_FILE_KEYS = frozenset({ATTACH_KEY, COMMAND_KEY, WEBHOOK_KEY})
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +67,10 @@ ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 SortColumn = Literal["memory", "pid", "user", "device", "command", "share"]
 
 
+# What the live view does about processes of this user that train and do not report.
+AttachPolicy = Literal["ask", "mine", "never"]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings; a key in a file is the field's name without its unit `_s`."""
 
@@ -93,6 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to refuse every action that changes something: signals, advice, recordings and decisions about
     findings in the live view, and the verbs `attach`, `detach`, `advise` and `guard --prevent-oom`, which
     then exit with 6. The `vramscope.toml` of a folder can set it, but cannot unset it.
+    """
+    attach: AttachPolicy = "never"
+    """Whether the live view attaches to your own processes on this node's devices that use PyTorch and do not
+    report: `ask` offers it once, `mine` attaches without asking, `never` waits for the key `a`.
     """
     sort: SortColumn = "memory"
     """Column by which the process list is sorted."""

@@ -172,6 +172,10 @@ class HubConversation:
         """Advise a training process; return the number under which `Advised` or `Refusal` comes."""
         return self.ask_for(Request("advise", 0, pid, seconds=seconds, action=action, reason=reason))
 
+    def attach(self, pid: int, started_s: float | None) -> int:
+        """Have the probe loaded into a process; return the number under which `Done` or `Refusal` comes."""
+        return self.ask_for(Request("attach", 0, pid, started_s=started_s))
+
     def decide(self, decision: FindingDecision) -> int:
         """Send a person's decision; return the number under which `Done` or `Refusal` comes."""
         return self.ask_for(Request("decide", 0, decision=decision))

@@ -65,6 +65,22 @@ class AdvisingFeed(Protocol):
 
 
 @runtime_checkable
+class AttachingFeed(Protocol):
+    """A feed whose agent loads the probe into processes, and removes it."""
+
+    def attach(self, pid: int, started_s: float | None) -> None:
+        """Have the probe loaded into a process, from any thread; returns at once.
+
+        A later snapshot says in `attachments` what came of it.
+        """
+        ...
+
+    def detach(self, pid: int) -> None:
+        """Have the probe removed from a process, from any thread; returns at once, as `attach`."""
+        ...
+
+
+@runtime_checkable
 class ChoosingFeed(Protocol):
     """A feed that follows only some of the known nodes."""
 
@@ -127,6 +143,12 @@ class AskingFeed(BaseFeed):
 
     def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
         self._ask(lambda picture: picture.advise(pid, action, reason=reason))
+
+    def attach(self, pid: int, started_s: float | None) -> None:
+        self._ask(lambda picture: picture.ask_attach(pid, started_s))
+
+    def detach(self, pid: int) -> None:
+        self._ask(lambda picture: picture.ask_detach(pid))
 
     def decide(self, decision: FindingDecision) -> None:
         self._ask(lambda picture: picture.decide(decision))

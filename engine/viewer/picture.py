@@ -16,7 +16,14 @@ from ..ranks.messages import PackedSegments, inflate, unpack_segments
 from ..wire.messages import Advised, Done, ModulesAnswer, Refusal
 from ..wire.stores import FindingStore
 from .conversation import Assessed, Event, HubConversation, Joined, RankVerb
-from .snapshot import DecisionRefused, RankAdvice, RankModules, SegmentsRefused, Snapshot
+from .snapshot import (
+    DecisionRefused,
+    RankAdvice,
+    RankAttachment,
+    RankModules,
+    SegmentsRefused,
+    Snapshot,
+)
 
 
 class NodePicture:
@@ -84,6 +91,19 @@ class NodePicture:
         """
         return self._questions.advise(pid, action, reason, step_end_within_s, self._clock.monotonic_s())
 
+    def ask_attach(self, pid: int, started_s: float | None) -> None:
+        """Have the agent load the probe into a process; a later snapshot has the outcome in `attachments`.
+
+        Args:
+            pid: Process id as in `ProcessReading.pid`.
+            started_s: When it started, as there; another process that has its id by now is refused.
+        """
+        self._questions.attach(pid, started_s, self._clock.monotonic_s())
+
+    def ask_detach(self, pid: int) -> None:
+        """Remove the probe from a process; a later snapshot says in `attachments` whether it left."""
+        self._questions.ask("detach", pid, self._clock.monotonic_s())
+
     def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
         """Make a training process record its allocations with their stacks, or stop.
 
@@ -115,6 +135,7 @@ class NodePicture:
                 segments_refused=self._questions.refused,
                 modules=self._questions.modules,
                 advice=self._questions.advice,
+                attachments=self._questions.attachments,
                 decision_refused=self._questions.decision_refused,
             )
         return bool(events)
@@ -160,6 +181,7 @@ class NodePicture:
             segments_refused=self._questions.refused,
             modules=self._questions.modules,
             advice=self._questions.advice,
+            attachments=self._questions.attachments,
             decision_refused=self._questions.decision_refused,
         )
         return True
@@ -215,6 +237,10 @@ class NodePicture:
 MAX_MODULES = 16
 # Advice with its outcome in a viewer's memory.
 MAX_ADVICE = 16
+# The same of attaching and detaching.
+MAX_ATTACHMENTS = 32
+# Longer than a hub waits for a process that it attaches to, and for those before it.
+ATTACHES_WITHIN_S = 240.0
 # Segment maps in a viewer's memory; one may take some MiB.
 MAX_MAPS = 4
 # Longer than a hub waits for the process. An agent of an older version never answers.
@@ -223,7 +249,7 @@ NO_ANSWER = "the agent has not answered: it is too old, or gone"
 
 
 class _Question(NamedTuple):
-    verb: RankVerb | Literal["decide", "advise"]
+    verb: RankVerb | Literal["decide", "advise", "attach"]
     pid: int | None
     asked_s: float
     # How long the process may wait for the end of a step.
@@ -245,6 +271,8 @@ class Questions:
         self.modules: tuple[RankModules, ...] = ()
         # Outcomes of advice, newest first.
         self.advice: tuple[RankAdvice, ...] = ()
+        # Answers about attaching and detaching, newest first.
+        self.attachments: tuple[RankAttachment, ...] = ()
         self._stream = stream
         self._open: dict[int, _Question] = {}
         self._results: dict[int, str | None] = {}
@@ -268,6 +296,9 @@ class Questions:
         self._open[number] = _Question("advise", pid, now_s, seconds, action)
         return number
 
+    def attach(self, pid: int, started_s: float | None, now_s: float) -> None:
+        self._open[self._stream.attach(pid, started_s)] = _Question("attach", pid, now_s, ATTACHES_WITHIN_S)
+
     def decide(self, decision: FindingDecision, now_s: float) -> None:
         self._open[self._stream.decide(decision)] = _Question("decide", None, now_s)
 
@@ -278,7 +309,10 @@ class Questions:
         return self._results.pop(number, None)
 
     def take_answer(self, answer: Done | Refusal) -> None:
-        self._conclude(answer.request_id, answer.reason if isinstance(answer, Refusal) else None)
+        if isinstance(answer, Refusal):
+            self._conclude(answer.request_id, answer.reason)
+        else:
+            self._conclude(answer.request_id, None, answer.outcome)
 
     def take_advised(self, answer: Advised) -> None:
         question = self._open.pop(answer.request_id, None)
@@ -331,10 +365,14 @@ class Questions:
             self._conclude(number, NO_ANSWER)
         return bool(late)
 
-    def _conclude(self, number: int, refusal: str | None) -> None:
+    def _conclude(self, number: int, refusal: str | None, outcome: str = "") -> None:
         question = self._open.pop(number, None)
         if question is None:
             return
+        if question.verb in ("attach", "detach") and question.pid is not None:
+            verb: Literal["attach", "detach"] = "attach" if question.verb == "attach" else "detach"
+            newest = RankAttachment(question.pid, number, verb, outcome, refusal)
+            self.attachments = (newest, *self.attachments)[:MAX_ATTACHMENTS]
         if question.verb == "decide":
             self.decision_refused = None if refusal is None else DecisionRefused(number, refusal)
         elif question.verb == "modules" and question.pid is not None:

@@ -129,6 +129,19 @@ class RankAdvice(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
+class RankAttachment(msgspec.Struct, frozen=True):
+    """Outcome of this viewer's wish to attach to a process, or to detach from it."""
+
+    pid: int
+    # Different for every wish.
+    number: int
+    verb: Literal["attach", "detach"]
+    # What was done, in one sentence; may be empty.
+    outcome: str = ""
+    # Why it was not done, in one sentence; None if it was.
+    refusal: str | None = None
+
+
 class DecisionRefused(msgspec.Struct, frozen=True):
     """Why a decision of this viewer about a finding was not carried out."""
 
@@ -160,6 +173,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     modules: tuple[RankModules, ...] = ()
     # Advice sent by this viewer, newest first; a few at most.
     advice: tuple[RankAdvice, ...] = ()
+    # Wishes of this viewer to attach or detach that were answered, newest first; a few at most.
+    attachments: tuple[RankAttachment, ...] = ()
     # How near each process is to running out of memory, by device and process.
     assessments: tuple[Assessment, ...] = ()
     # Decisions of people about findings, and the state of each alert.

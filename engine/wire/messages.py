@@ -213,8 +213,9 @@ class Request(msgspec.Struct, frozen=True):
     # `join`: everything the hub knows. `decide`: a person's decision about a finding. The others are passed
     # on to the training process `pid`: send a segment map; detach from the process; record allocations with
     # their stacks, or stop; profile modules for a few steps; do what `action` says at the end of a step.
-    # `leave`, at a relay: send nothing more of `node`.
-    verb: Literal["join", "leave", "segments", "detach", "history", "modules", "decide", "advise"]
+    # `attach`: load the probe into the process `pid` of the agent's node. `leave`, at a relay: send nothing
+    # more of `node`.
+    verb: Literal["join", "leave", "segments", "detach", "history", "modules", "decide", "advise", "attach"]
     request_id: int
     pid: int | None = None
     # For `history`.
@@ -240,6 +241,9 @@ class Request(msgspec.Struct, frozen=True):
     # For `join`: the wanted devices, as in `DeviceSelection.words`; none for all. The answer has nothing of
     # others, and over tcp nothing is sent; over ipc everybody receives all.
     devices: tuple[str, ...] = ()
+    # For `attach`: when the process that is meant started, as in `ProcessReading`; another one that has its
+    # number by now is refused.
+    started_s: float | None = None
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -264,6 +268,8 @@ class Done(msgspec.Struct, frozen=True):
     """A request was carried out; a segment map, or a decision, comes with the stream."""
 
     request_id: int
+    # What was done, in one sentence, where there is something to say.
+    outcome: str = ""
 
 
 class ModulesAnswer(msgspec.Struct, frozen=True):

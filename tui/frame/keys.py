@@ -234,6 +234,7 @@ _PROCESS_LIST = [
     *sorts("process", "Choose the column to sort processes by.", "Sort by the column to the left.", "Sort by the column to the right."),
     filters("process", "Show only processes whose user, PID, command or GPU contains what you type."),
     key("K", "signal", "process-signal", "signal", "Send a signal to the selected process; asks first.", "K"),
+    key("a", "app.attach", "process-attach", "attach", "Attach to the selected process, so that it reports its memory, or detach from it; asks first."),
     _NOTES,
 ]
 LIVE = [
@@ -431,6 +432,10 @@ TEXT = scrolls("text", "escape,q,enter,i,o,s")
 CHOICE = chooses("choice", "escape,q")
 DEVICE_CHOICE = chooses("choice", "escape,q,d")
 SORT = chooses("sort", "escape,q,s")
+ATTACH = [
+    key("escape,n,q", "dismiss(False)", "attach-cancel", "cancel", "Cancel."),
+    key("y", "dismiss(True)", "attach-confirm", "yes", "Do it."),
+]
 SIGNAL = [*chooses("signal", "escape,n,q"), key("y", "confirm", "signal-confirm", "send", "Send the selected signal.")]
 GO_TO = [key("escape", "dismiss(None)", "goto-cancel", "cancel", "Cancel.")]
 PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Cancel.")]

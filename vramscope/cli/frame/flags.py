@@ -347,6 +347,14 @@ def build_view_flags() -> ArgumentParser:
     group = flags.add_argument_group("view")
     _add_look(group)
     add_read_only_flag(group)
+    group.add_argument(
+        "--attach",
+        metavar="WHEN",
+        nargs="?",
+        const="ask",
+        choices=list_choices("attach"),
+        help="attach to your own PyTorch processes that do not report: ask (if no WHEN), mine, never",
+    )
     columns = list_choices("sort")
     group.add_argument(
         "--sort", metavar="COLUMN", choices=columns, help=f"sort processes by {_join_choices(columns)}"

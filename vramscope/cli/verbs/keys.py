@@ -23,7 +23,7 @@ vramscope keys revoke ann@laptop"""
 NOTES = "Secret keys are never printed."
 ROLE_WORDS = {
     "viewer": "may read",
-    "controller": "may read, acknowledge, mute, and ask and advise processes",
+    "controller": "may read, acknowledge, mute, ask and advise processes, and attach to them",
     "worker": "may send findings and advise processes",
     "node": "is an agent elsewhere that viewers here trust",
 }

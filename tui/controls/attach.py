@@ -1,0 +1,197 @@
+"""Attaching to processes from the live view: which process, the question, what came of it, and the offer."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...engine.model import ProcessReading, RankSample, Sample
+from ...engine.settings import AttachPolicy
+from ...engine.text import make_printable
+from ...engine.viewer.feed import AttachingFeed
+from ...engine.viewer.snapshot import RankAttachment, Snapshot
+from ..frame.background import run_in_background
+from ..live.node_screen import NodeScreen
+
+if TYPE_CHECKING:
+    from ..app import VramscopeApp
+
+CHOOSE_FIRST = "Select a process first: in the process list, or on the screen of its device."
+READ_ONLY = "Started with --read-only: processes cannot be attached to here."
+NEWS_S = 12.0
+# Who a process is: its id may belong to another one later.
+Identity = tuple[int, float | None]
+
+
+class AttachControl:
+    """Has the agent of a node attach to its processes or detach, if the feed can, and shows the outcome."""
+
+    def __init__(self, app: "VramscopeApp", policy: AttachPolicy) -> None:
+        self._app = app
+        # Whether the feed can pass it on.
+        self.is_offered = isinstance(app.feed, AttachingFeed)
+        may_offer = self.is_offered and not app.signal_policy.is_read_only
+        self._policy: AttachPolicy = policy if may_offer else "never"
+        self._own_user = "" if self._policy == "never" else _find_own_name()
+        # Processes that were looked at for the offer.
+        self._seen: set[Identity] = set()
+        self._notified: dict[str, frozenset[int]] = {}
+
+    def ask(self) -> None:
+        """Ask whether to attach to the process that is marked, or to detach from it where it reports."""
+        app = self._app
+        sample = app.shown.sample
+        process = None if sample is None else self._find_process(sample)
+        if app.signal_policy.is_read_only:
+            app.notify(READ_ONLY, severity="warning")
+        elif sample is None or process is None:
+            app.notify(CHOOSE_FIRST, timeout=4)
+        elif _find_rank(sample, process.pid) is not None:
+            from ..live.attach_questions import ask_to_detach
+
+            question = ask_to_detach(process, self._name_other_node(sample))
+            app.push_screen(question, partial(self._detach, process.pid))
+        elif (refusal := _refuse(process)) is not None:
+            app.notify(f"{refusal}.", severity="warning", markup=False)
+        elif self._name_other_node(sample):
+            self._ask_to_attach(process, sample)  # whether it is possible is for the agent there to say
+        else:
+            run_in_background(
+                app.screen,
+                partial(_check, process.pid),
+                then=lambda _: self._ask_to_attach(process, sample),
+                otherwise=lambda error: self._refuse(process.pid, str(error)),
+            )
+
+    def offer(self, snapshot: Snapshot) -> None:
+        """Attach to processes of this user, or offer it once, as the setting says."""
+        sample = snapshot.sample
+        if self._policy == "never" or sample is None or self._name_other_node(sample):
+            return
+        new = [it for it in self._list_own(sample) if _identify(it) not in self._seen]
+        if new and isinstance(self._app.screen, NodeScreen):
+            self._seen |= set(map(_identify, new))
+            run_in_background(
+                self._app.screen,
+                lambda: [it for it in new if _uses_torch(it.pid)],
+                then=self._offer,
+                otherwise=lambda error: self._app.notify(str(error), markup=False),
+            )
+
+    def notify_outcomes(self, snapshot: Snapshot) -> None:
+        known = self._notified.get(snapshot.node, frozenset())
+        for attachment in reversed(snapshot.attachments):
+            if attachment.number not in known:
+                self._notify_outcome(attachment)
+        if snapshot.attachments:
+            self._notified[snapshot.node] = frozenset(it.number for it in snapshot.attachments)
+
+    def _find_process(self, sample: Sample) -> ProcessReading | None:
+        """Return the process that is marked in the list, or else the one whose device is shown."""
+        screen = self._app.screen
+        if isinstance(screen, NodeScreen) and screen.focused is screen.processes:
+            row = screen.processes.selected_row
+            return None if row is None else row.process
+        pid = self._app.looked_at[1] if screen is self._app.device_screen else None
+        processes = (it for device in sample.devices for it in device.processes or ())
+        found = next((it for it in processes if it.pid == pid), None)
+        return found or (None if pid is None else ProcessReading(pid=pid))
+
+    def _name_other_node(self, sample: Sample) -> str:
+        """Return the name of the node shown; empty where its processes are those of this machine."""
+        local = self._app.signal_policy.local_node
+        return "" if local is None or local == sample.node else sample.node
+
+    def _ask_to_attach(self, process: ProcessReading, sample: Sample) -> None:
+        from ..live.attach_questions import ask_to_attach
+
+        question = ask_to_attach(process, self._name_other_node(sample))
+        self._app.push_screen(question, partial(self._attach, [process]))
+
+    def _attach(self, processes: list[ProcessReading], is_wanted: bool | None) -> None:
+        feed = self._app.feed
+        if not is_wanted or not isinstance(feed, AttachingFeed):
+            return
+        for process in processes:
+            feed.attach(process.pid, process.started_s)
+        which = f"process {processes[0].pid}" if len(processes) == 1 else f"{len(processes)} processes"
+        self._app.notify(f"Attaching to {which}.", markup=False)
+
+    def _detach(self, pid: int, is_wanted: bool | None) -> None:
+        feed = self._app.feed
+        if is_wanted and isinstance(feed, AttachingFeed):
+            feed.detach(pid)
+
+    def _refuse(self, pid: int, reason: str) -> None:
+        text = f"Not attached to process {pid}: {make_printable(reason)}."
+        self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+
+    def _notify_outcome(self, it: RankAttachment) -> None:
+        if it.refusal is not None and it.verb == "attach":
+            self._refuse(it.pid, it.refusal)
+        elif it.refusal is not None:
+            text = f"Not detached from process {it.pid}: {make_printable(it.refusal)}."
+            self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+        else:
+            text = make_printable(it.outcome) or f"process {it.pid} no longer reports"
+            self._app.notify(f"{text[:1].upper()}{text[1:]}.", timeout=NEWS_S, markup=False)
+
+    def _list_own(self, sample: Sample) -> list[ProcessReading]:
+        """Return the processes of this user on devices that do not report, each once."""
+        found = {
+            it.pid: it
+            for device in sample.devices
+            for it in device.processes or ()
+            if it.user == self._own_user and _refuse(it) is None and _find_rank(sample, it.pid) is None
+        }
+        return list(found.values())
+
+    def _offer(self, processes: list[ProcessReading]) -> None:
+        if not processes:
+            return
+        if self._policy == "mine":
+            self._attach(processes, is_wanted=True)
+            return
+        from ..live.attach_questions import ask_to_attach_to_several
+
+        self._policy = "never"  # once is enough
+        self._app.push_screen(ask_to_attach_to_several(processes), partial(self._attach, processes))
+
+
+def _find_own_name() -> str:
+    import os
+
+    from ...engine.sources.processes import find_user_name
+
+    return find_user_name(os.geteuid())
+
+
+def _identify(process: ProcessReading) -> Identity:
+    return process.pid, process.started_s
+
+
+def _find_rank(sample: Sample, pid: int) -> RankSample | None:
+    return next((rank for rank in sample.ranks if rank.pid == pid and rank.state != "ended"), None)
+
+
+def _refuse(process: ProcessReading) -> str | None:
+    """Return why nobody on the node can attach to a process, in one sentence without its full stop."""
+    if process.location == "outside":
+        return (
+            f"Process {process.pid} runs outside this container: run `vramscope attach PID` there, where its "
+            "id is valid"
+        )
+    if process.location == "gone":
+        return f"Process {process.pid} has exited; the driver or a child process still holds its memory"
+    return None
+
+
+def _check(pid: int) -> None:
+    """Raise the reason why a process of this node cannot be attached to; reads its files only."""
+    from ...engine.jobs.attach import check_attachable
+
+    check_attachable(pid)
+
+
+def _uses_torch(pid: int) -> bool:
+    from ...engine.jobs.attach import has_torch
+
+    return has_torch(pid)

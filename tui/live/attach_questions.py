@@ -1,0 +1,77 @@
+"""Questions before a process is attached to, or let go."""
+
+from collections.abc import Sequence
+from textwrap import shorten
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Label
+
+from ...engine.model import ProcessReading
+from ..frame import keys
+
+# Characters of a command line that are shown: of one process, of each of several.
+MAX_COMMAND = 300
+MAX_COMMAND_OF_SEVERAL = 60
+MOST_LISTED = 8
+NO_COMMAND = "—"
+
+
+class AttachQuestion(ModalScreen[bool]):
+    """Asks whether to do something to processes; only `y` does it, every other way out does nothing."""
+
+    BINDINGS = [*keys.ATTACH]
+
+    def __init__(self, title: str, facts: str) -> None:
+        super().__init__()
+        self._question = title
+        self._facts = facts
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Label(self._question, classes="dialog--title", markup=False)
+            yield Label(self._facts, classes="dialog--facts", markup=False)
+            yield Label("y does it, Esc cancels", classes="dialog--hint")
+
+
+def ask_to_attach(process: ProcessReading, node: str) -> AttachQuestion:
+    """`node` names the node of the process; empty where it is this one."""
+    return AttachQuestion(
+        f"Attach to process {process.pid}{node and f' of {node}'}?",
+        f"{_describe(process)}\n"
+        "what     loads the probe, which reports allocator and steps\n"
+        "stop     some milliseconds for all threads (0.05 s where gdb is needed)\n"
+        f"undo     press a again, or `vramscope detach {process.pid}`",
+    )
+
+
+def ask_to_detach(process: ProcessReading, node: str) -> AttachQuestion:
+    return AttachQuestion(
+        f"Detach from process {process.pid}{node and f' of {node}'}?",
+        f"{_describe(process)}\n"
+        "what     removes the probe; then only the device memory is known\n"
+        "stop     none\n"
+        "undo     press a again",
+    )
+
+
+def ask_to_attach_to_several(processes: Sequence[ProcessReading]) -> AttachQuestion:
+    count = len(processes)
+    listed = [
+        f"{it.pid:>8} {shorten(it.command or NO_COMMAND, MAX_COMMAND_OF_SEVERAL, placeholder=' …')}"
+        for it in processes[:MOST_LISTED]
+    ]
+    if count > MOST_LISTED:
+        listed.append(f"{'':>8} … and {count - MOST_LISTED} more")
+    return AttachQuestion(
+        f"Attach to {'a process' if count == 1 else f'{count} processes'} of yours with PyTorch?",
+        "\n".join(listed) + "\n\nwhat     loads the probe, which reports allocator and steps\n"
+        "stop     some milliseconds for all threads (0.05 s where gdb is needed)\n"
+        "undo     press a on a process, or `vramscope detach PID`",
+    )
+
+
+def _describe(process: ProcessReading) -> str:
+    command = shorten(process.command or NO_COMMAND, MAX_COMMAND, placeholder=" …")
+    return f"user     {process.user or '—'}\ncommand  {command}"
