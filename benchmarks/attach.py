@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vramscope.engine.jobs import gdb
+from vramscope.engine.jobs import injector
 from vramscope.engine.jobs.interpreter import find_interpreter
 from vramscope.engine.jobs.launch import make_environment
 from vramscope.engine.sources.processes import read_status
@@ -78,7 +78,8 @@ class Attachment:
     taken_s: float
     """From pressing Enter to the prompt: the agent has heard the process."""
     stopped_s: float
-    """From the first to the last moment at which the kernel showed the process as stopped by a tracer."""
+    """From the first to the last moment at which the kernel showed the process as stopped by a tracer, looked
+    at once a millisecond; 0.0 if no look fell into the stop."""
     longest_step_s: float
     """The longest step of the job meanwhile; without us its steps take under a millisecond."""
 
@@ -117,17 +118,19 @@ def measure_stress() -> dict[str, float]:
         tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder,
         _job(_HAMMERING, Path(folder)) as job,
     ):
-        payload, told = Path(folder) / "payload.py", Path(folder) / "beats"
-        payload.write_text(f"beat.append(1); open({str(told)!r}, 'w').write(str(len(beat)))\n")
+        told = Path(folder) / "beats"
+        text = f"beat.append(1); open({str(told)!r}, 'w').write(str(len(beat)))\n".encode()
         for turn in range(1, STRESS_TIMES + 1):
             begun_s = time.monotonic()
-            stopped.append(gdb.inject(find_interpreter(read_status(job.pid)), payload))
+            injection = injector.enter(find_interpreter(read_status(job.pid)), text)
+            stopped.append(injection.stopped_s)
             taken.append(time.monotonic() - begun_s)
             deadline_s = time.monotonic() + 10.0
             while (told.read_text() if told.exists() else "") != str(turn):
                 if time.monotonic() > deadline_s or job.poll() is not None:
                     raise RuntimeError(f"the payload of turn {turn} was never run")
                 time.sleep(0.01)
+            injector.erase(job.pid, injection)
     return {
         "times": STRESS_TIMES,
         "survived": STRESS_TIMES,
@@ -174,8 +177,8 @@ def judge_attach(attachments: list[Attachment], stress: dict[str, float], launch
         Budget(
             "attach: until the agent has heard the process", max(a.taken_s for a in attachments), 3.0, "s"
         ),
-        Budget("attach: the job stopped", max(a.stopped_s for a in attachments), 0.5, "s"),
-        Budget("attach, 50 times under stress: longest stop", stress["stopped_most_s"], 0.5, "s"),
+        Budget("attach: the job stopped", max(a.stopped_s for a in attachments), 0.1, "s"),
+        Budget("attach, 50 times under stress: longest stop", stress["stopped_most_s"], 0.1, "s"),
         Budget("shim in a Python without torch", 1e6 * launch.shim_s, 1000.0, "µs"),
     ]
 
@@ -250,9 +253,9 @@ def _time_shim(environment: dict[str, str]) -> float:
 
 
 @contextmanager
-def running_agent(folder: Path) -> Iterator[None]:
+def running_agent(folder: Path, interval: str = "1s") -> Iterator[None]:
     """Run an agent, as a person who attaches has one."""
-    command = [find_vramscope().live[0], "agent", "--runtime-dir", str(folder)]
+    command = [find_vramscope().live[0], "agent", "--runtime-dir", str(folder), "--interval", interval]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             deadline_s = time.monotonic() + 10.0

@@ -131,7 +131,10 @@ class Tries:
 def try_all(times: int, kinds: list[str]) -> list[Tries]:
     """Attach so many times in all, in equal parts."""
     shares = [times // len(kinds) + (place < times % len(kinds)) for place in range(len(kinds))]
-    with tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder, running_agent(Path(folder)):
+    with (
+        tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder,
+        running_agent(Path(folder), "100ms"),
+    ):
         return [
             try_kind(kind, share, Path(folder)) for kind, share in zip(kinds, shares, strict=True) if share
         ]

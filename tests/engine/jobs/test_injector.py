@@ -166,6 +166,40 @@ def test_a_table_that_is_locked_is_left_alone_until_it_is_free(
         target.wait_for("beat 1")
 
 
+def test_a_write_that_fails_half_way_is_undone(tmp_path: Path) -> None:
+    class Failing(ProcessMemory):
+        """Fails once, before its last range."""
+
+        has_failed = False
+
+        def write(self, *pieces: tuple[int, bytes]) -> None:
+            if len(pieces) > 1 and not self.has_failed:
+                self.has_failed = True
+                super().write(*pieces[:-1])
+                raise OSError(12, "Cannot allocate memory")
+            super().write(*pieces)
+
+    with running(f"import time\n{READY}while True: time.sleep(0.001)\n", tmp_path) as target:
+        target.wait_for("ready")
+        memory = Failing(target.pid)
+        entry, calls = make_entry(target, memory)
+        before = calls.read()
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            entry.put()
+        assert calls.read() == before
+        entry.put()
+        target.wait_for("beat 1")
+
+
+def make_entry(target: Target, memory: ProcessMemory) -> tuple[injector._Entry, PendingCalls]:
+    interpreter = look_into(target)
+    room = find_room(interpreter, memory, MemoryMap(target.pid), len(BEAT) + 1)
+    calls = open_table(target, memory)
+    text = BEAT + b"\0"
+    entry = injector._Entry(target.pid, memory, calls, interpreter.functions[RUN_STRING], room, text)
+    return entry, calls
+
+
 def test_a_flag_that_a_thread_overwrites_is_set_again(tmp_path: Path) -> None:
     class Overwritten(ProcessMemory):
         """Clears the flag right after it was set for the first time, as a thread does that was in between."""
@@ -183,16 +217,7 @@ def test_a_flag_that_a_thread_overwrites_is_set_again(tmp_path: Path) -> None:
     with running(script, tmp_path) as target:
         target.wait_for("ready")
         memory = Overwritten(target.pid)
-        interpreter = look_into(target)
-        room = find_room(interpreter, memory, MemoryMap(target.pid), len(BEAT) + 1)
-        entry = injector._Entry(
-            target.pid,
-            memory,
-            open_table(target, memory),
-            interpreter.functions[RUN_STRING],
-            room,
-            BEAT + b"\0",
-        )
+        entry, _ = make_entry(target, memory)
         entry.put()
         assert entry.watch()
         assert memory.times > 1
