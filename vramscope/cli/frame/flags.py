@@ -342,19 +342,21 @@ def build_look_flags() -> ArgumentParser:
     return flags
 
 
-def build_view_flags() -> ArgumentParser:
+def build_view_flags(*, is_live: bool = False) -> ArgumentParser:
+    """`is_live`: it shows processes that run, and not only a recording or a job of ours."""
     flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("view")
     _add_look(group)
     add_read_only_flag(group)
-    group.add_argument(
-        "--attach",
-        metavar="WHEN",
-        nargs="?",
-        const="ask",
-        choices=list_choices("attach"),
-        help="attach to your own PyTorch processes that do not report: ask (if no WHEN), mine, never",
-    )
+    if is_live:
+        group.add_argument(
+            "--attach",
+            metavar="WHEN",
+            nargs="?",
+            const="ask",
+            choices=list_choices("attach"),
+            help="attach to your own PyTorch processes that do not report: ask (if no WHEN), mine, never",
+        )
     columns = list_choices("sort")
     group.add_argument(
         "--sort", metavar="COLUMN", choices=columns, help=f"sort processes by {_join_choices(columns)}"

@@ -144,7 +144,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 def build_parser(verbs: Sequence[str] | None = None) -> Parser:
     """Return the parser with the given verbs; with all of them by default, as completion needs."""
     view = cast("View", import_module("vramscope.cli.view"))
-    parents = [build_sampling_flags(), build_view_flags(), build_common_flags()]
+    parents = [build_sampling_flags(), build_view_flags(is_live=True), build_common_flags()]
     parser = Parser(
         prog="vramscope",
         usage=view.USAGE,
