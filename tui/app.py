@@ -27,9 +27,10 @@ from .frame import keys
 from .frame.known_nodes import KnownNodes
 from .live.arrangement import ALERTS_FROM_ROWS
 from .live.node_screen import NodeScreen, RecentSteps
+from .live.process_rows import SortOrder
 from .live.process_signals import SignalPolicy
-from .live.process_table import SortOrder
 from .live.screen import GO_ON, LiveScreen, describe_examples, find_fullest
+from .process.history import ProcessHistories
 from .screens.snapshot_screen import SnapshotScreen
 from .screens.terminal_app import TerminalApp
 from .terminal.abilities import TerminalAbilities
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .fleet.nodes_screen import NodesScreen
     from .fleet.screen import FleetScreen
     from .frame.launch import Example, Examples
+    from .process.screen import ProcessScreen
 
 
 # Writes settings by their names and returns the file.
@@ -115,6 +117,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._received: dict[str, Snapshot] = {}
         self.known = KnownNodes()
         self._steps = RecentSteps()
+        self._processes = ProcessHistories()
+        self._process: ProcessScreen | None = None
         self.device_screen: DeviceScreen | None = None
         # What is offered where this node has no GPU; None elsewhere.
         self.examples: Examples | None = None
@@ -152,7 +156,10 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return self.live
 
     def on_mount(self) -> None:
-        self.live.processes.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
+        table = self.live.processes
+        table.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
+        table.chosen_columns = self._settings.columns
+        table.is_tree = self._settings.tree
         self.live.devices.history_window_s = self._settings.history_window_s
         self.loop_context = copy_context()
         self.event_loop = asyncio.get_running_loop()
@@ -264,6 +271,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._follow_shown()
         if self.newest.sample is not None:
             self._steps.add(self.newest.sample)
+            self._processes.add(self.newest.sample)
         if not self.is_paused:
             self._draw()
         if self.fleet is not None:
@@ -376,7 +384,12 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     @property
     def shown_screen(self) -> SnapshotScreen:
         """The current screen of snapshots, even below a dialog."""
-        return self.node_screen if self._alerts is None else self._alerts
+        return self._alerts or self.process_screen or self.node_screen
+
+    @property
+    def process_screen(self) -> "ProcessScreen | None":
+        """The screen of a process, if one is open."""
+        return self._process if self._process in self.screen_stack else None
 
     @property
     def node_screen(self) -> NodeScreen:
@@ -399,7 +412,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.device_screen = None
         if left is not None:
             self.live.devices.selected = left.uuid
-            self.live.processes.order = left.processes.order
+            self.live.processes.look_like(left.processes)
         self._draw_on(self.live)
 
     def action_leave_live(self) -> None:
@@ -456,6 +469,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.open_device(message.uuid)
 
     def open_device(self, uuid: str) -> None:
+        self.action_leave_process()
         if self.device_screen is not None:
             self.device_screen.show_device(uuid)
             return
@@ -469,10 +483,35 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._steps,
             history_window_s=self.live.devices.history_window_s,
         )
-        self.device_screen.processes.order = self.live.processes.order
+        self.device_screen.processes.look_like(self.live.processes)
         self.device_screen.paused_since_s = self.live.paused_since_s
         self.device_screen.snapshot = self.shown
         self.push_screen(self.device_screen)
+
+    @on(NodeScreen.ProcessAsked)
+    def open_process(self, message: NodeScreen.ProcessAsked) -> None:
+        """Show the history of a process over the list it was chosen from."""
+        from .process.screen import ProcessScreen
+
+        below = self.node_screen
+        self._process = ProcessScreen(
+            message.row,
+            self._processes,
+            below.processes.order,
+            self.history_of(self.known.shown),
+            self.clock,
+            self.signal_policy,
+        )
+        self._process.paused_since_s = below.paused_since_s
+        self._process.place = self.known.place
+        self._process.snapshot = self.shown
+        self.push_screen(self._process)
+
+    def action_leave_process(self) -> None:
+        if self.process_screen is not None:
+            while self.screen is not self.node_screen:
+                self.pop_screen()
+            self._draw_on(self.node_screen)
 
     def show_over(self, screen: Screen[None]) -> None:
         """Show a screen instead of those over the node; over an open fleet, leaving it returns there."""
@@ -569,11 +608,14 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if self._save_settings is None:
             self.notify("Settings cannot be saved here.", severity="warning")
             return
-        order = self.node_screen.processes.order
+        table = self.node_screen.processes
+        order = table.order
         values = {
             "theme": self.theme_choice,
             "sort": order.column,
             "sort_reversed": order.is_inverted,
+            "columns": list(table.chosen_columns) or None,
+            "tree": table.is_tree,
         }
         try:
             path = self._save_settings(values)

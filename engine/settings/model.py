@@ -63,8 +63,22 @@ class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
 # Colour themes of the screens.
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 
-# Columns by which the process list can be sorted.
-SortColumn = Literal["memory", "pid", "user", "device", "command", "share"]
+# Columns of the process list, by which it can be sorted.
+SortColumn = Literal[
+    "memory",
+    "pid",
+    "user",
+    "device",
+    "command",
+    "share",
+    "sm",
+    "bandwidth",
+    "cpu",
+    "host_memory",
+    "threads",
+    "time",
+    "type",
+]
 
 
 # What the live view does about processes of this user that train and do not report.
@@ -107,6 +121,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Column by which the process list is sorted."""
     sort_reversed: bool = False
     """Whether the process list is sorted in reverse."""
+    columns: tuple[SortColumn, ...] = ()
+    """Columns of the process list, as chosen with `c`. Empty: the usual ones, and more if there is room."""
+    tree: bool = False
+    """Whether the process list is a tree of parents and children, as switched with `t`."""
     alerts: AlertSettings = AlertSettings()
     """The table `[alerts]`."""
     record: RecordSettings = RecordSettings()

@@ -63,11 +63,13 @@ class AdviceControl:
             self._notified[snapshot.node] = frozenset(advice.number for advice in snapshot.advice)
 
     def _find_process(self) -> int | None:
-        """Return the process that is marked in the list, or else the rank whose device is shown."""
+        """Return the process that is selected in the list or shown, or else the rank of the shown device."""
         screen = self._app.screen
         if isinstance(screen, NodeScreen) and screen.focused is screen.processes:
             row = screen.processes.selected_row
             return None if row is None else row.process.pid
+        if self._app.process_screen is not None:
+            return self._app.process_screen.row.process.pid
         return self._app.looked_at[1] if screen is self._app.device_screen else None
 
     def _find_rank(self, pid: int) -> RankSample | None:

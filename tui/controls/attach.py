@@ -85,11 +85,13 @@ class AttachControl:
             self._notified[snapshot.node] = frozenset(it.number for it in snapshot.attachments)
 
     def _find_process(self, sample: Sample) -> ProcessReading | None:
-        """Return the process that is marked in the list, or else the one whose device is shown."""
+        """Return the process that is selected in the list or shown, or else the one whose device is shown."""
         screen = self._app.screen
         if isinstance(screen, NodeScreen) and screen.focused is screen.processes:
             row = screen.processes.selected_row
             return None if row is None else row.process
+        if self._app.process_screen is not None:
+            return self._app.process_screen.row.process
         pid = self._app.looked_at[1] if screen is self._app.device_screen else None
         processes = (it for device in sample.devices for it in device.processes or ())
         found = next((it for it in processes if it.pid == pid), None)

@@ -11,7 +11,6 @@ from ..live.arrangement import arrange_page
 from ..live.device_picture import order_devices
 from ..live.node_screen import NodeScreen, RecentSteps
 from ..live.process_signals import SignalPolicy
-from ..live.process_table import ProcessTable
 from ..widgets.device_view import collect_ranks
 from .page import DevicePage, PageContent
 from .sections import SegmentQuestion
@@ -87,7 +86,8 @@ class DeviceScreen(NodeScreen):
         self._keys.rename({"step_rank": following if self.place is None else "next node"})
         shown = [device for device in self.devices if device.uuid == self.uuid]
         sample = self.snapshot.sample
-        self.processes.show(shown, sample.ranks if sample else ())
+        self.processes.show(shown, sample.ranks if sample else (), sample.time_s if sample else None)
+        self.look_for_relatives()
         ranks = self.ranks
         rank = next((rank for rank in ranks if rank.pid == self._pid), ranks[0] if ranks else None)
         self._pid = rank.pid if rank is not None else None
@@ -134,14 +134,14 @@ class DeviceScreen(NodeScreen):
         situation = (
             self.size,
             self._rows,
-            self.processes.process_count,
+            self.processes.row_count,
             self._is_filter_open,
             self._has_list,
         )
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
-        processes = self.processes.process_count if self._has_list else None
+        processes = self.processes.row_count if self._has_list else None
         chosen = arrange_page(self._rows, processes)
         with self.app.batch_update():
             self._title.display = chosen.has_title
@@ -149,11 +149,6 @@ class DeviceScreen(NodeScreen):
             self._resize_list(chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.page.focus()
-
-    @on(ProcessTable.DeviceAsked)
-    def stay(self, message: ProcessTable.DeviceAsked) -> None:
-        message.stop()
-        self.page.focus()
 
     def show_device(self, uuid: str, *, pid: int | None = None) -> None:
         if uuid != self.uuid:
@@ -187,6 +182,8 @@ class DeviceScreen(NodeScreen):
         """Leave the filter, else the processes, else the device."""
         if self.processes.filter_text:
             self._filter.action_clear()
+        elif self.focused is self.processes and self.processes.clear_marks():
+            return
         elif self.focused in (self.processes, self._time_bar):
             self.page.focus()
         else:

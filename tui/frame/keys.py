@@ -165,7 +165,7 @@ _SETTINGS = [
     _THEME,
     key("E", "export", "view-export", "export", "Write the screen (SVG) and its data (JSON) to this folder."),
     _COMMANDS,
-    key("f12", "save_settings", "app-save-settings", "save settings", "Save the theme and the sorting for next time."),
+    key("f12", "save_settings", "app-save-settings", "save settings", "Save the theme, and sorting, columns and tree of the process list, for next time."),
     *_HELP,
     key("q", "quit", "app-quit", "quit", "Quit vramscope; training goes on.", "q"),
     key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Quit vramscope; training goes on.", first=True),
@@ -233,7 +233,10 @@ TIME_BAR = [
 _PROCESS_LIST = [
     *sorts("process", "Choose the column to sort processes by.", "Sort by the column to the left.", "Sort by the column to the right."),
     filters("process", "Show only processes whose user, PID, command or GPU contains what you type."),
-    key("K", "signal", "process-signal", "signal", "Send a signal to the selected process; asks first.", "K"),
+    key("c", "choose_columns", "process-columns", "columns", "Choose the columns of the process list."),
+    key("t", "switch_tree", "process-tree", "tree", "List processes as a tree: children, such as data workers, below their parents."),
+    key("e", "show_environment", "process-environment", "environment", "Show the environment that the selected process was started with; secrets are masked."),
+    key("K", "signal", "process-signal", "signal", "Send a signal to the selected process, or to all marked ones; asks first.", "K"),
     key("a", "app.attach", "process-attach", "attach", "Attach to the selected process, so that it reports its memory, or detach from it; asks first."),
     _NOTES,
 ]
@@ -252,7 +255,8 @@ PROCESSES = [
     *moves("process", "Select the process above.", "Select the process below.", *_PAGES, "Go to the first process.", "Go to the last process."),
     key("left,h", "shift(-1)", "process-left", "left", "Scroll the commands to the left."),
     key("right,l", "shift(1)", "process-right", "right", "Scroll the commands to the right."),
-    key("enter", "open_device", "process-open", "show its device", "Show the device of the selected process in full."),
+    key("m", "mark", "process-mark", "mark", "Mark the selected process for a signal, or remove its mark; Esc removes all."),
+    key("enter", "open", "process-open", "history", "Show the history of the selected process."),
 ]
 
 # ── device ──
@@ -428,7 +432,7 @@ SWEEP_LIST = [
 # ── dialogs ──
 HELP = [*scrolls("help", "escape,question_mark,f1,q,enter"), key("1", "app.show_live", "help-live", "live", "Go back to the live view.")]
 NOTES_DIALOG = scrolls("notes", "escape,i,q,enter,1")
-TEXT = scrolls("text", "escape,q,enter,i,o,s")
+TEXT = scrolls("text", "escape,q,enter,i,o,s,e")
 CHOICE = chooses("choice", "escape,q")
 DEVICE_CHOICE = chooses("choice", "escape,q,d")
 SORT = chooses("sort", "escape,q,s")
@@ -436,6 +440,21 @@ ATTACH = [
     key("escape,n,q", "dismiss(False)", "attach-cancel", "cancel", "Cancel."),
     key("y", "dismiss(True)", "attach-confirm", "yes", "Do it."),
 ]
+COLUMNS = [
+    *chooses("columns", "escape,q,c"),
+    key("space", "switch", "columns-switch", "switch", "Show or hide the column."),
+    key("a", "choose_by_width", "columns-auto", "by width", "Choose columns by the width again."),
+]
+PROCESS = [
+    key("left,h", "step_process(-1)", "process-before", "previous", "Show the previous process."),
+    key("right,l", "step_process(1)", "process-next", "next", "Show the next process."),
+    key("e", "show_environment", "process-environment", "environment", "Show the environment that the process was started with; secrets are masked."),
+    key("K", "signal", "process-signal", "signal", "Send a signal to the process; asks first.", "K"),
+    key("a", "app.attach", "process-attach", "attach", "Attach to the process, so that it reports its memory, or detach from it; asks first."),
+    _NOTES,
+    key("escape", "leave", "view-leave", "back", "Go back to the processes.", "Esc"),
+]
+PROCESS_PAGE = moves("page", "Scroll up by a line.", "Scroll down by a line.", "Scroll up by a page.", "Scroll down by a page.", "Go to the top.", "Go to the bottom.")
 SIGNAL = [*chooses("signal", "escape,n,q"), key("y", "confirm", "signal-confirm", "send", "Send the selected signal.")]
 GO_TO = [key("escape", "dismiss(None)", "goto-cancel", "cancel", "Cancel.")]
 PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Cancel.")]

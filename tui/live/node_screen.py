@@ -5,17 +5,22 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from textual import on
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
 from ...engine.clock import Clock
 from ...engine.history import History
-from ...engine.model import RankSample, Sample, StepReading
+from ...engine.model import ProcessReading, RankSample, Sample, StepReading
+from ...engine.settings import SortColumn
+from ...engine.sources.process_families import ProcessFamilies
+from ..frame.background import run_in_background
 from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.filter_bar import FilterBar
 from .arrangement import has_process_list
+from .process_rows import SORTABLE, ProcessRow, SortOrder
 from .process_signals import SignalPolicy
-from .process_table import SORTABLE, ProcessTable, SortOrder
+from .process_table import ProcessTable
 
 # Steps that are kept of one process: more than any screen has columns for.
 MOST_STEPS = 64
@@ -49,11 +54,16 @@ class RecentSteps:
 
 
 TOO_LOW = "No room for the process list: make the window taller."
-CHOOSE_FIRST = "Select a process first: {} goes to the list, K signals the selected one."
+CHOOSE_FIRST = "Select a process first: {} goes to the list."
 NO_LIST_RECORDED = "No process list: this recording does not include processes."
 NO_LIST_WITHOUT_GPU = "No process list: without a GPU no process holds device memory."
 # Actions on the process table.
-PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
+PROCESS_ACTIONS = (
+    *("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part"),
+    *("choose_columns", "switch_tree", "show_environment"),
+)
+# Between two searches for parents and children of processes, while a tree shows them.
+RELATIVES_INTERVAL_S = 3.0
 
 
 class NodeScreen(SnapshotScreen):
@@ -62,12 +72,22 @@ class NodeScreen(SnapshotScreen):
     # Key that focuses the list of processes.
     LIST_KEY = "Tab"
 
+    class ProcessAsked(Message):
+        """The history of a process is to be shown."""
+
+        def __init__(self, row: ProcessRow) -> None:
+            super().__init__()
+            self.row = row
+
     def __init__(self, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
         super().__init__(history, clock)
         self._signal_policy = signal_policy
         self._has_list = True
         self.processes = ProcessTable(id="processes")
         self._filter = FilterBar(id="filter")
+        self._families: ProcessFamilies | None = None
+        self._relatives_due_s = 0.0
+        self._is_looking_for_relatives = False
 
     def _rearrange(self) -> None:
         raise NotImplementedError
@@ -84,7 +104,8 @@ class NodeScreen(SnapshotScreen):
         useless = () if self._has_list else PROCESS_ACTIONS
         is_recorded = self.snapshot.replay is not None
         kept = () if self.place is None and not is_recorded else ("switch_part",)
-        return (*(it for it in useless if it not in kept), *(("signal",) if is_recorded else ()))
+        of_now = ("signal", "show_environment") if is_recorded else ()
+        return (*(it for it in useless if it not in kept), *of_now)
 
     @property
     def _is_filter_open(self) -> bool:
@@ -137,11 +158,13 @@ class NodeScreen(SnapshotScreen):
 
     def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
         for column in SORTABLE:
-            yield column, f"Sort processes by {column}.", partial(self.sort_processes, SortOrder(column))
+            word = column.replace("_", " ")
+            yield word, f"Sort processes by {word}.", partial(self.sort_processes, SortOrder(column))
 
     def action_shift_sort(self, places: int) -> None:
         if self._has_processes():
-            self.processes.order = self.processes.order.shifted(places)
+            shown = [column.name for column in self.processes.columns]
+            self.processes.order = self.processes.order.shifted(places, shown)
 
     def action_invert_sort(self) -> None:
         if not self._has_processes():
@@ -165,18 +188,94 @@ class NodeScreen(SnapshotScreen):
         self.set_focus(self.processes)
         self._rearrange()
 
-    def action_signal(self) -> None:
-        """Ask which signal to send to the process marked in the list, which must be visible."""
+    def action_choose_columns(self) -> None:
+        if not self._has_processes():
+            return
+        from .dialogs import ColumnsScreen
+
+        table = self.processes
+        shown = [column.name for column in table.columns]
+        self.app.push_screen(ColumnsScreen(table.chosen_columns, shown, self._choose_columns))
+
+    def _choose_columns(self, names: tuple[SortColumn, ...]) -> None:
+        self.processes.chosen_columns = names
+
+    def action_switch_tree(self) -> None:
+        """List processes as a tree, or one below the other again."""
+        if self._can_list():
+            self.processes.is_tree = not self.processes.is_tree
+            self._relatives_due_s = 0.0
+            self.look_for_relatives()
+            self._rearrange()
+
+    def look_for_relatives(self) -> None:
+        """Look for parents and children of the listed processes, if a tree shows them and it is time.
+
+        They are known of this machine alone: a sample has only processes that hold device memory.
+        """
         sample = self.snapshot.sample
+        table = self.processes
+        if sample is None or not table.is_tree:
+            return
+        if not self._signal_policy.is_here(sample):
+            table.show_relatives(None)
+            return
+        now_s = self._clock.monotonic_s()
+        if self._is_looking_for_relatives or now_s < self._relatives_due_s:
+            return
+        self._relatives_due_s = now_s + RELATIVES_INTERVAL_S
+        self._is_looking_for_relatives = True
+        families = self._families = self._families or ProcessFamilies()
+        pids = table.listed_pids
+        run_in_background(
+            self, lambda: families.read(pids), then=self._take_relatives, otherwise=lambda error: None
+        )
+
+    def _take_relatives(self, relatives: dict[int, ProcessReading]) -> None:
+        self._is_looking_for_relatives = False
+        if self.is_mounted:
+            self.processes.show_relatives(relatives)
+            self._rearrange()
+
+    @on(ProcessTable.Opened)
+    def open_process(self, message: ProcessTable.Opened) -> None:
+        message.stop()
+        if message.row.is_relative:
+            pid = message.row.process.pid
+            self.notify(f"Process {pid} holds no device memory; it has no history here.", timeout=4)
+        else:
+            self.post_message(self.ProcessAsked(message.row))
+
+    def action_show_environment(self) -> None:
+        """Show the environment of the process selected in the list."""
+        sample = self.snapshot.sample
+        row = self._find_selected()
+        if sample is not None and row is not None:
+            from .dialogs import show_environment
+
+            show_environment(self.app, sample, row.process, self._signal_policy)
+
+    def _find_selected(self) -> ProcessRow | None:
+        """Return the process selected in the list, which must be visible and focused; else say what to do."""
         row = self.processes.selected_row
         if not self._can_list():
-            return
-        if sample is None or row is None:
-            self.notify("No process to signal.", timeout=3)
-            return
+            return None
+        if row is None:
+            self.notify("No process is listed.", timeout=3)
+            return None
         if self.focused is not self.processes:
             self.notify(CHOOSE_FIRST.format(self.LIST_KEY), timeout=4)
+            return None
+        return row
+
+    def action_signal(self) -> None:
+        """Ask which signal to send to the process selected in the list, or to all that are marked."""
+        sample = self.snapshot.sample
+        row = self._find_selected()
+        if sample is None or row is None:
             return
         from .dialogs import begin_signal
 
-        begin_signal(self.app, sample, row, self._signal_policy)
+        table = self.processes
+        rows = table.marked_rows or [row]
+        begin_signal(self.app, sample, rows, self._signal_policy, then=table.clear_marks)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import psutil
 
-from ...engine.model import ProcessReading
+from ...engine.model import ProcessReading, Sample
 from ...exporters.status.table import is_host_pid
 
 # The signals on offer, mild to severe, and the effect of each.
@@ -34,6 +34,11 @@ class SignalPolicy(msgspec.Struct, frozen=True):
     local_node: str | None = None
     # The screen shows a recording: its process ids may belong to others by now.
     is_replay: bool = False
+
+    def is_here(self, sample: Sample) -> bool:
+        """Return whether the process ids of a sample are those of this machine, now."""
+        is_live = not self.is_replay and sample.clock == "wall"
+        return is_live and self.local_node in (None, sample.node)
 
 
 def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
@@ -84,13 +89,7 @@ class ProcessHandle:
 
     def _require_same_start(self, process: ProcessReading) -> None:
         """Refuse when the process behind the id started at another time than the one shown."""
-        if process.started_s is None:
-            return
-        try:
-            started_s = psutil.Process(process.pid).create_time()
-        except psutil.Error:
-            raise SignalRefused(f"process {process.pid} has exited") from None
-        if abs(started_s - process.started_s) > START_TIME_TOLERANCE_S:
+        if not has_same_start(process):
             raise SignalRefused(f"process id {process.pid} now belongs to another process; nothing was sent")
 
     def fileno(self) -> int:
@@ -118,6 +117,17 @@ class ProcessHandle:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def has_same_start(process: ProcessReading) -> bool:
+    """Return whether a process id still belongs to the process that was shown."""
+    if process.started_s is None:
+        return True
+    try:
+        started_s: float = psutil.Process(process.pid).create_time()
+    except psutil.Error:
+        return False
+    return abs(started_s - process.started_s) <= START_TIME_TOLERANCE_S
 
 
 # How a process is pinned; tests replace it.

@@ -1,7 +1,6 @@
-"""Processes: the columns of each row, their order, and the table with a cursor."""
+"""The table of processes: columns that fit, a cursor that stays with its process, marks, a tree."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, get_args
+from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -16,207 +15,37 @@ from textual.strip import Strip
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
-from ...engine.units import format_bytes, share_percent
-from ...exporters.text import show_number
 from ..draw.columns import fit_columns
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text
 from ..frame import keys
 from ..frame.theme import find_looks, to_strip
-from ..widgets.device_view import MODELLED, name_coordinates, spell_label
+from ..widgets.device_view import MODELLED
 from ..widgets.line_page import MarkingWidget
-
-# Device UUID and process id: the selection stays with these.
-ProcessKey = tuple[str, int]
-
-# Columns that can be sorted by, as in the setting `sort`.
-SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
-
-
-SortKey = tuple[float, ...] | tuple[str, ...]
-
-
-class ProcessRow(NamedTuple):
-    device: DeviceSample
-    process: ProcessReading
-    # The training process it is, where it reports through the probe.
-    rank: RankSample | None = None
-
-    @property
-    def key(self) -> ProcessKey:
-        return (self.device.uuid, self.process.pid)
-
-    @property
-    def share_percent(self) -> float | None:
-        return share_percent(self.process.used_bytes, self.device.memory.total_bytes)
-
-    @property
-    def note(self) -> str:
-        """Text on where the process runs; empty for an ordinary one."""
-        match self.process.location:
-            case "outside":
-                return "outside this container"
-            case "gone":
-                return "exited, memory still held"
-            case "container":
-                name = self.process.container
-                return f"container {name}" if name else "in a container"
-            case _:
-                return ""
-
-    @property
-    def rank_name(self) -> str:
-        """Its rank and coordinates; empty for a process without a rank or a report."""
-        if self.rank is None or self.rank.coordinates is None:
-            return ""
-        return name_coordinates(self.rank.coordinates)
-
-    @property
-    def command(self) -> str:
-        """Command line on one line, or `—` where it cannot be known."""
-        return " ".join((self.process.command or "—").split())
-
-
-class Column(NamedTuple):
-    name: SortColumn
-    title: str
-    # Cells; 0 takes what is left.
-    width: int
-    # Whether it is aligned right and sorted with the largest first.
-    is_number: bool
-    text: Callable[[ProcessRow], str]
-    # Sort key; None sorts last, whichever the direction.
-    order: Callable[[ProcessRow], SortKey | None]
-
-
-def _share_text(row: ProcessRow) -> str:
-    return show_number(row.share_percent, ".0f", " %")
-
-
-def _optional(value: float | str | None) -> SortKey | None:
-    if value is None:
-        return None
-    return (value,) if isinstance(value, str) else (float(value),)
-
-
-def _natural_device(row: ProcessRow) -> tuple[int, int]:
-    return (row.device.index, -1 if row.device.mig_index is None else row.device.mig_index)
-
-
-# The columns, left to right.
-COLUMNS: tuple[Column, ...] = (
-    Column("device", "GPU", 5, False, lambda row: spell_label(row.device), _natural_device),
-    Column("pid", "PID", 8, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,)),
-    Column(
-        "user",
-        "USER",
-        10,
-        False,
-        lambda row: row.process.user or "—",
-        lambda row: _optional(row.process.user),
-    ),
-    Column(
-        "memory",
-        "MEMORY",
-        10,
-        True,
-        lambda row: format_bytes(row.process.used_bytes),
-        lambda row: _optional(row.process.used_bytes),
-    ),
-    Column("share", "OF GPU", 7, True, _share_text, lambda row: _optional(row.share_percent)),
-    Column(
-        "command",
-        "COMMAND",
-        0,
-        False,
-        lambda row: f"({row.note}) {row.command}" if row.note else row.command,
-        lambda row: _optional(row.process.command),
-    ),
+from .process_rows import (
+    COLUMN_GAP,
+    Column,
+    ProcessIdentity,
+    ProcessKey,
+    ProcessRow,
+    SortOrder,
+    choose_columns,
+    collect_rows,
+    filter_rows,
+    find_known,
+    find_terms,
+    sort_rows,
 )
+from .process_tree import arrange_tree
 
-COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
-# Cells of all columns but the last, which gets the rest.
-WIDTHS = tuple(column.width for column in COLUMNS[:-1])
-ALIGNMENT = "".join("r" if column.is_number else "l" for column in COLUMNS[:-1])
-
-
-class SortOrder(NamedTuple):
-    """By which column the rows are sorted, and whether against its natural direction."""
-
-    column: SortColumn = "memory"
-    is_inverted: bool = False
-
-    def shifted(self, places: int) -> "SortOrder":
-        """Return the order by the column that many places to the right; stops at the edges."""
-        index = COLUMN_NAMES.index(self.column) + places
-        return SortOrder(COLUMN_NAMES[max(0, min(len(COLUMN_NAMES) - 1, index))])
-
-    @property
-    def is_descending(self) -> bool:
-        return column_named(self.column).is_number != self.is_inverted
-
-
-def column_named(name: SortColumn) -> Column:
-    return COLUMNS[COLUMN_NAMES.index(name)]
-
-
-def collect_rows(devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = ()) -> list[ProcessRow]:
-    """Return the rows of all processes on all devices, in device order, with the ranks that report."""
-    reporting = {rank.pid: rank for rank in ranks if rank.state != "ended"}
-    return [
-        ProcessRow(device, process, reporting.get(process.pid) if process.location != "gone" else None)
-        for device in devices
-        for process in device.processes or ()
-    ]
-
-
-def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:
-    """Return the rows that pass a filter, see `find_terms`."""
-    terms = find_terms(rows, text)
-    return [row for row in rows if all(_contains(row, term) for term in terms)]
-
-
-def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
-    """Return the terms that every row must contain: the whole phrase, or its words where no field has it.
-
-    So `rank 7` does not find every PID with a 7 in it, and `user1 eval` finds one's evaluation.
-
-    Args:
-        text: The filter; it is searched in user, process id, rank, command, note and device
-            (`gpu0`), ignoring case.
-    """
-    words = tuple(text.lower().split())
-    phrase = " ".join(words)
-    return (phrase,) if phrase and any(_contains(row, phrase) for row in rows) else words
-
-
-def _contains(row: ProcessRow, term: str) -> bool:
-    """Return whether one field of a row contains a term in lower case."""
-    process = row.process
-    device = row.device
-    command = row.command if process.command else None
-    place = f"gpu{device.label}"
-    fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name)
-    return any(term in field.lower() for field in fields if field)
-
-
-def sort_rows(rows: Sequence[ProcessRow], order: SortOrder) -> list[ProcessRow]:
-    """Return the rows sorted; equal ones by device and process id, unmeasured ones last."""
-    key = column_named(order.column).order
-    settled = sorted(rows, key=lambda row: (*_natural_device(row), row.process.pid))
-    known = [row for row in settled if key(row) is not None]
-    unknown = [row for row in settled if key(row) is None]
-    return sorted(known, key=lambda row: key(row) or (), reverse=order.is_descending) + unknown
-
-
-COLUMN_GAP = 2
 SIDE_SCROLL_CELLS = 8
 ELLIPSIS = "…"
+MARK = "✓"
 SORT_MARKS = {True: "▼", False: "▲"}
 
 
 class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
-    """Lists processes; the selection stays with the process while rows come, go and move."""
+    """Lists processes; selection and marks stay with their processes while rows come, go and move."""
 
     COMPONENT_CLASSES = {"process-table--chosen", "process-table--heading"}
     DEFAULT_CSS = """
@@ -238,18 +67,30 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     order: reactive[SortOrder] = reactive(SortOrder())
     # Words that every shown row contains.
     filter_text: reactive[str] = reactive("")
+    # Columns that a person chose; none for the usual ones.
+    chosen_columns: reactive[tuple[SortColumn, ...]] = reactive(())
+    # Whether children are below their parents.
+    is_tree: reactive[bool] = reactive(False)
 
-    class DeviceAsked(Message):
-        """The device of the selected process is to be shown."""
+    class Opened(Message):
+        """The history of the selected process is to be shown."""
 
-        def __init__(self, uuid: str) -> None:
+        def __init__(self, row: ProcessRow) -> None:
             super().__init__()
-            self.uuid = uuid
+            self.row = row
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
+        # Parents and children of the listed processes, which hold no device memory themselves.
+        self._relatives: Mapping[int, ProcessReading] = {}
+        # Whether these are known at all: of another node they are not.
+        self._has_relatives = True
+        self._now_s: float | None = None
+        self._known: frozenset[SortColumn] = frozenset()
+        self.columns: tuple[Column, ...] = choose_columns((), frozenset(), 80)
+        self._marked: set[ProcessIdentity] = set()
         self._unlisted: tuple[DeviceSample, ...] = ()
         self._source_words = ""
         self._is_nothing_listed = False
@@ -267,11 +108,41 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def selected_row(self) -> ProcessRow | None:
         return self.rows[self._selected_index] if self.rows else None
 
-    def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
-        """List the processes of these devices, and name those whose driver does not report any."""
+    @property
+    def marked_rows(self) -> list[ProcessRow]:
+        """A row of each marked process, in the order of the list."""
+        found: dict[ProcessIdentity, ProcessRow] = {}
+        for row in self.rows:
+            if row.identity in self._marked:
+                found.setdefault(row.identity, row)
+        return list(found.values())
+
+    @property
+    def row_count(self) -> int:
+        """Rows that the list would fill."""
+        return len(self.rows) if self.is_tree else self.process_count
+
+    @property
+    def listed_pids(self) -> frozenset[int]:
+        """Processes that hold device memory, of this machine."""
+        here = ("here", "container")
+        return frozenset(row.process.pid for row in self._all_rows if row.process.location in here)
+
+    def show(
+        self,
+        devices: Sequence[DeviceSample],
+        ranks: Sequence[RankSample] = (),
+        now_s: float | None = None,
+    ) -> None:
+        """List the processes of these devices, and name those whose driver does not report any.
+
+        `now_s` is the time of the sample.
+        """
+        self._now_s = now_s
         counted = self.process_count
         unlisted = self._unlisted
-        self._all_rows = collect_rows(devices, ranks)
+        self._all_rows = collect_rows(devices, ranks, now_s)
+        self._known |= find_known(self._all_rows)
         self._unlisted = tuple(device for device in devices if device.processes is None)
         has_driver = any(device.kind not in MODELLED for device in devices)
         self._source_words = ", as far as the driver reports" if has_driver else ""
@@ -279,8 +150,29 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         names = [[device.uuid for device in those] for those in (unlisted, self._unlisted)]
         self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
 
+    def show_relatives(self, relatives: Mapping[int, ProcessReading] | None) -> None:
+        """Add parents and children of the listed processes to the tree, by process id.
+
+        None: they are not known, as of another node.
+        """
+        is_news = self._has_relatives is (relatives is None)
+        has_changed = is_news or (relatives or {}) != self._relatives
+        self._relatives = relatives or {}
+        self._has_relatives = relatives is not None
+        if self.is_tree and has_changed:
+            self._update_rows(is_heading_changed=is_news)
+
     def watch_order(self) -> None:
         self._update_rows(is_heading_changed=True)
+
+    def watch_chosen_columns(self) -> None:
+        self._update_rows(is_heading_changed=True)
+
+    def watch_is_tree(self) -> None:
+        self._update_rows(is_heading_changed=True)
+
+    def on_resize(self) -> None:
+        self._update_rows()
 
     def watch_filter_text(self) -> None:
         self._update_rows(is_heading_changed=True)
@@ -288,12 +180,21 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def _update_rows(self, *, is_heading_changed: bool = False) -> None:
         before = self._drawn
         cursor = self._selected_index
-        self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
+        shown = filter_rows(self._all_rows, self.filter_text)
+        self.rows = (
+            arrange_tree(shown, self._relatives, self.order, self._now_s)
+            if self.is_tree
+            else sort_rows(shown, self.order)
+        )
         terms = self._terms
+        columns = self.columns
         self._terms = find_terms(self._all_rows, self.filter_text)
-        self._drawn = [_list_shown(row) for row in self.rows]
+        self.columns = choose_columns(self.chosen_columns, self._known, self.size.width or 80)
+        self._marked &= {row.identity for row in self.rows}
+        self._drawn = [self._list_shown(row) for row in self.rows]
         self._follow_selection()
         self.virtual_size = Size(0, 1 + len(self.rows))
+        is_heading_changed = is_heading_changed or columns != self.columns
         if is_heading_changed or len(before) != len(self.rows) or terms != self._terms:
             self.refresh()
             return
@@ -305,6 +206,12 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if cursor != self._selected_index:
             changed = sorted({*changed, cursor, self._selected_index})
         self._refresh_rows(changed)
+
+    def _list_shown(self, row: ProcessRow) -> tuple[str, ...]:
+        """Return everything that a row shows, to detect changes."""
+        mark = MARK if row.identity in self._marked else ""
+        texts = [column.text(row) for column in self.columns]
+        return (mark, *texts, row.process.location, row.rank_name, row.branch)
 
     def _follow_selection(self) -> None:
         keys = [row.key for row in self.rows]
@@ -360,9 +267,30 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._command_offset = max(0, self._command_offset + steps * SIDE_SCROLL_CELLS)
         self.refresh()
 
-    def action_open_device(self) -> None:
+    def action_open(self) -> None:
         if self.selected_row is not None:
-            self.post_message(self.DeviceAsked(self.selected_row.device.uuid))
+            self.post_message(self.Opened(self.selected_row))
+
+    def action_mark(self) -> None:
+        """Mark the selected process, or remove its mark, and go to the next one."""
+        row = self.selected_row
+        if row is not None:
+            self._marked ^= {row.identity}
+            self._update_rows(is_heading_changed=True)
+            self.action_move(1)
+
+    def look_like(self, other: "ProcessTable") -> None:
+        """Take over sorting, columns and tree of another list."""
+        self.order = other.order
+        self.chosen_columns = other.chosen_columns
+        self.is_tree = other.is_tree
+
+    def clear_marks(self) -> bool:
+        """Remove all marks; return whether there were any."""
+        had_any = bool(self._marked)
+        self._marked.clear()
+        self._update_rows(is_heading_changed=had_any)
+        return had_any
 
     def sort_by(self, name: SortColumn) -> None:
         """Sort by a column; by the same one again, the other way round."""
@@ -372,7 +300,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Sort by the heading clicked on, or select the row."""
         if event.y == 0:
-            column = _column_at(event.x)
+            column = self._column_at(event.x)
             if column is not None:
                 self.sort_by(column.name)
         elif event.y - 1 + self.scroll_offset.y < len(self.rows):
@@ -390,7 +318,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             return to_strip(
                 fit_line([Span(self._explain_absence() if index == 0 else "", "muted")], width), looks
             )
-        strip = to_strip(fit_line(_draw_row(self.rows[index], width, self._command_offset), width), looks)
+        strip = to_strip(fit_line(self._draw_row(self.rows[index], width), width), looks)
         if index == self._selected_index and self.has_focus:
             return _tint(strip, self.get_component_rich_style("process-table--chosen"))
         return strip
@@ -399,22 +327,54 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         """Return the titles, and at the right how many processes there are; a filter is always named."""
         spans = [Span(" ")]
         gap = 0
-        for column in COLUMNS[:-1]:
+        fixed = [column for column in self.columns if column.width]
+        for column in fixed:
             title = self._title(column)
             excess = line_width([title]) - column.width
             spans += [Span(" " * (gap - excess)), title] if gap else [title]
             gap = COLUMN_GAP
         spans.append(Span(" " * COLUMN_GAP))
-        last = self._title(COLUMNS[-1])
+        last = self._title(self.columns[-1]) if self.columns[-1].width == 0 else Span("")
         count = self._describe_count()
         room = width - line_width(spans)
         if room > line_width([last]) + cell_len(count):
             spans += [last, Span(right_text(count, room - line_width([last]), ELLIPSIS), self._count_role)]
-        elif self.filter_text:
+        elif self.filter_text or self._marked:
             spans.append(Span(fit_text(count, room, ELLIPSIS), self._count_role))
         else:
             spans.append(last)
         return fit_line(spans, width)
+
+    def _draw_row(self, row: ProcessRow, width: int) -> list[Span]:
+        """Return one row; unusual values are muted."""
+        spans = [Span(MARK, "accent") if row.identity in self._marked else Span(" ")]
+        fixed = [column for column in self.columns if column.width]
+        texts = ["" if row.is_relative and not column.is_of_host else column.text(row) for column in fixed]
+        alignment = "".join("r" if column.is_number else "l" for column in fixed)
+        fitted = fit_columns(texts, [column.width for column in fixed], alignment, ELLIPSIS)
+        for column, text, cells in zip(fixed, texts, fitted, strict=True):
+            spans += [Span(cells, _role(column, text)), Span(" " * COLUMN_GAP)]
+        if self.columns[-1].width:
+            return spans
+        if row.branch:
+            spans.append(Span(row.branch, "faint"))
+        if row.rank_name:
+            spans.append(Span(f"{row.rank_name}  ", "accent"))
+        if row.note:
+            spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
+        left = width - sum(len(span.text) for span in spans)
+        command = _draw_command(row.command, left, self._command_offset) if left > 0 else ""
+        spans.append(Span(command, "muted" if row.is_relative else "text"))
+        return spans
+
+    def _column_at(self, x: int) -> Column | None:
+        """Return the column at a cell of the heading."""
+        edge = 1
+        for column in self.columns:
+            edge += column.width + COLUMN_GAP
+            if column.width == 0 or x < edge:
+                return column
+        return None
 
     def _title(self, column: Column) -> Span:
         is_sorted = column.name == self.order.column
@@ -428,17 +388,20 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     @property
     def _count_role(self) -> Role:
-        return "accent" if self.filter_text else "muted"
+        return "accent" if self.filter_text or self._marked else "muted"
 
     def _describe_count(self) -> str:
-        """Return how many processes there are and match; `—` where unknown."""
+        """Return how many processes there are, match and are marked; `—` where unknown."""
+        if self._marked:
+            return f"{len(self.marked_rows)} of {self.process_count} marked "
         if self.filter_text:
             terms = " and ".join(f"“{term}”" for term in self._terms)
             return f"{len(self.rows)} of {self.process_count} match {terms} "
         if self._is_nothing_listed:
             return "— processes "
         unknown = f", unknown on {name_devices(self._unlisted)}" if self._unlisted else ""
-        return f"{count_text(self.process_count, 'process', 'processes')}{unknown} "
+        alone = ", others of the node unknown" if self.is_tree and not self._has_relatives else ""
+        return f"{count_text(self.process_count, 'process', 'processes')}{unknown}{alone} "
 
     def _explain_absence(self) -> str:
         if self._all_rows:
@@ -449,27 +412,6 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if self._unlisted:
             return f" no process is known to hold memory; unknown on {name_devices(self._unlisted)}"
         return f" no process holds memory on these devices{self._source_words}"
-
-
-def _list_shown(row: ProcessRow) -> tuple[str, ...]:
-    """Return everything that a row shows, to detect changes."""
-    return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
-
-
-def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
-    """Return one row; unusual values are muted."""
-    spans = [Span(" ")]
-    texts = [column.text(row) for column in COLUMNS[:-1]]
-    fitted = fit_columns(texts, WIDTHS, ALIGNMENT, ELLIPSIS)
-    for column, text, cells in zip(COLUMNS, texts, fitted, strict=False):
-        spans += [Span(cells, _role(column, text)), Span(" " * COLUMN_GAP)]
-    if row.rank_name:
-        spans.append(Span(f"{row.rank_name}  ", "accent"))
-    if row.note:
-        spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
-    left = width - sum(len(span.text) for span in spans)
-    spans.append(Span(_draw_command(row.command, left, command_offset) if left > 0 else ""))
-    return spans
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
@@ -487,16 +429,6 @@ def _role(column: Column, text: str) -> Role:
     if text == "—" or column.name in {"pid", "user"}:
         return "muted"
     return "strong" if column.name == "memory" else "text"
-
-
-def _column_at(x: int) -> Column | None:
-    """Return the column at a cell of the heading."""
-    edge = 1
-    for column in COLUMNS:
-        edge += column.width + COLUMN_GAP
-        if column.width == 0 or x < edge:
-            return column
-    return None
 
 
 def _tint(strip: Strip, style: Style) -> Strip:

@@ -368,7 +368,8 @@ class LiveScreen(NodeScreen):
         self.set_class(not has_devices, "-no-devices")
         if has_devices:
             self.devices.show(self.snapshot, self._history)
-            self.processes.show(devices, sample.ranks if sample else ())
+            self.processes.show(devices, sample.ranks if sample else (), sample.time_s if sample else None)
+            self.look_for_relatives()
         elif sample is not None:
             self._host_panel.show(sample, self._history, is_replayed=self.snapshot.replay is not None)
         else:
@@ -391,12 +392,12 @@ class LiveScreen(NodeScreen):
         """Show the parts that fit; nothing is touched when they are those shown."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
-        needs = (self.processes.process_count, self._is_filter_open)
+        needs = (self.processes.row_count, self._is_filter_open)
         situation = (width, height, self._rows, len(devices), *needs, has_host(sample), has_notes(sample))
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
-        self._apply(arrange(self._rows, measure_needs(sample, width, self.processes.process_count)))
+        self._apply(arrange(self._rows, measure_needs(sample, width, self.processes.row_count)))
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
@@ -419,16 +420,17 @@ class LiveScreen(NodeScreen):
         message.stop()
         self.post_message(self.DeviceAsked(message.uuid))
 
-    @on(ProcessTable.DeviceAsked)
-    def open_device_of_process(self, message: ProcessTable.DeviceAsked) -> None:
-        message.stop()
-        self.devices.selected = message.uuid
-        self.post_message(self.DeviceAsked(message.uuid))
+    @on(ProcessTable.Opened)
+    def select_device_of_process(self, message: ProcessTable.Opened) -> None:
+        """Select the device of a process that is opened, so that its key shows that."""
+        self.devices.selected = message.row.device.uuid
 
     async def action_leave(self) -> None:
         """Go out: of the filter, of the processes, or, where there are several, of the node."""
         if self.processes.filter_text:
             self._filter.action_clear()
+        elif self.focused is self.processes and self.processes.clear_marks():
+            return
         elif self.focused is not self.devices:
             self.devices.focus()
         else:

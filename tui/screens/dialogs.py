@@ -34,6 +34,13 @@ class MarkedList(OptionList):
             prefix = MARK if id == event.option_id else " " * len(MARK)
             self.replace_option_prompt(id, prefix + text)
 
+    def rename(self, texts: Mapping[str, str]) -> None:
+        """Give the lines of these ids other texts."""
+        self._texts.update(texts)
+        for at, (id, text) in enumerate(self._texts.items()):
+            prefix = MARK if at == self.highlighted else " " * len(MARK)
+            self.replace_option_prompt(id, prefix + text)
+
     def move(self, places: int) -> None:
         (self.action_cursor_down if places > 0 else self.action_cursor_up)()
 

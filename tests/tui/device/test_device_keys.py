@@ -13,7 +13,7 @@ from tests.tui.looks import notices, shown_screen, shown_text, title
 from vramscope.tui.device.screen import DeviceScreen
 from vramscope.tui.live.dialogs import SortScreen
 from vramscope.tui.live.node_screen import CHOOSE_FIRST
-from vramscope.tui.live.process_table import SortOrder
+from vramscope.tui.live.process_rows import SortOrder
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.screens.dialogs import HelpScreen
 from vramscope.tui.screens.terminal_app import PaletteCommands
@@ -31,10 +31,10 @@ async def test_enter_opens_the_device_and_escape_leads_back_to_it() -> None:
         assert app.live.devices.selected == "GPU-0003"
 
 
-async def test_enter_in_the_list_opens_the_device_of_the_process_and_lists_its_processes_alone() -> None:
+async def test_two_shows_the_device_of_the_process_that_is_open_and_lists_its_processes_alone() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("tab", "enter")
+        await pilot.press("tab", "enter", "2")
         await pilot.pause()
         screen = on_device(app)
         assert screen.uuid == "GPU-0004"

@@ -21,7 +21,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model import STATUS_SCHEMA
 from vramscope.engine.settings import Settings, SortColumn
 from vramscope.tui.live.dialogs import SortScreen
-from vramscope.tui.live.process_table import COLUMNS, SortOrder
+from vramscope.tui.live.process_rows import COLUMN_NAMES, COLUMNS, SortOrder
 from vramscope.tui.live.screen import HostLine, LiveScreen
 from vramscope.tui.screens.dialogs import HelpScreen
 from vramscope.tui.widgets.verdict_line import VerdictLine
@@ -176,6 +176,8 @@ async def test_every_column_that_keys_reach_is_in_the_menu_and_can_be_saved() ->
         save_settings=lambda values: saved.append(values["sort"]) or Path("vramscope.toml"),  # type: ignore[func-returns-value]
     )
     async with app.run_test(size=SIZE) as pilot:
+        app.live.processes.chosen_columns = COLUMN_NAMES
+        await pilot.resize_terminal(200, 40)
         await pilot.press(*["less_than_sign"] * len(COLUMNS))
         for column in COLUMNS:
             assert app.live.processes.order.column == column.name
@@ -242,7 +244,8 @@ async def test_saving_settings_names_the_file() -> None:
     app = make_app(FakeFeed(make_snapshot()), save_settings=save)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("T", "less_than_sign", "I", "f12")
-        assert saved == {"theme": "light", "sort": "user", "sort_reversed": True}
+        look = {"theme": "light", "sort": "user", "sort_reversed": True}
+        assert saved == {**look, "columns": None, "tree": False}
         assert notices(app)[-1] == "Settings saved to /home/user1/.config/vramscope.toml"
 
 

@@ -6,33 +6,109 @@ import pytest
 from tests.tui.canned import make_device, make_process
 from tests.tui.canned_ranks import make_job
 from vramscope.engine.model import ProcessReading
-from vramscope.tui.live.process_table import (
+from vramscope.engine.settings import SortColumn
+from vramscope.tui.live.process_rows import (
     COLUMNS,
+    FURTHER_COLUMNS,
+    USUAL_COLUMNS,
     ProcessRow,
     SortOrder,
+    choose_columns,
     collect_rows,
     filter_rows,
     find_terms,
+    runs_text,
     sort_rows,
 )
 
+NOW_S = 1_760_000_000.0
+
 
 def rows_of(*processes: ProcessReading) -> list[ProcessRow]:
-    return collect_rows([msgspec.structs.replace(make_device(0), processes=processes)])
+    return collect_rows([msgspec.structs.replace(make_device(0), processes=processes)], now_s=NOW_S)
 
 
-def texts(row: ProcessRow) -> list[str]:
-    return [column.text(row) for column in COLUMNS]
+def texts(row: ProcessRow) -> dict[str, str]:
+    return {column.title: column.text(row) for column in COLUMNS}
 
 
-def test_a_row_says_who_holds_how_much_of_which_device() -> None:
-    (row,) = rows_of(make_process(4001, 40_756, command="python  train.py\n--lr 1"))
-    assert texts(row) == ["0", "4001", "user1", "39.8 GiB", "50 %", "python train.py --lr 1"]
+def test_a_row_says_who_holds_how_much_of_which_device_and_what_it_does() -> None:
+    process = msgspec.structs.replace(
+        make_process(4001, 40_756, command="python  train.py\n--lr 1"),
+        started_s=NOW_S - 7500.0,
+        kind="compute+graphics",
+        sm_percent=88.0,
+        memory_bandwidth_percent=41.0,
+        cpu_percent=1234.5,
+        resident_bytes=12 << 30,
+        threads=1200,
+    )
+    (row,) = rows_of(process)
+    assert texts(row) == {
+        "GPU": "0",
+        "PID": "4001",
+        "USER": "user1",
+        "TYPE": "C+G",
+        "MEMORY": "39.8 GiB",
+        "OF GPU": "50 %",
+        "SM": "88 %",
+        "MEM BW": "41 %",
+        "CPU": "1,234 %",
+        "HOST MEM": "12.0 GiB",
+        "THREADS": "1,200",
+        "TIME": "2 h 05 m",
+        "COMMAND": "python train.py --lr 1",
+    }
 
 
 def test_what_is_unknown_is_never_zero() -> None:
     (row,) = rows_of(ProcessReading(pid=7))
-    assert texts(row) == ["0", "7", "—", "—", "—", "—"]
+    assert set(texts(row).values()) == {"0", "7", "—"}
+    assert (texts(row)["GPU"], texts(row)["PID"]) == ("0", "7")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "—"),
+        (0.0, "< 1 m"),
+        (59.9, "< 1 m"),
+        (3599.0, "59 m"),
+        (3600.0, "1 h 00 m"),
+        (90_000.0, "1 d 01 h"),
+    ],
+)
+def test_a_run_time_changes_once_a_minute_at_most(seconds: float | None, text: str) -> None:
+    assert runs_text(seconds) == text
+
+
+def titles(chosen: tuple[SortColumn, ...], known: tuple[SortColumn, ...], width: int) -> list[str]:
+    return [column.title for column in choose_columns(chosen, frozenset(known), width)]
+
+
+USUAL = ["GPU", "PID", "USER", "MEMORY", "OF GPU", "COMMAND"]
+
+
+def test_further_columns_join_where_there_is_room_and_anything_is_known() -> None:
+    assert titles((), FURTHER_COLUMNS, 80) == USUAL
+    assert titles((), (), 300) == USUAL
+    assert titles((), FURTHER_COLUMNS, 100) == [*USUAL[:-1], "SM", "CPU", "COMMAND"]
+    assert titles((), ("host_memory",), 100) == [*USUAL[:-1], "HOST MEM", "COMMAND"]
+    assert titles((), FURTHER_COLUMNS, 200) == [column.title for column in COLUMNS]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200, 300])
+def test_the_command_keeps_its_room(width: int) -> None:
+    columns = choose_columns((), frozenset(FURTHER_COLUMNS), width)
+    taken = 1 + sum(column.width + 2 for column in columns if column.width)
+    assert {column.name for column in columns} == USUAL_COLUMNS or width - taken >= 30
+
+
+def test_chosen_columns_are_shown_in_their_order_as_far_as_they_fit() -> None:
+    chosen: tuple[SortColumn, ...] = ("time", "pid", "command", "cpu")
+    assert titles(chosen, (), 120) == ["PID", "CPU", "TIME", "COMMAND"]
+    assert titles(chosen, (), 32) == ["PID", "CPU", "COMMAND"]
+    assert titles(("pid",), (), 4) == ["PID"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_sample, make_snapshot
 from tests.tui.looks import notices
-from vramscope.engine.model import ProcessReading
+from vramscope.engine.model import ProcessReading, Sample
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.dialogs import SignalScreen
 from vramscope.tui.live.node_screen import CHOOSE_FIRST
@@ -139,7 +139,7 @@ async def test_without_a_process_there_is_nothing_to_signal() -> None:
     app = make_app(FakeFeed(make_snapshot(sample=make_sample((make_device(0, processes=0),)))))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("tab", "K")
-        assert notices(app) == ["No process to signal."]
+        assert notices(app) == ["No process is listed."]
 
 
 @pytest.mark.parametrize("keys", [("K",), ("tab", "escape", "K"), ("tab", "tab", "K")])
@@ -164,3 +164,84 @@ async def test_the_marked_signal_has_a_mark_and_not_a_colour_alone(job: subproce
             await pilot.pause()
             lines = [strip.text for strip in app.screen._compositor.render_strips()]
             assert [line.split("▸ ")[1].split()[0] for line in lines if "▸" in line] == [name]
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[subprocess.Popen[str]]]:
+    """Run three processes that wait for signals."""
+    command = [sys.executable, "-c", SLEEPER]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in started:
+        assert process.stdout is not None
+        process.stdout.readline()
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def app_with_all(*processes: ProcessReading) -> VramscopeApp:
+    device = msgspec.structs.replace(make_device(0), processes=processes)
+    return make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+
+
+def marked_pids(app: VramscopeApp) -> set[int]:
+    return {row.process.pid for row in app.live.processes.marked_rows}
+
+
+async def test_marked_processes_are_signalled_together_after_one_question(
+    jobs: list[subprocess.Popen[str]],
+) -> None:
+    first, second, third = (reading_of(job, used_bytes=300 - at) for at, job in enumerate(jobs))
+    app = app_with_all(first, second, third)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("tab", "m", "down", "m")
+        assert marked_pids(app) == {first.pid, third.pid}
+        assert [app.live.processes.render_line(y).text[0] for y in (1, 2, 3)] == ["✓", " ", "✓"]
+        assert "2 of 3 marked" in app.live.processes.render_line(0).text
+        await pilot.press("K")
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "Signal 2 processes?" in text
+        assert all(str(pid) in text for pid in (first.pid, third.pid))
+        await pilot.press("y")
+        await wait_for_notice(app, "All 2 processes exited.")
+        assert f"SIGTERM sent to 2 processes: {first.pid}, {third.pid}." in notices(app)
+        assert marked_pids(app) == set()
+    assert [jobs[0].wait(60), jobs[1].poll(), jobs[2].wait(60)] == [-signal.SIGTERM, None, -signal.SIGTERM]
+
+
+async def test_a_marked_process_that_cannot_be_signalled_is_named_in_the_question(
+    jobs: list[subprocess.Popen[str]],
+) -> None:
+    app = app_with_all(reading_of(jobs[0], used_bytes=300), ProcessReading(2**22 + 1, used_bytes=200))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("tab", "m", "m", "K")
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert f"Signal process {jobs[0].pid}?" in text
+        assert f"not: process {2**22 + 1} has exited" in text
+        await pilot.press("escape")
+        assert len(marked_pids(app)) == 2, "nothing was sent, so the marks stay"
+    assert jobs[0].poll() is None
+
+
+async def test_marks_stay_with_their_processes_and_escape_removes_them() -> None:
+    feed = FakeFeed(make_snapshot(sample=sample_of({1: 300, 2: 200, 3: 100})))
+    app = make_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("tab", "m", "m")
+        assert marked_pids(app) == {1, 2}
+        feed.hand_over(make_snapshot(seq=2, sample=sample_of({2: 50, 3: 100, 4: 900})))
+        await pilot.pause()
+        assert marked_pids(app) == {2}, "one has ended"
+        await pilot.press("escape")
+        assert marked_pids(app) == set()
+        assert app.focused is app.live.processes
+        await pilot.press("m", "up", "m")
+        assert marked_pids(app) == set(), "a second time removes the mark"
+
+
+def sample_of(used_by_pid: dict[int, int]) -> Sample:
+    processes = tuple(ProcessReading(pid, used_bytes=used) for pid, used in used_by_pid.items())
+    return make_sample((msgspec.structs.replace(make_device(0), processes=processes),))

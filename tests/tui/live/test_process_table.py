@@ -1,11 +1,14 @@
 """The process table: moving, clicking, and a selection that stays with its process."""
 
+from pathlib import Path
+
 import msgspec
 
 from tests.tui.canned import FakeFeed, make_app, make_device, make_process, make_sample, make_snapshot
+from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.live.process_table import SortOrder
+from vramscope.tui.live.process_rows import SortOrder
 
 
 def snapshot_of(used_by_pid: dict[int, int], seq: int = 1) -> Snapshot:
@@ -159,3 +162,67 @@ async def test_a_command_that_is_too_long_leaves_out_the_folder_of_its_program_u
         await pilot.resize_terminal(160, 30)
         await pilot.press("h")
         assert long in app.live.processes.render_line(1).text
+
+
+def titles(app: VramscopeApp) -> list[str]:
+    return [column.title for column in app.live.processes.columns]
+
+
+async def test_c_chooses_columns_that_f12_saves_and_the_next_start_has() -> None:
+    saved: dict[str, object] = {}
+    app = make_app(
+        FakeFeed(snapshot_of({1: 300})),
+        save_settings=lambda values: saved.update(values) or Path("vramscope.toml"),
+    )
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        assert titles(app) == ["GPU", "PID", "USER", "MEMORY", "OF GPU", "COMMAND"]
+        await pilot.press("c", "enter", "down", "down", "space", "escape", "f12")
+        await pilot.pause()
+        assert titles(app) == ["PID", "MEMORY", "OF GPU", "COMMAND"]
+        assert app.live.processes.render_line(0).text.split()[:2] == ["PID", "▼MEMORY"]
+        assert "— " not in app.live.processes.render_line(1).text
+    assert saved["columns"] == ["pid", "memory", "share", "command"]
+    settings = Settings(columns=("pid", "sm"), tree=True)
+    again = make_app(FakeFeed(snapshot_of({1: 300})), settings=settings)
+    async with again.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        assert titles(again) == ["PID", "SM"]
+        assert again.live.processes.render_line(1).text.split() == ["1", "—"]
+        assert again.live.processes.is_tree
+        await pilot.press("c", "a")
+        await pilot.pause()
+        assert titles(again) == ["GPU", "PID", "USER", "MEMORY", "OF GPU", "COMMAND"]
+
+
+async def test_the_last_column_stays() -> None:
+    app = make_app(FakeFeed(snapshot_of({1: 300})), settings=Settings(columns=("pid",)))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("c", "down", "enter", "escape")
+        assert titles(app) == ["PID"]
+
+
+async def test_columns_that_nobody_has_a_value_for_wait_until_somebody_has() -> None:
+    feed = FakeFeed(snapshot_of({1: 300}))
+    app = make_app(feed)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await pilot.pause()
+        assert "SM" not in titles(app)
+        process = msgspec.structs.replace(make_process(1, 300), sm_percent=88.0)
+        device = msgspec.structs.replace(make_device(0), processes=(process,))
+        feed.hand_over(make_snapshot(seq=2, sample=make_sample((device,), 2)))
+        await pilot.pause()
+        assert "SM" in titles(app)
+        assert "88 %" in app.live.processes.render_line(1).text
+        feed.hand_over(snapshot_of({1: 300}, 3))
+        await pilot.pause()
+        assert "SM" in titles(app), "columns do not come and go with their values"
+
+
+async def test_sort_keys_go_through_the_columns_that_are_shown() -> None:
+    app = make_app(FakeFeed(snapshot_of({1: 300})), settings=Settings(columns=("pid", "memory", "time")))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("greater_than_sign")
+        assert app.live.processes.order == SortOrder("time")
+        await pilot.press("less_than_sign", "less_than_sign")
+        assert app.live.processes.order == SortOrder("pid")

@@ -1,0 +1,77 @@
+"""The environment that a process was started with: of a process of ours on this machine, secrets masked."""
+
+import re
+from pathlib import Path
+
+from ...engine.model import ProcessReading
+from ...engine.sources.processes import PROC
+from ...engine.text import make_printable
+from .process_signals import SignalPolicy, has_same_start
+
+# Parts of names, and ends of names, whose values nobody should see on a shared screen.
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|COOKIE|BEARER|SIGNATURE|DSN|WEBHOOK|(^|_)(AUTH|PWD|PIN)$",
+    re.IGNORECASE,
+)
+# The working folder of a shell.
+_HARMLESS = frozenset({"PWD", "OLDPWD"})
+# A password in an address: `https://user:password@host`.
+_PASSWORD_IN_ADDRESS = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
+MASKED = "… (masked)"
+
+
+class EnvironmentRefused(Exception):  # noqa: N818 - it is an answer for the user, not a failure of ours
+    """The environment cannot be shown; the text says why in one sentence."""
+
+
+def refuse_environment(
+    process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy
+) -> str | None:
+    """Return why the environment of a process cannot be read from here, or None."""
+    if is_trace or policy.is_replay:
+        return f"process {process.pid} is part of a recording, which has no environments"
+    if policy.local_node is not None and node != policy.local_node:
+        return f"process {process.pid} runs on {node}: its environment is shown only in a view on that node"
+    if process.location == "outside":
+        return f"process {process.pid} runs outside this container: its environment cannot be read from here"
+    if process.location == "gone":
+        return f"process {process.pid} has exited"
+    return None
+
+
+def read_environment(process: ProcessReading, proc: Path = PROC) -> dict[str, str]:
+    """Return the variables of a process by name, with the values of secrets masked.
+
+    Raises:
+        EnvironmentRefused: It has exited, its id belongs to another process by now, or it is somebody else's.
+    """
+    try:
+        data = (proc / str(process.pid) / "environ").read_bytes()
+    except PermissionError:
+        raise EnvironmentRefused(
+            f"no permission to read the environment of process {process.pid}: it belongs to another user, "
+            "or protects itself"
+        ) from None
+    except OSError:
+        raise EnvironmentRefused(f"process {process.pid} has exited") from None
+    if not has_same_start(process):
+        raise EnvironmentRefused(f"process id {process.pid} now belongs to another process")
+    entries = (entry.decode("utf-8", "replace").partition("=") for entry in data.split(b"\0"))
+    return {make_printable(name): mask(name, make_printable(value)) for name, _, value in entries if name}
+
+
+def mask(name: str, value: str) -> str:
+    """Return a value, or that it is masked because of its name; passwords in addresses are masked too."""
+    if value and name not in _HARMLESS and _SECRET_NAME.search(name):
+        return MASKED
+    return _PASSWORD_IN_ADDRESS.sub(rf"\1{MASKED}@", value)
+
+
+def describe_environment(variables: dict[str, str]) -> str:
+    """Return variables as lines in the order of their names, with what is masked said first."""
+    masked = sum(MASKED in value for value in variables.values())
+    secrets = "No value is masked." if not masked else f"{masked} masked: names that look like secrets."
+    head = f"{len(variables)} variables, as they were when the process started. {secrets}"
+    if not variables:
+        head = "The process has no variables, or has removed them."
+    return "\n".join([head, "", *(f"{name}={variables[name]}" for name in sorted(variables))])

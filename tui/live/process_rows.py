@@ -1,0 +1,409 @@
+"""Rows of the process list: what each column says, in which order rows come, which of them a filter shows."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, get_args
+
+from ...engine.model import DeviceSample, ProcessKind, ProcessReading, RankSample
+from ...engine.settings import SortColumn
+from ...engine.units import format_bytes, share_percent
+from ...exporters.text import show_number
+from ..widgets.device_view import name_coordinates, spell_label
+
+# Device UUID and process id: the selection stays with these.
+ProcessKey = tuple[str, int]
+
+# Columns that can be sorted by, as in the setting `sort`.
+SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
+
+
+SortKey = tuple[float, ...] | tuple[str, ...]
+
+
+# What identifies a process for good: its id and its start time.
+ProcessIdentity = tuple[int, float | None]
+
+
+class ProcessRow(NamedTuple):
+    device: DeviceSample
+    process: ProcessReading
+    # The training process it is, where it reports through the probe.
+    rank: RankSample | None = None
+    # Seconds since it started.
+    runs_s: float | None = None
+    # Lines of a tree, before its command.
+    branch: str = ""
+    # It holds no memory of the device: it is a parent or a child of one that does.
+    is_relative: bool = False
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return self.process.pid, self.process.started_s
+
+    @property
+    def key(self) -> ProcessKey:
+        return (self.device.uuid, self.process.pid)
+
+    @property
+    def share_percent(self) -> float | None:
+        """Share of the device's memory."""
+        return share_percent(self.process.used_bytes, self.device.memory.total_bytes)
+
+    @property
+    def note(self) -> str:
+        """Text on where the process runs; empty for an ordinary one."""
+        match self.process.location:
+            case "outside":
+                return "outside this container"
+            case "gone":
+                return "exited, memory still held"
+            case "container":
+                name = self.process.container
+                return f"container {name}" if name else "in a container"
+            case _:
+                return ""
+
+    @property
+    def rank_name(self) -> str:
+        """Its rank and coordinates; empty for a process without a rank or a report."""
+        if self.rank is None or self.rank.coordinates is None:
+            return ""
+        return name_coordinates(self.rank.coordinates)
+
+    @property
+    def command(self) -> str:
+        """Command line on one line, or `—` where it cannot be known."""
+        return " ".join((self.process.command or "—").split())
+
+
+class Column(NamedTuple):
+    name: SortColumn
+    title: str
+    # Cells; 0 takes what is left.
+    width: int
+    # Whether it is aligned right and sorted with the largest first.
+    is_number: bool
+    text: Callable[[ProcessRow], str]
+    # Sort key; None sorts last, whichever the direction.
+    order: Callable[[ProcessRow], SortKey | None]
+    # What it says, for the dialog in which columns are chosen.
+    meaning: str
+    # Whether it says something of a process that holds no device memory.
+    is_of_host: bool = True
+
+
+def _optional(value: float | str | None) -> SortKey | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else (float(value),)
+
+
+def _natural_device(row: ProcessRow) -> tuple[int, int]:
+    return (row.device.index, -1 if row.device.mig_index is None else row.device.mig_index)
+
+
+def _percent(value: float | None) -> str:
+    return show_number(value, ",.0f", " %")
+
+
+_KIND_LETTERS: dict[ProcessKind, str] = {"compute": "C", "graphics": "G", "compute+graphics": "C+G"}
+
+
+def _kind_text(row: ProcessRow) -> str:
+    return "—" if row.process.kind is None else _KIND_LETTERS[row.process.kind]
+
+
+def runs_text(seconds: float | None) -> str:
+    """Return how long a process runs, in minutes at least, so that a row does not change every second."""
+    if seconds is None:
+        return "—"
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return "< 1 m"
+    if minutes < 60:
+        return f"{minutes} m"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60:02d} m" if hours < 24 else f"{hours // 24} d {hours % 24:02d} h"
+
+
+# The columns, left to right.
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "device",
+        "GPU",
+        5,
+        False,
+        lambda row: spell_label(row.device),
+        _natural_device,
+        "the device",
+        is_of_host=False,
+    ),
+    Column(
+        "pid", "PID", 8, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,), "process id"
+    ),
+    Column(
+        "user",
+        "USER",
+        10,
+        False,
+        lambda row: row.process.user or "—",
+        lambda row: _optional(row.process.user),
+        "login name of the owner",
+    ),
+    Column(
+        "type",
+        "TYPE",
+        4,
+        False,
+        _kind_text,
+        lambda row: _optional(row.process.kind),
+        "C computes, G draws, C+G both",
+        is_of_host=False,
+    ),
+    Column(
+        "memory",
+        "MEMORY",
+        10,
+        True,
+        lambda row: format_bytes(row.process.used_bytes),
+        lambda row: _optional(row.process.used_bytes),
+        "device memory",
+        is_of_host=False,
+    ),
+    Column(
+        "share",
+        "OF GPU",
+        7,
+        True,
+        lambda row: _percent(row.share_percent),
+        lambda row: _optional(row.share_percent),
+        "share of the device's memory",
+        is_of_host=False,
+    ),
+    Column(
+        "sm",
+        "SM",
+        6,
+        True,
+        lambda row: _percent(row.process.sm_percent),
+        lambda row: _optional(row.process.sm_percent),
+        "share of time in which its kernels ran",
+        is_of_host=False,
+    ),
+    Column(
+        "bandwidth",
+        "MEM BW",
+        7,
+        True,
+        lambda row: _percent(row.process.memory_bandwidth_percent),
+        lambda row: _optional(row.process.memory_bandwidth_percent),
+        "share of time in which it read or wrote device memory",
+        is_of_host=False,
+    ),
+    Column(
+        "cpu",
+        "CPU",
+        8,
+        True,
+        lambda row: _percent(row.process.cpu_percent),
+        lambda row: _optional(row.process.cpu_percent),
+        "CPU time, of one core",
+    ),
+    Column(
+        "host_memory",
+        "HOST MEM",
+        9,
+        True,
+        lambda row: format_bytes(row.process.resident_bytes),
+        lambda row: _optional(row.process.resident_bytes),
+        "resident host memory",
+    ),
+    Column(
+        "threads",
+        "THREADS",
+        8,
+        True,
+        lambda row: show_number(row.process.threads),
+        lambda row: _optional(row.process.threads),
+        "threads on the host",
+    ),
+    Column(
+        "time",
+        "TIME",
+        9,
+        True,
+        lambda row: runs_text(row.runs_s),
+        lambda row: _optional(row.runs_s),
+        "how long it runs",
+    ),
+    Column(
+        "command",
+        "COMMAND",
+        0,
+        False,
+        lambda row: f"({row.note}) {row.command}" if row.note else row.command,
+        lambda row: _optional(row.process.command),
+        "command line",
+    ),
+)
+
+COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
+COLUMN_GAP = 2
+# Columns of a list for which none were chosen, and those that join them where there is room.
+USUAL_COLUMNS: frozenset[SortColumn] = frozenset({"device", "pid", "user", "memory", "share", "command"})
+FURTHER_COLUMNS: tuple[SortColumn, ...] = (
+    "sm",
+    "cpu",
+    "host_memory",
+    "time",
+    "bandwidth",
+    "type",
+    "threads",
+)
+# Cells that the command keeps before a further column joins.
+ROOMY_COMMAND_CELLS = 30
+LEAST_COMMAND_CELLS = 8
+
+
+def choose_columns(
+    chosen: Sequence[SortColumn], known: frozenset[SortColumn], width: int
+) -> tuple[Column, ...]:
+    """Return the columns to show in a width, in their order.
+
+    Args:
+        chosen: By a person; as many of them as fit. None: the usual ones, and further ones with room.
+        known: Columns of which any process has a value.
+    """
+    if chosen:
+        names = set(chosen)
+        for name in reversed(COLUMN_NAMES):
+            least = LEAST_COMMAND_CELLS if "command" in names else 0
+            if len(names) == 1 or _cells_of(names) + least <= width:
+                break
+            names -= {name} if name != "command" else set()
+        return tuple(column for column in COLUMNS if column.name in names)
+    names = set(USUAL_COLUMNS)
+    for name in FURTHER_COLUMNS:
+        if name in known and _cells_of({*names, name}) + ROOMY_COMMAND_CELLS <= width:
+            names.add(name)
+    return tuple(column for column in COLUMNS if column.name in names)
+
+
+def _cells_of(names: Iterable[SortColumn]) -> int:
+    """Return the cells of columns with the edge and the gaps, without those of the command."""
+    widths = [column_named(name).width for name in names]
+    return 1 + sum(width + COLUMN_GAP for width in widths if width)
+
+
+def find_known(rows: Iterable[ProcessRow]) -> frozenset[SortColumn]:
+    """Return the further columns of which any row has a value."""
+    found: set[SortColumn] = set()
+    for row in rows:
+        left = [name for name in FURTHER_COLUMNS if name not in found]
+        found.update(name for name in left if column_named(name).order(row) is not None)
+    return frozenset(found)
+
+
+class SortOrder(NamedTuple):
+    """By which column the rows are sorted, and whether against its natural direction."""
+
+    column: SortColumn = "memory"
+    is_inverted: bool = False
+
+    def shifted(self, places: int, among: Sequence[SortColumn] = COLUMN_NAMES) -> "SortOrder":
+        """Return the order by the column that many places to the right; stops at the edges.
+
+        `among` are the columns that are shown; from another one the first of them is next.
+        """
+        index = among.index(self.column) + places if self.column in among else 0
+        return SortOrder(among[max(0, min(len(among) - 1, index))])
+
+    @property
+    def is_descending(self) -> bool:
+        return column_named(self.column).is_number != self.is_inverted
+
+
+# What people call the columns with a short title.
+_WORDS: dict[SortColumn, str] = {
+    "bandwidth": "memory bandwidth",
+    "host_memory": "host memory",
+    "time": "run time",
+}
+
+
+def column_word(name: SortColumn) -> str:
+    """Return what a column is called in menus."""
+    title = column_named(name).title
+    return _WORDS.get(name) or (title if len(title) <= 3 else title.lower().replace("gpu", "GPU"))
+
+
+_BY_NAME = {column.name: column for column in COLUMNS}
+
+
+def column_named(name: SortColumn) -> Column:
+    return _BY_NAME[name]
+
+
+def collect_rows(
+    devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = (), now_s: float | None = None
+) -> list[ProcessRow]:
+    """Return the rows of all processes on all devices, in device order, with the ranks that report.
+
+    `now_s` is the time of the sample, from which on run times are counted.
+    """
+    reporting = {rank.pid: rank for rank in ranks if rank.state != "ended"}
+    return [
+        ProcessRow(
+            device,
+            process,
+            reporting.get(process.pid) if process.location != "gone" else None,
+            find_run_time(process, now_s),
+        )
+        for device in devices
+        for process in device.processes or ()
+    ]
+
+
+def find_run_time(process: ProcessReading, now_s: float | None) -> float | None:
+    """Return how long a process has run; None where its start is unknown, or it has ended."""
+    if now_s is None or process.started_s is None or process.location == "gone":
+        return None
+    return max(0.0, now_s - process.started_s)
+
+
+def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:
+    """Return the rows that pass a filter, see `find_terms`."""
+    terms = find_terms(rows, text)
+    return [row for row in rows if all(_contains(row, term) for term in terms)]
+
+
+def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
+    """Return the terms that every row must contain: the whole phrase, or its words where no field has it.
+
+    So `rank 7` does not find every PID with a 7 in it, and `user1 eval` finds one's evaluation.
+
+    Args:
+        text: The filter; it is searched in user, process id, rank, command, note and device
+            (`gpu0`), ignoring case.
+    """
+    words = tuple(text.lower().split())
+    phrase = " ".join(words)
+    return (phrase,) if phrase and any(_contains(row, phrase) for row in rows) else words
+
+
+def _contains(row: ProcessRow, term: str) -> bool:
+    """Return whether one field of a row contains a term in lower case."""
+    process = row.process
+    device = row.device
+    command = row.command if process.command else None
+    place = f"gpu{device.label}"
+    fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name)
+    return any(term in field.lower() for field in fields if field)
+
+
+def sort_rows(rows: Sequence[ProcessRow], order: SortOrder) -> list[ProcessRow]:
+    """Return the rows sorted; equal ones by device and process id, unmeasured ones last."""
+    key = column_named(order.column).order
+    settled = sorted(rows, key=lambda row: (*_natural_device(row), row.process.pid))
+    known = [row for row in settled if key(row) is not None]
+    unknown = [row for row in settled if key(row) is None]
+    return sorted(known, key=lambda row: key(row) or (), reverse=order.is_descending) + unknown
