@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.alerts.receiver import Receiver
 from tests.pretend_nvml.driver import PretendDriver
-from tests.vramscope.cli.running import GIB, run
+from tests.vramscope.cli.running import GIB, run, start_cold
 from tests.vramscope.cli.test_stream import agent
 from tests.waiting import wait_until
 from vramscope.engine.alerts.state import FindingDecision
@@ -60,7 +60,7 @@ def test_an_agent_with_hooks_stays_light(
     with Receiver() as receiver:
         monkeypatch.setenv("VRAMSCOPE_ALERTS_WEBHOOK_URL", receiver.url())
         monkeypatch.setenv("VRAMSCOPE_ALERTS_LEVEL", "low")
-        with agent("--interval", "0.2") as process, connect() as client:
+        with agent("--interval", "0.2", start=start_cold) as process, connect() as client:
             wait_until(lambda: hub_of(client).hooks and hub_of(client).hooks[0].delivered, 30.0, "the alert")
             mapped = Path(f"/proc/{process.pid}/maps").read_text()
             rss_bytes = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf(

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import WarmProcess
+from tests.warm.starter import WarmProcess
 
 PROBE_FOLDER = ROOT / "engine" / "probe"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import WarmProcess, run_warm
+from tests.warm.starter import WarmProcess, run_warm
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -84,7 +84,7 @@ def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> 
             printed.append(output)
     finally:
         for it in processes:
-            it.kill()
+            it.close()
     return printed
 
 

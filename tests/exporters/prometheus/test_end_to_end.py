@@ -1,7 +1,6 @@
 """A real Prometheus between an agent, an exporter that speaks as DCGM's does, and the view of both."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from tests.engine.prometheus.prometheus_server import dcgm_text, exporting, scra
 from tests.exporters.prometheus.scraped import OPENMETRICS, Series, read_scrape
 from tests.pretend_nvml.driver import GIB, PretendDriver
 from tests.structure.tree import ROOT
-from tests.vramscope.cli.running import run, start
+from tests.vramscope.cli.running import Program, run, start
 from tests.waiting import wait_until
 from vramscope.cli.prometheus_view import keep_past
 from vramscope.engine.prometheus.follower import PastRange
@@ -30,7 +29,7 @@ METRICS_AT = "vramscope agent: metrics are available at "
 
 
 @contextmanager
-def running_agent(*flags: str) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+def running_agent(*flags: str) -> Iterator[tuple[Program, str]]:
     """Run an agent that serves Prometheus; gives it and the address."""
     with start("agent", "--prometheus", ":0", *flags) as agent:
         try:
@@ -58,12 +57,12 @@ def is_measured(url: str) -> bool:
     return series is not None and len(series.of("vramscope_device_used_bytes")) == 2
 
 
-def read_line(agent: "subprocess.Popen[str]") -> str:
+def read_line(agent: Program) -> str:
     assert agent.stderr is not None
     return agent.stderr.readline()
 
 
-def kill_exporter(agent: "subprocess.Popen[str]") -> None:
+def kill_exporter(agent: Program) -> None:
     (exporter,) = [it for it in psutil.Process(agent.pid).children() if "exporter" in it.cmdline()]
     exporter.kill()
 

@@ -12,9 +12,11 @@ from unittest import mock
 import pytest
 
 from tests import REPOSITORY
+from tests.warm.starter import WarmProcess, can_run_warm, run_warm
 from vramscope.cli.application import run as run_command_line
 
 GIB = 1 << 30
+TIMEOUT_S = 60.0
 
 
 class Outcome(NamedTuple):
@@ -65,24 +67,47 @@ def call(*arguments: str, **variables: str) -> Outcome:
 def run(*arguments: str, **variables: str) -> Outcome:
     """Run `vramscope` to its end; a minute is taken for a hang.
 
+    In a process that has imported it already, unless a variable would have changed that: see `tests.warm`.
+
     Args:
         arguments: Words of the command line.
         variables: Environment variables besides this process's own.
     """
+    given = environment(**variables)
+    if can_run_warm(given):
+        words = ("-m", "vramscope", *arguments)
+        done = run_warm(words, Path.cwd(), given, TIMEOUT_S, stdin=subprocess.DEVNULL)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+    return run_cold(*arguments, **variables)
+
+
+def run_cold(*arguments: str, **variables: str) -> Outcome:
+    """Run `vramscope` to its end in a process that has imported nothing."""
     done = subprocess.run(
         [sys.executable, "-m", "vramscope", *arguments],
         capture_output=True,
         encoding="utf-8",
         env=environment(**variables),
-        timeout=60,
+        timeout=TIMEOUT_S,
         check=False,
         stdin=subprocess.DEVNULL,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def start(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
-    """Start `vramscope` with pipes; the caller ends it."""
+Program = subprocess.Popen[str] | WarmProcess
+
+
+def start(*arguments: str, **variables: str) -> Program:
+    """Start `vramscope` with pipes, warm where `run` would; the caller ends it."""
+    given = environment(**variables)
+    if can_run_warm(given):
+        return WarmProcess(("-m", "vramscope", *arguments), Path.cwd(), given, stdin=subprocess.DEVNULL)
+    return start_cold(*arguments, **variables)
+
+
+def start_cold(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
+    """Start `vramscope` in a process that has imported nothing; the caller ends it."""
     return subprocess.Popen(
         [sys.executable, "-m", "vramscope", *arguments],
         stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -31,12 +31,12 @@ from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, en
 from ...engine.agent.hubs import RunningHub, make_sample
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
-from .running import GIB, environment, no_library, run, start
+from .running import GIB, Program, environment, no_library, run, start
 from .test_once import SCHEMA
 
 
 @contextmanager
-def running(*arguments: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+def running(*arguments: str, start: Callable[..., Program] = start, **variables: str) -> Iterator[Program]:
     process = start(*arguments, **variables)
     try:
         yield process
@@ -46,9 +46,9 @@ def running(*arguments: str, **variables: str) -> Iterator["subprocess.Popen[str
 
 
 @contextmanager
-def agent(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def agent(*arguments: str, start: Callable[..., Program] = start) -> Iterator[Program]:
     """Run an agent that answers."""
-    with running("agent", *arguments) as process:
+    with running("agent", *arguments, start=start) as process:
         wait_until(lambda: is_hub_alive(locate_runtime_folder()), what="the agent to take its folder")
         with connect(timeout_s=30.0) as client:
             wait_until(lambda: client.snapshot(0.05).sample, what="the first sample")
@@ -137,8 +137,12 @@ def test_a_full_disk_is_told(pretend_driver: PretendDriver, pretend_environment:
     assert done.stderr == "vramscope: cannot write the output: No space left on device\n"
 
 
-def test_without_a_library_the_host_streams_on_and_the_reason_is_told_once(tmp_path: Path) -> None:
-    with running("--json", "--interval", "0.1", **no_library(tmp_path)) as process:
+def test_without_a_library_the_host_streams_on_and_the_reason_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in no_library(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with running("--json", "--interval", "0.1") as process:
         for line in itertools.islice(read_lines(process.stdout), 3):
             assert line["host"]["total_bytes"]  # type: ignore[index] # JSON
         process.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import msgspec
 
 from tests.engine.simulation.simulated import BOOT, GIB
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import run_warm
+from tests.warm.starter import run_warm
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update
 

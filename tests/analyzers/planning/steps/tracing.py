@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.structure.tree import ROOT
-from tests.warm_torch.starter import run_warm
+from tests.warm.starter import run_warm
 from vramscope import estimates
 
 HERE = Path(__file__).parent

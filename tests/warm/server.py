@@ -1,0 +1,176 @@
+"""Loads once what many programs need, and runs each program it is asked for in a fork of itself.
+
+A program of its own: its standard input is the socket on which the workers of pytest connect and ask.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+MAX_REQUEST_BYTES = 1 << 17
+RUN_BY_OTHERS = ("probe", "simulation", "workloads")
+"""Rooms of ours that run in the process that trains."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program to run: its words behind `python`, its folder and all its variables."""
+
+    words: list[str]
+    folder: str
+    variables: dict[str, str]
+
+
+def serve(listening: socket.socket) -> Request | None:
+    """Fork for each request, send the pid and later the exit code; return None once nobody is connected.
+
+    Returns in each child too: with the request that it is to fulfil.
+    """
+    asking: dict[int, socket.socket] = {}  # by descriptor: connections
+    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the child, and where its end is sent
+    poll = select.poll()
+    poll.register(listening, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready == listening.fileno():
+                connection, _ = listening.accept()
+                asking[connection.fileno()] = connection
+                poll.register(connection, select.POLLIN)
+                continue
+            if ready in running:
+                poll.unregister(ready)
+                os.close(ready)
+                pid, reply = running.pop(ready)
+                _, status = os.waitpid(pid, 0)
+                with reply, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+                    reply.send(str(os.waitstatus_to_exitcode(status)).encode())
+                continue
+            message, given, _, _ = socket.recv_fds(asking[ready], MAX_REQUEST_BYTES, 4)
+            if not message:
+                poll.unregister(ready)
+                asking.pop(ready).close()
+                if not asking:
+                    return None
+                continue
+            reply_descriptor, *streams = given
+            pid = os.fork()
+            if not pid:
+                os.close(reply_descriptor)
+                for other in (listening, *asking.values(), *(waiting for _, waiting in running.values())):
+                    other.close()
+                for other_process in running:
+                    os.close(other_process)
+                request = Request(**json.loads(message))
+                _become(request, streams)
+                return request
+            for stream in streams:
+                os.close(stream)
+            reply = socket.socket(fileno=reply_descriptor)
+            reply.send(str(pid).encode())
+            descriptor = os.pidfd_open(pid)
+            running[descriptor] = pid, reply
+            poll.register(descriptor, select.POLLIN)
+
+
+def _become(request: Request, streams: list[int]) -> None:
+    """Take on what a process started for this request would have been given."""
+    for place, descriptor in enumerate(streams):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        former = getattr(sys, name)
+        by_line = 1 if name == "stderr" or os.isatty(number) else -1
+        stream = open(  # noqa: SIM115 - for as long as the process lives
+            number, mode, by_line, encoding=former.encoding, errors=former.errors, closefd=False
+        )
+        setattr(sys, name, stream)
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.variables)
+
+
+def run_script(words: list[str]) -> None:
+    """Run a script as Python would, and let the process end as Python ends it."""
+    sys.argv = words
+    sys.path[0] = os.getcwd()  # noqa: PTH109
+    runpy.run_path(words[0], run_name="__main__")
+
+
+def run_program(words: list[str]) -> NoReturn:
+    """Run `-m MODULE` as Python would, and end without taking down all that was loaded for others."""
+    flag, module, *arguments = words
+    assert flag == "-m"
+    sys.argv = [module, *arguments]
+    path = [it for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it]
+    sys.path[:1] = [os.getcwd(), *path]  # noqa: PTH109
+    os._exit(_call(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)))
+
+
+def _call(action: Callable[[], Any]) -> int:
+    """Run a program, and what it wants done at its end; return its exit code."""
+    code = 0
+    try:
+        action()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+        code = 1
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code
+
+
+def load_torch() -> None:
+    """Load torch, and what the first step of any optimizer loads."""
+    import torch
+    import torch._dynamo  # noqa: F401
+
+
+def load_vramscope() -> None:
+    """Load all of ours that shows no screen, and what that imports."""
+    import pynvml  # noqa: F401 - imported when a driver is looked for
+
+    import vramscope
+
+    for layer in ("engine", "analyzers", "exporters", "cli"):
+        for found in pkgutil.walk_packages(
+            [f"{vramscope.__path__[0]}/{layer}"], f"vramscope.{layer}.", onerror=lambda _: None
+        ):
+            if found.name.split(".")[2] not in RUN_BY_OTHERS:
+                importlib.import_module(found.name)
+
+
+if __name__ == "__main__":
+    load, run = {"torch": (load_torch, run_script), "vramscope": (load_vramscope, run_program)}[sys.argv[1]]
+    load()
+    gc.collect()
+    gc.freeze()  # else the collector of a child would walk all of it, and so copy it
+    wanted = serve(socket.socket(fileno=os.dup(0)))
+    if wanted is not None:
+        run(wanted.words)
