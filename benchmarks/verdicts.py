@@ -7,10 +7,21 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
 
 from .__main__ import RESULTS, describe_machine
+from .driver_verdicts import (
+    WatchedTrend,
+    as_trend_results,
+    format_trends,
+    judge_trends,
+    list_driver_tasks,
+    list_trend_errors,
+    name_driver_family,
+    watch_driver_one,
+)
 from .verdict_detectors import OURS
 from .verdict_report import (
     as_results,
@@ -35,6 +46,8 @@ QUICK = 13
 """A quick look takes each so-manieth run."""
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""
+OneTask = TypeVar("OneTask")
+OneRun = TypeVar("OneRun")
 
 
 def main() -> int:
@@ -46,12 +59,21 @@ def main() -> int:
     tasks = [(options.split, at, seed) for at, family in enumerate(families) for seed in range(family.seeds)]
     if options.family:
         tasks = [task for task in tasks if families[task[1]].name in options.family]
-    tasks = order_evenly(tasks)[: -(-len(tasks) // QUICK) if options.quick else None]
-    watched = list(watch_all(tasks, options.jobs, options.within))
-    print(f"{len(watched)} of {len(tasks)} runs\n")
+    of_driver = list_driver_tasks(options.split)
+    if options.family:
+        of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
+    tasks = choose_tasks([] if options.driver_only else tasks, options)
+    of_driver = choose_tasks(of_driver, options)
+    watched = list(watch_all(watch_one, tasks, options))
+    trends = list(watch_all(watch_driver_one, of_driver, options))
+    print(f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs\n")
+    if trends:
+        report_trends(trends, options)
+    if not watched:
+        return 0
     outside = [] if options.family else watch_outside(is_scored=options.split == "scored")
     speed = None if options.family else measure_speed()
-    report(watched, outside, speed, options, time.monotonic() - started_s)
+    report(watched, outside, trends, speed, options, time.monotonic() - started_s)
     failures = sorted({run.failure for run in (*watched, *outside) if run.failure})
     for failure in failures:
         print(f"verdicts: {failure}", file=sys.stderr)
@@ -66,26 +88,29 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes that watch runs (2)")
     parser.add_argument("--within", type=float, default=float("inf"), help="stop after so many seconds")
     parser.add_argument("--family", nargs="+", help="only these families, without JSON")
+    parser.add_argument(
+        "--driver-only", action="store_true", help="only the trends of used memory, without JSON"
+    )
     parser.add_argument("--errors", action="store_true", help="list each thing that went wrong")
     return parser.parse_args()
 
 
-def order_evenly(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks in an order of which any beginning holds every family alike."""
-    return [task for start in range(QUICK) for task in tasks[start::QUICK]]
+def choose_tasks(tasks: Sequence[OneTask], options: argparse.Namespace) -> list[OneTask]:
+    """Return the tasks in an order of which any beginning holds every family alike; few for a quick look."""
+    ordered = [task for start in range(QUICK) for task in tasks[start::QUICK]]
+    return ordered[: -(-len(ordered) // QUICK) if options.quick else None]
 
 
-def watch_all(tasks: Sequence[Task], jobs: int, within_s: float) -> Iterator[Watched]:
+def watch_all(
+    watch_run: Callable[[OneTask], OneRun], tasks: Sequence[OneTask], options: argparse.Namespace
+) -> Iterator[OneRun]:
     """Yield what became of each run, in the order of the tasks; progress goes to stderr.
 
-    Args:
-        tasks: Runs to watch.
-        jobs: Processes that do so.
-        within_s: Seconds after which runs that have not begun are left out.
+    Runs that have not begun after `--within` seconds are left out.
     """
-    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + within_s
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        futures = [pool.submit(watch_one, task) for task in tasks]
+    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + options.within
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        futures = [pool.submit(watch_run, task) for task in tasks]
         for done, future in enumerate(futures, 1):
             if time.monotonic() > end_s:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -113,9 +138,18 @@ def watch_outside(*, is_scored: bool) -> list[Watched]:
     return [watch(run) for run in outside]
 
 
+def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -> None:
+    """Print how often the trend of used memory was right."""
+    print(format_trends(trends), end="\n\n")
+    if options.errors:
+        print("\n".join(("What the trend got wrong", *list_trend_errors(trends))), end="\n\n")
+    print(format_targets(judge_trends(trends)), end="\n\n")
+
+
 def report(
     watched: Sequence[Watched],
     outside: Sequence[Watched],
+    trends: Sequence[WatchedTrend],
     speed: Speed | None,
     options: argparse.Namespace,
     took_s: float,
@@ -142,7 +176,8 @@ def report(
         "quick": options.quick,
         "took_s": round(took_s, 1),
         "verdicts": as_results(scores, of_outside, [*watched, *outside], speed),
-        "targets": targets,
+        "driver_only": as_trend_results(trends),
+        "targets": [*targets, *judge_trends(trends)],
         "load_at_end": os.getloadavg(),
     }
     RESULTS.mkdir(exist_ok=True)

@@ -6,9 +6,11 @@ The forecast joins a robust line through the floors with the empirical amplitude
 
 from collections.abc import Sequence
 
-from ...engine.model import Assessment, Evidence, Finding, RiskLevel, Sample, Severity
+from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLevel, Sample, Severity
 from ...engine.model.finding import PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
+from ..device_trend.track import DeviceTrendTrack, is_other_trend
+from ..device_trend.words import NO_ALLOCATOR_DATA
 from ..findings.evidence import (
     CAPACITY,
     FLOOR,
@@ -182,6 +184,8 @@ class OomTrack(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self._watch = Watch()
+        # How used memory goes, where nothing but that is known.
+        self._trend = DeviceTrendTrack()
         # The newest assessment, until it is collected.
         self._assessed: Assessment | None = None
         self._told: Assessment | None = None
@@ -195,7 +199,7 @@ class OomTrack(OpenFinding):
         watch = self._watch
         watch.observe(subject)
         if not watch.has_allocator:
-            self._assessed = assess_device(subject)
+            self._assessed = assess_device(subject, self._trend.observe(subject))
             return ()
         if self.is_settled(subject.sample.time_s):
             return ()
@@ -250,8 +254,8 @@ CONFIDENT_S = 600.0
 SETTLED_S = 180.0
 
 
-def assess_device(subject: Subject) -> Assessment:
-    """Return the assessment of a device for which only device used is known."""
+def assess_device(subject: Subject, trend: DeviceTrend | None) -> Assessment:
+    """Return the assessment of a device for which only device used is known, with the trend of that."""
     device = subject.device
     return Assessment(
         node=subject.sample.node,
@@ -259,8 +263,9 @@ def assess_device(subject: Subject) -> Assessment:
         device=None if device is None else device.label,
         time_s=subject.sample.time_s,
         level="unknown",
-        reason="no allocator data",
+        reason=NO_ALLOCATOR_DATA,
         memory_source="device",
+        device_trend=trend,
     )
 
 
@@ -316,6 +321,8 @@ def _has_no_headroom(watch: Watch) -> bool:
 def is_other(told: Assessment, newest: Assessment) -> bool:
     """Return whether a person would notice the difference between two assessments."""
     if told.level != newest.level or told.reason != newest.reason:
+        return True
+    if is_other_trend(told.device_trend, newest.device_trend):
         return True
     if abs((told.probability or 0.0) - (newest.probability or 0.0)) >= SEEN_PROBABILITY:
         return True

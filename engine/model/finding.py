@@ -156,6 +156,33 @@ RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
 """`unknown` is an answer too: device memory alone cannot forecast out-of-memory."""
 
 
+TrendWord = Literal["steady", "rising", "filling", "full"]
+"""`filling`: it would be full if it went on so; `rising`: it grows, and nothing says yet that it fills. None
+of them says that memory runs out: what fills a card may be cache.
+"""
+
+
+class DeviceTrend(msgspec.Struct, frozen=True, gc=False):
+    """How the used memory of a device goes, where nothing but that is known; None is unknown."""
+
+    word: TrendWord
+    time_s: float
+    """Time of the sample that it is based on, in the samples' own clock."""
+    since_s: float
+    """When the growth began; without growth, when the word became what it is."""
+    grown_bytes: int | None = None
+    """By how much the least used has grown since then."""
+    rate_bytes_per_s: float | None = None
+    rate_low_bytes_per_s: float | None = None
+    """Lower end of the 80 % interval."""
+    rate_high_bytes_per_s: float | None = None
+    full_in_s: float | None = None
+    """Time until the device is full at this rate, from `time_s` on; None where it does not fill."""
+    full_in_low_s: float | None = None
+    """Lower end of the 80 % interval."""
+    full_in_high_s: float | None = None
+
+
 class Assessment(msgspec.Struct, frozen=True, gc=False):
     """The forecast for one training process, or for one device where no process reports; None is unknown."""
 
@@ -200,6 +227,8 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     watched_steps: int | None = None
     headroom: tuple[HeadroomEstimate, ...] = ()
     """The largest step that would fit, in tokens and in samples, where the program reports its sizes."""
+    device_trend: DeviceTrend | None = None
+    """How used memory goes where only the driver's number is known: its level stays `unknown`."""
 
 
 class Analyzer(Protocol):
