@@ -31,7 +31,8 @@ def test_the_example_trains_two_ranks_each_on_its_device() -> None:
     try:
         await_steps(of=2)
         ranks = sorted(list_ranks(), key=lambda it: it["coordinates"]["rank"])
-        assert [it["coordinates"]["world_size"] for it in ranks] == [2, 2]
+        coordinates = [(it["coordinates"]["rank"], it["coordinates"]["world_size"]) for it in ranks]
+        assert coordinates == [(0, 2), (1, 2)]
         assert {it["job"] for it in ranks} == {"gpt"}
         assert len({it["device_uuid"] for it in ranks}) == 2
         reserved = [it["allocator"]["reserved_bytes"] for it in ranks]

@@ -7,6 +7,7 @@ import random
 import sys
 import weakref
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -45,6 +46,10 @@ KEYS = (
 """Those of an hour, one a picture."""
 MOST_GROWTH_BLOCKS = 6_000
 """Blocks of memory, of 60 bytes on average: a screen of any kind that is left behind takes more."""
+
+
+if TYPE_CHECKING:
+    Cache = functools._lru_cache_wrapper[object]
 
 
 class Load:
@@ -112,31 +117,45 @@ def _count(kind: type) -> int:
     return sum(issubclass(type(found), kind) for found in gc.get_objects())
 
 
-def _empty_caches() -> dict[str, int]:
-    """Empty the bounded caches of functions, which fill for hours; return the sizes of the unbounded."""
+def _list_caches() -> "list[Cache]":
+    """Return the caches of functions of ours and of what draws that remember more than one result."""
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is functools._lru_cache_wrapper
+        and found.__module__.startswith(("vramscope.", "textual.", "rich."))
+        and inspect.signature(found).parameters
+    ]
+
+
+def _empty_caches(known: "list[Cache]") -> dict[str, int]:
+    """Empty the bounded caches, which fill for hours; return the sizes of the unbounded."""
     unbounded = {}
-    for cache in [found for found in gc.get_objects() if type(found) is functools._lru_cache_wrapper]:
-        if cache.__module__.startswith(("vramscope.", "textual.", "rich.")):
-            if not inspect.signature(cache).parameters:
-                continue  # it can remember one result
-            if cache.cache_info().maxsize is None:
-                unbounded[f"{cache.__module__}.{cache.__qualname__}"] = cache.cache_info().currsize
-            else:
-                cache.cache_clear()
+    for cache in [*known, *_list_caches()]:
+        if cache.cache_info().maxsize is None:
+            unbounded[f"{cache.__module__}.{cache.__qualname__}"] = cache.cache_info().currsize
+        else:
+            cache.cache_clear()
     gc.collect()
     return unbounded
 
 
 @pytest.fixture
-def _all_objects() -> Iterator[None]:
-    """Let the test see the caches of modules, which collections leave out here."""
+def caches_before() -> "Iterator[list[Cache]]":
+    """Return the caches that exist; all that exists is left out of the collections and counts of the test.
+
+    The heap of the worker holds all tests: to walk it takes five times as long as the test.
+    """
     gc.unfreeze()
-    yield
+    found = _list_caches()
+    leave_out_of_collections()
+    yield found
     leave_out_of_collections()
 
 
-@pytest.mark.usefixtures("_all_objects")
-async def test_hours_of_changing_samples_and_of_screens_leave_nothing_behind() -> None:
+async def test_hours_of_changing_samples_and_of_screens_leave_nothing_behind(
+    caches_before: "list[Cache]",
+) -> None:
     clock = StillClock()
     feed, load = PictureFeed(clock), Load(clock)
     app = make_app(feed, clock=clock)
@@ -152,7 +171,7 @@ async def test_hours_of_changing_samples_and_of_screens_leave_nothing_behind() -
             await pilot.pause()
             gc.collect()
             widgets.append((_count(Screen), _count(Widget), _count(StylesCache)))
-            caches.append(_empty_caches())
+            caches.append(_empty_caches(caches_before))
             blocks.append(sys.getallocatedblocks())
         closed = [finding for finding in feed.picture.newest.findings if not finding.is_open]
     assert widgets[3] <= widgets[1], f"screens, widgets and their caches by the hour: {widgets}"

@@ -179,25 +179,19 @@ ESTIMATE = ("estimate", "--factory", "train:make_model", "--input", "4x8:float32
 PHASES = ("phases", "--factory", "train:make_phases", "--dp-mode", "none", "--device", "cpu")
 
 
-@pytest.mark.parametrize("words", [PLAN, ESTIMATE, PHASES])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(PHASES, "train"), (PLAN, "code"), (ESTIMATE, "below")],
+    ids=["plain", "a module with a name of Python's", "a relative path"],
+)
 def test_a_function_of_the_users_is_found_and_nothing_beside_it(
-    hostile: HostileFolder, words: tuple[str, ...]
+    hostile: HostileFolder, words: tuple[str, ...], name: str
 ) -> None:
     require_package("torch")
-    outcome = hostile.run(*words)
-    assert (outcome.code, hostile.list_executed()) == (0, {}), outcome.stderr
-
-
-@pytest.mark.parametrize("name", ["code", "below"])
-def test_a_module_with_a_name_of_pythons_or_on_a_relative_path_is_still_found(
-    hostile: HostileFolder, name: str
-) -> None:
-    require_package("torch")
-    place = hostile.path if name == "code" else hostile.path / "src"
+    place = hostile.path / "src" if name == "below" else hostile.path
     place.mkdir(exist_ok=True)
     (hostile.path / "train.py").rename(place / f"{name}.py")
-    words = [word.replace("train", name) for word in PLAN]
-    outcome = hostile.run(*words, PYTHONPATH="src")
+    outcome = hostile.run(*(word.replace("train", name) for word in words), PYTHONPATH="src")
     assert (outcome.code, hostile.list_executed()) == (0, {}), outcome.stderr
 
 
