@@ -311,7 +311,7 @@ class DeviceHardware(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceActivity(msgspec.Struct, frozen=True, gc=False):
-    """What the driver measures of a running device, apart from memory; read every two seconds or slower."""
+    """What the driver measures of a running device, apart from memory; read every four seconds or slower."""
 
     memory_bandwidth_percent: float | None = None
     """Share of time in which device memory was read or written, 0 to 100."""

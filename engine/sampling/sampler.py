@@ -274,8 +274,8 @@ MOST_ROUNDS = 64
 DETAILS_SHARE = 0.3
 # The same in the first round: the first sample should have the details of every device.
 FIRST_DETAILS_S = 0.5
-# Between two readings of what can wait; the process lists are read as often.
-HARDWARE_INTERVAL_S = 2.0
+# Between two readings of what can wait.
+HARDWARE_INTERVAL_S = 4.0
 # A call for what can wait may take longer: the driver itself takes 20 ms for some of them.
 HARDWARE_DEADLINE_S = 2.0
 # How long the first sample waits for it.

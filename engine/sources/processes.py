@@ -34,6 +34,8 @@ MOST_COMMAND_BYTES = 2048
 CHECK_INTERVAL_S = 1.0
 # The same for a process whose end would be noticed: at most it runs another program meanwhile.
 WATCHED_INTERVAL_S = 10.0
+# Between two looks at what a process uses of the host; a list that comes a little early looks all the same.
+USAGE_INTERVAL_S = 3.5
 # How long a process that no device lists any more is remembered.
 FORGET_AFTER_S = 60.0
 
@@ -170,7 +172,7 @@ class ProcessTable:
     def _use(self, pid: int, seen: _Seen, now_s: float) -> _Usage | None:
         """Return what a process uses of the host; one look serves all devices that list it in one round."""
         before = self._usage.get(pid)
-        if before is not None and 0.0 <= now_s - before.at_s < CHECK_INTERVAL_S:
+        if before is not None and 0.0 <= now_s - before.at_s < USAGE_INTERVAL_S:
             return before
         usage = self._read_usage(pid, now_s)
         if usage is None or seen.started_s is None:

@@ -193,7 +193,7 @@ class HardwareReading(NamedTuple):
 class HardwareReader(Protocol):
     """A reader that also knows clocks, throughput, limits and errors.
 
-    It is called about once a second, on another thread than the others, so that a call that takes long
+    It is called every few seconds, on another thread than the others, so that a call that takes long
     delays no memory reading; `Source.discover` is not called meanwhile.
     """
 

@@ -16,10 +16,9 @@ from ...model import ComputeMode, DeviceActivity, DeviceHardware, ThrottleReason
 from ..source import HardwareReading
 from .driver import GONE_CODES, Code, NvmlLibrary, make_lost_error
 
-# Readings come every other second; one that comes a little early reads all the same.
-QUICK_S = 1.5
-# Loads of processes; their lists are read as often.
-LOADS_S = 1.5
+# Readings come every four seconds; one that comes a little early reads all the same.
+QUICK_S = 3.5
+LOADS_S = 3.5
 # The driver watches its own counters for 20 ms in this call, and blocks meanwhile.
 THROUGHPUT_S = 5.0
 LIMITS_S = 10.0

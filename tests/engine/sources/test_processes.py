@@ -57,8 +57,8 @@ def test_what_a_process_uses_of_the_host(machine: FakeMachine, stepped_clock: St
     assert (first.parent_pid, first.threads, first.kind) == (77, 9, "graphics")
     assert first.resident_bytes == 512 * os.sysconf("SC_PAGE_SIZE")
     assert (first.sm_percent, first.memory_bandwidth_percent, first.cpu_percent) == (5.0, 2.0, None)
-    stepped_clock.now_s += 2.0
-    machine.add_process(PID, cpu_ticks=1000 + 3 * ticks_per_s)
+    stepped_clock.now_s += 4.0
+    machine.add_process(PID, cpu_ticks=1000 + 6 * ticks_per_s)
     assert table.read(PID, None).cpu_percent == 150.0
     assert table.read(PID, None).cpu_percent == 150.0, "one look serves all devices of a round"
 
@@ -69,7 +69,7 @@ def test_cpu_time_of_a_reused_pid_is_not_that_of_the_one_before(
     table = ProcessTable(machine.root, stepped_clock, is_hidden=lambda pid: False)
     machine.add_process(PID, cpu_ticks=1000)
     table.read(PID, None)
-    stepped_clock.now_s += 2.0
+    stepped_clock.now_s += 4.0
     machine.add_process(PID, cpu_ticks=5000, start_ticks=9999)
     assert table.read(PID, None).cpu_percent is None
 
