@@ -13,12 +13,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from vramscope.engine.errors import VramscopeError
-from vramscope.engine.jobs.attach import attach, find_rank
+import msgspec
+
+from vramscope.engine.errors import AttachRefusedError, DebuggerMissingError, VramscopeError
+from vramscope.engine.jobs.attach import attach
 from vramscope.engine.viewer.client import connect
 
 from .attach import running_agent
@@ -113,116 +116,197 @@ def step(number):
 }
 
 
-@dataclass
-class Tries:
-    """What became of all tries on one job."""
+class Try(msgspec.Struct, frozen=True):
+    """One attachment, and the removal of the probe after it."""
+
+    kind: str
+    # What passed the probe over; "" if nothing did.
+    way: str = ""
+    stopped_ms: float | None = None
+    # From the command to the first report that the agent received, and from `detach` to its end.
+    attached_s: float | None = None
+    detached_s: float | None = None
+    # Why it was not done.
+    failure: str = ""
+    # Whether vramscope declined before anything was done to the job, and says so.
+    is_refused: bool = False
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What one job computed while it was attached to, and what it computes undisturbed."""
 
     kind: str
     tries: int
-    stopped_ms: list[float] = field(default_factory=list)
-    taken_s: list[float] = field(default_factory=list)
-    ways: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    steps: int = 0
-    is_identical: bool = False
-    has_survived: bool = False
+    steps: int
+    exit_code: int
+    is_identical: bool
 
 
-def try_all(times: int, kinds: list[str]) -> list[Tries]:
-    """Attach so many times in all, in equal parts."""
+# A line of the file of results.
+Line = Try | Job
+
+
+def run_jobs(times: int, kinds: list[str], most_per_job: int, write: Callable[[Line], None]) -> None:
+    """Attach so many times in all, in equal parts for each kind, by jobs of some tries each."""
     shares = [times // len(kinds) + (place < times % len(kinds)) for place in range(len(kinds))]
     with (
         tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder,
         running_agent(Path(folder), "100ms"),
     ):
-        return [
-            try_kind(kind, share, Path(folder)) for kind, share in zip(kinds, shares, strict=True) if share
-        ]
+        # In turns, so that a run that is cut short has tried every kind.
+        for first in range(0, max(shares), most_per_job):
+            for kind, share in zip(kinds, shares, strict=True):
+                if share > first:
+                    run_job(kind, min(most_per_job, share - first), Path(folder), write)
 
 
-def try_kind(kind: str, times: int, folder: Path) -> Tries:
-    """Attach to a job of one kind and detach again, so many times; then repeat its steps undisturbed."""
-    result = Tries(kind, times)
+def run_job(kind: str, times: int, folder: Path, write: Callable[[Line], None]) -> None:
+    """Attach to one job and detach again, so many times; then repeat its steps undisturbed."""
     script, stop, output = folder / "job.py", folder / "stop", folder / "job.out"
     script.write_text(_FRAME % KINDS[kind])
     stop.unlink(missing_ok=True)
     command = [sys.executable, str(script), str(stop)]
     with ExitStack() as stack:
         job = stack.enter_context(
-            subprocess.Popen([*command, "0"], stdout=stack.enter_context(output.open("wb")))
+            subprocess.Popen(
+                [*command, "0"], stdout=stack.enter_context(output.open("wb")), stderr=subprocess.STDOUT
+            )
         )
         stack.callback(job.kill)
         while "ready" not in output.read_text() and job.poll() is None:
             time.sleep(0.05)
         for _ in range(times):
-            _try_once(job.pid, folder, result)
+            write(try_once(kind, job.pid, folder))
         stop.touch()
-        result.has_survived = job.wait() == 0
-    _, steps, digest = output.read_text().split()[-3:]
+        exit_code = job.wait()
+    said = output.read_text()
+    ending = said.split()[-3:]
+    # Anything else that the job printed is a difference too: warnings, tracebacks.
+    if exit_code or said.count("\n") != 2 or ending[0] != "end":
+        sys.stderr.write(said)
+        write(Job(kind, times, 0, exit_code, is_identical=False))
+        return
+    _, steps, digest = ending
     repeated = subprocess.run([*command, steps], capture_output=True, text=True, check=True).stdout.split()
-    result.steps = int(steps)
-    result.is_identical = repeated[-1] == digest
-    return result
+    write(Job(kind, times, int(steps), exit_code, is_identical=repeated[-1] == digest))
 
 
-def _try_once(pid: int, folder: Path, result: Tries) -> None:
+def try_once(kind: str, pid: int, folder: Path) -> Try:
     try:
         attached = attach(pid, folder, timeout_s=20.0)
-        result.ways[attached.way or "already there"] += 1
-        result.taken_s.append(attached.taken_s)
-        result.stopped_ms.append(1e3 * (attached.stopped_s or 0.0))
+        if attached.was_reporting or attached.way is None:
+            return Try(kind, failure="was said to report already")
+        begun_s = time.monotonic()
         with connect(folder) as client:
-            client.detach(pid)
-            while find_rank(client, pid) is not None:
-                client.snapshot(timeout_s=0.1)
+            client.detach(pid, timeout_s=20.0)  # a busy thread keeps the GIL from the probe's
+    except (AttachRefusedError, DebuggerMissingError) as error:
+        return Try(kind, failure=str(error), is_refused=True)
     except VramscopeError as error:
-        result.failures.append(str(error))
+        return Try(kind, failure=str(error))
+    return Try(
+        kind,
+        attached.way,
+        None if attached.stopped_s is None else 1e3 * attached.stopped_s,
+        attached.taken_s,
+        time.monotonic() - begun_s,
+    )
 
 
-def format_tries(results: list[Tries]) -> str:
-    rows = [
+class Results(NamedTuple):
+    tries: list[Try]
+    jobs: list[Job]
+
+    @property
+    def are_good(self) -> bool:
+        """Whether nothing failed; a refusal leaves the job alone, so it is none."""
+        is_harmless = all(job.is_identical and job.exit_code == 0 for job in self.jobs)
+        return is_harmless and all(it.is_refused or not it.failure for it in self.tries)
+
+
+def read_results(path: Path) -> Results:
+    """Read the lines of one or several runs."""
+    results = Results([], [])
+    for line in path.read_text().splitlines():
+        content = json.loads(line)
+        if "steps" in content:
+            results.jobs.append(msgspec.convert(content, Job))
+        else:
+            results.tries.append(msgspec.convert(content, Try))
+    return results
+
+
+HEAD = [
+    "job", "tries", "attached by", "refused", "failed", "stopped ms", "99 %", "most", "attach s", "detach s",
+    "jobs", "steps", "result",
+]  # fmt: skip
+
+
+def format_tries(results: Results) -> str:
+    kinds = list(dict.fromkeys(it.kind for it in (*results.tries, *results.jobs)))
+    rows = [_format_row(kind, results) for kind in kinds]
+    if len(kinds) > 1:
+        rows.append(_format_row(None, results))
+    failures = Counter(f"{it.kind}: {it.failure}" for it in results.tries if it.failure)
+    return "\n".join(
         [
-            it.kind,
-            str(it.tries),
-            ", ".join(f"{count} {way}" for way, count in it.ways.items()),
-            format_number(statistics.median(it.stopped_ms), 2) if it.stopped_ms else "—",
-            format_number(sorted(it.stopped_ms)[len(it.stopped_ms) * 99 // 100], 2) if it.stopped_ms else "—",
-            format_number(max(it.stopped_ms), 2) if it.stopped_ms else "—",
-            format_number(statistics.median(it.taken_s), 2) if it.taken_s else "—",
-            str(it.steps),
-            "yes" if it.has_survived else "NO",
-            "identical" if it.is_identical else "DIFFERENT",
+            format_table("Attach and detach (medians)", HEAD, rows),
+            *(f"{count} × {reason}" for reason, count in failures.items()),
         ]
-        for it in results
+    )
+
+
+def _format_row(kind: str | None, results: Results) -> list[str]:
+    """Return the row of one kind, or that of all."""
+    tries = [it for it in results.tries if kind in (None, it.kind)]
+    jobs = [it for it in results.jobs if kind in (None, it.kind)]
+    ways = Counter(it.way for it in tries if it.way)
+    stopped_ms = sorted(it.stopped_ms for it in tries if it.stopped_ms is not None)
+    different = sum(not it.is_identical for it in jobs)
+    return [
+        kind or "all",
+        f"{len(tries):,}",
+        ", ".join(f"{way} {count:,}" for way, count in ways.items()),
+        str(sum(it.is_refused for it in tries)),
+        str(sum(bool(it.failure) and not it.is_refused for it in tries)),
+        _format_median(stopped_ms),
+        format_number(stopped_ms[len(stopped_ms) * 99 // 100], 2) if stopped_ms else "—",
+        format_number(stopped_ms[-1], 2) if stopped_ms else "—",
+        _format_median([it.attached_s for it in tries if it.attached_s is not None]),
+        _format_median([it.detached_s for it in tries if it.detached_s is not None]),
+        str(len(jobs)),
+        f"{sum(it.steps for it in jobs):,}",
+        "identical" if not different else f"{different} DIFFERENT",
     ]
-    head = [
-        "job",
-        "tries",
-        "attached by",
-        "stopped ms",
-        "99 %",
-        "most",
-        "taken s",
-        "steps",
-        "went on",
-        "result",
-    ]
-    failures = [f"{it.kind}: {reason}" for it in results for reason in it.failures]
-    return "\n".join([format_table("Attach and detach (medians)", head, rows), *failures])
+
+
+def _format_median(values: list[float]) -> str:
+    return format_number(statistics.median(values), 2) if values else "—"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("times", type=int, nargs="?", default=60)
+    parser.add_argument(
+        "times", type=int, nargs="?", default=60, help="tries in all; 0 only sums up the file of --json"
+    )
     parser.add_argument("--only", choices=sorted(KINDS), action="append")
-    parser.add_argument("--json", type=Path, help="file for all numbers")
+    parser.add_argument("--per-job", type=int, default=30, help="tries on one job before the next starts")
+    parser.add_argument("--json", type=Path, help="file to which each try is appended as a line of JSON")
     options = parser.parse_args()
-    results = try_all(options.times, options.only or list(KINDS))
+    with ExitStack() as stack:
+        if options.json is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp"))
+            options.json = Path(folder) / "lines"
+        file = stack.enter_context(options.json.open("ab", buffering=0))
+        if options.times:
+            run_jobs(
+                options.times,
+                options.only or list(KINDS),
+                options.per_job,
+                lambda line: file.write(msgspec.json.encode(line) + b"\n") and None,
+            )
+        results = read_results(options.json)
     print(format_tries(results))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(it) for it in results]))
-    good = all(it.is_identical and it.has_survived and not it.failures for it in results)
-    return 0 if good else 1
+    return 0 if results.are_good else 1
 
 
 if __name__ == "__main__":

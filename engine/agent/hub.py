@@ -420,6 +420,9 @@ class Hub:
         """Return everything of the devices asked for; as cells neither past nor the rest of a sample."""
         is_full = request.detail == "full"
         sample = self._sample
+        if sample is not None and self._roster is not None:
+            # Whoever asks now must not hear of a probe that has gone since the newest tick.
+            sample = self._roster.mark_ended(sample)
         since_seq = request.since_seq if known_hub_id == self.hub_id else None
         wanted = select_devices(request.devices)
         welcome = Welcome(

@@ -85,6 +85,9 @@ def _locate_interpreter(pid: int, proc: Path) -> str:
 REPORTS_WITHIN_S = 10.0
 HUB_ANSWERS_WITHIN_S = 10.0
 _POLL_S = 0.1
+# From the first report of a probe to the end of the code that started it.
+_ENDS_WITHIN_S = 2.0
+_LOOKS_EVERY_S = 0.005
 
 
 # What ran the payload: an entry in the table of pending calls, `sys.remote_exec`, or a debugger.
@@ -135,6 +138,7 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
             entry = _pass_over(interpreter, handover.payload)
             rank = _wait_for_rank(client, status, handover, timeout_s)
             entry = entry._replace(is_pending=False)
+            _await_report(handover)
         finally:
             if entry is not None and entry.injection is not None and handover.read_report():
                 injector.erase(pid, entry.injection)
@@ -218,6 +222,11 @@ def _pass_over(interpreter: Interpreter, payload: Path) -> _Entry:
     try:
         injection = injector.enter(interpreter, write_pointer(payload))
     except UnknownInterpreterError as unknown:
+        # gdb calls functions by their addresses, which mean something else once another program was started.
+        if _examine(read_status(interpreter.pid)) != interpreter:
+            raise AttachRefusedError(
+                f"process {interpreter.pid} has started another program meanwhile; try again"
+            ) from unknown
         try:
             return _Entry("gdb", gdb.inject(interpreter, payload))
         except DebuggerMissingError as error:
@@ -242,6 +251,16 @@ def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, ti
         except UsageError:
             raise ProbeSilentError(f"{who} ended before the probe could report") from None
     raise ProbeSilentError(f"{who} {_explain_silence(handover.read_report(), timeout_s)}")
+
+
+def _await_report(handover: Handover) -> None:
+    """Wait until the payload has ended, which may be a little after its first report to the hub.
+
+    Only then its text is erased: without that, many attachments would fill the room that texts have.
+    """
+    deadline_s = time.monotonic() + _ENDS_WITHIN_S
+    while not handover.read_report() and time.monotonic() < deadline_s:
+        time.sleep(_LOOKS_EVERY_S)
 
 
 def _explain_silence(report: str, timeout_s: float) -> str:
@@ -286,6 +305,32 @@ def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
         raise AttachRefusedError(f"{who} must not be traced: {_explain(status.pid, proc)}") from None
     except OSError as error:
         raise UsageError(f"{who} cannot be inspected: {error.strerror or error}") from None
+    _check_unfiltered(status, proc)
+
+
+def _check_unfiltered(status: ProcessStatus, proc: Path) -> None:
+    """Refuse a process with a filter of system calls that this process is not under too (seccomp(2)).
+
+    Such a filter may end the process at the first file or socket that the probe opens.
+    """
+    mode, count = _read_filters(status.pid, proc)
+    own_mode, own_count = _read_filters(os.getpid(), proc)
+    if mode == 0 or (mode == own_mode and count <= own_count):
+        return
+    raise AttachRefusedError(
+        f"process {status.pid} ({status.name}) restricts its own system calls (seccomp), so that loading the "
+        "probe may end it: start it without that filter"
+    )
+
+
+def _read_filters(pid: int, proc: Path) -> tuple[int, int]:
+    """Return the mode of seccomp and the number of filters, 0 where the kernel does not say."""
+    try:
+        lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return 0, 0
+    fields = dict(line.split(":", 1) for line in lines if line.startswith("Seccomp"))
+    return int(fields.get("Seccomp", 0)), int(fields.get("Seccomp_filters", 0))
 
 
 def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:

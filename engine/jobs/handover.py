@@ -12,6 +12,9 @@ WITHOUT_TORCH = "without torch"
 # First words of the report that a payload leaves; `failed` is followed by the reason.
 FAILED = "failed"
 
+# By then the main thread has left the call in which a signal reached it, and runs the program again.
+_GIVEN_AGAIN_AFTER_S = 0.2
+
 _BODY = """\
 import os
 try:
@@ -29,18 +32,35 @@ try:
         told = %(without_torch)r
     elif not probe.is_running():
         told = " ".join([%(failed)r, *probe.current.failures[-1:]])
-except KeyboardInterrupt:
-    import _thread
-    _thread.interrupt_main()
 except BaseException as error:
     told = %(failed)r + " " + type(error).__name__ + ": " + str(error)
+    import _thread, signal, time
+    def code_of(handler):
+        return getattr(getattr(handler, "__func__", handler), "__code__", None)
+    caught = signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
+    trace = error.__traceback__
+    while trace is not None:
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        numbers = [it for it in signal.valid_signals() if code_of(signal.getsignal(it)) is code]
+        if numbers:
+            passed = [values.get(name) for name in code.co_varnames[:2]]
+            caught = next((it for it in numbers if it in passed), numbers[0])
+        trace = trace.tb_next
+    def give_again(number, wait_s):
+        time.sleep(wait_s)
+        signal.raise_signal(number)
+    if caught is not None:
+        _thread.start_new_thread(give_again, (caught, %(later_s)r))
 try:
     with open(%(report)r, "r+", encoding="utf-8") as file:
         file.write(told)
 except OSError:
     pass
 """
-"""A Ctrl-C that falls into these milliseconds is meant for the program, and is given to it again.
+"""A Ctrl-C, or another signal whose handler raises, that falls into these milliseconds is meant for the
+program. It is given to it again, by a thread and a little later: raised in here, it would reach nobody, and
+the program would get a SystemError from the call that failed.
+
 It may run long after whoever attached has gone, so it takes its own file away, and writes no report that has
 been taken away meanwhile."""
 
@@ -61,6 +81,7 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path, inner_pid: int
         "started": STARTED,
         "without_torch": WITHOUT_TORCH,
         "failed": FAILED,
+        "later_s": _GIVEN_AGAIN_AFTER_S,
     }
     run = f'exec({body!r}, {{"__name__": "vramscope_attach"}})'
     return f'__import__("os").getpid() == {inner_pid} and {run}\n'
@@ -75,7 +96,9 @@ def write_pointer(payload: Path) -> bytes:
     return (
         "try:(lambda b,f:b.exec((f.read(),f.close())[0],{}))"
         f"(__import__('builtins'),__import__('io').open({name},'rb'))\n"
-        "except KeyboardInterrupt:__import__('_thread').interrupt_main()\n"
+        "except KeyboardInterrupt:(lambda t,s:t.start_new_thread(lambda:"
+        f"(s({_GIVEN_AGAIN_AFTER_S}),t.interrupt_main()),()))"
+        "(__import__('_thread'),__import__('time').sleep)\n"
         "except BaseException:0\n"
     ).encode("ascii")
 

@@ -41,7 +41,7 @@ from ..sources.processes import (
     read_variables,
 )
 from .interpreter import RUN_STRING, ElfFile, Interpreter, find_executable, find_interpreter, path_seen_from
-from .pending_calls import PendingCalls, Table
+from .pending_calls import PendingCalls, Table, UnsettledInterpreterError
 from .standstill import LateThreadError, MemoryMap, ProcessMemory, Standstill
 
 PROGRAM = "vramscope.engine.jobs.injector"
@@ -444,7 +444,11 @@ def _answer(request: Request) -> Injection:
         return Injection(rehearse(os.getpid()), is_taken=True, room=0, text=b"")
     if not request.is_rehearsed:
         rehearse(request.pid)
-    return inject(request.pid, request.text)
+    try:
+        return inject(request.pid, request.text)
+    except UnsettledInterpreterError as error:
+        # The rehearsal has shown that the places are right. gdb must not call into it at this moment either.
+        raise AttachRefusedError(f"process {request.pid}: {error}; try again") from error
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ _CALLS_TO_DO = 1 << 2
 _COOKIE = b"xdebugpy"
 
 
+class UnsettledInterpreterError(UnknownInterpreterError):
+    """It starts or ends at this moment; or nothing is where it should be."""
+
+
 class Ring(NamedTuple):
     """Places in `struct _pending_calls`."""
 
@@ -256,8 +260,10 @@ class PendingCalls:
     def _find_anchors(self) -> _Anchors:
         layout = self._layout
         head = self._memory.read(self._runtime, layout.main_thread + 16)
-        _expect(_number(head, layout.initialized, 4) == 1, "it is starting")
-        _expect(_number(head, layout.finalizing, 8) == 0, "it is ending")
+        if _number(head, layout.initialized, 4) != 1:
+            raise UnsettledInterpreterError("its Python is starting")
+        if _number(head, layout.finalizing, 8) != 0:
+            raise UnsettledInterpreterError("its Python is ending")
         interpreter = self._follow(_number(head, layout.main_interpreter, 8))
         if layout.ring_in_interpreter is not None:
             ring = interpreter + layout.ring_in_interpreter

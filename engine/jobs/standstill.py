@@ -165,7 +165,8 @@ class Standstill:
                 for thread in new:
                     self._call(_INTERRUPT, thread)
                 self._await_stops(self._begun_s)
-                new = [it for it in self._list_new() if self._seize(it)]
+                # Twice: a listing may skip a thread where another ends meanwhile (proc(5) promises no more).
+                new = [it for _ in range(2) for it in self._list_new() if self._seize(it)]
             if self._pid not in self._threads:
                 raise AttachRefusedError(f"process {self._pid} has ended")
         except BaseException:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import WireError
-from ..model import AllocatorReading, DeviceSample, HostSample, RankSample
+from ..model import AllocatorReading, DeviceSample, HostSample, RankSample, Sample
 from ..sources.processes import find_user_name
 from .demands import Answer, Connection, Demands, Listener, Received, Wish
 from .messages import (
@@ -157,6 +157,22 @@ class Roster:
         others = f"those that do: {named}" if living else "none does"
         self._demands.refuse(wish.asker, f"no training process {pid} reports to this agent; {others}")
 
+    def mark_ended(self, sample: Sample) -> Sample:
+        """Return a sample in which ranks that have ended or were detached since it was made have ended."""
+        self.drain()
+        ended = {track.key: track for track in self._ended}
+        for track in self._living.values():
+            ended.pop(track.key, None)
+        if all(rank.state == "ended" or _key_of(rank) not in ended for rank in sample.ranks):
+            return sample
+        ranks = tuple(
+            replace(rank, state="ended", reason=ended[_key_of(rank)].end_reason)
+            if _key_of(rank) in ended
+            else rank
+            for rank in sample.ranks
+        )
+        return replace(sample, ranks=ranks)
+
     @property
     def has_answers(self) -> bool:
         """`take_answers` or `take_maps` has something."""
@@ -266,6 +282,10 @@ class Roster:
             yield f"connections from training processes rejected (another user, or too many): {count:,}"
 
 
+def _key_of(rank: RankSample) -> ProcessKey:
+    return rank.pid, rank.started_s
+
+
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:
     if wish.kind in track.hello.demands:
         return None
@@ -334,7 +354,7 @@ def _dress(device: DeviceSample, ranks: Sequence[RankSample]) -> DeviceSample:
     if not ranks:
         return device
     first = min(ranks, key=lambda rank: (_rank_of(rank), rank.pid))
-    return msgspec.structs.replace(
+    return replace(
         device,
         allocator=add_allocators([rank.allocator for rank in ranks if rank.allocator is not None]),
         rank=first.coordinates,

@@ -201,6 +201,11 @@ class RankTrack:
         """Distinguishes processes of other pid namespaces too."""
         return self.pid, self.hello.started_s
 
+    @property
+    def end_reason(self) -> str | None:
+        """Why nothing more will come; None while it lives."""
+        return self._reason
+
     def is_of_process(self, other: "RankTrack") -> bool:
         """Return whether both are of one process; a pid alone says so only if the kernel has reported it."""
         if (self.pid, self.is_visible) != (other.pid, other.is_visible):

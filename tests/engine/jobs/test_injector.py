@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import AttachRefusedError, DebuggerMissingError, UnknownInterpreterError
-from vramscope.engine.jobs import attach, injector
+from vramscope.engine.jobs import attach, handover, injector
 from vramscope.engine.jobs.injector import Injection, enter, erase, find_room, inject, rehearse
 from vramscope.engine.jobs.interpreter import RUN_STRING, Interpreter, find_interpreter
-from vramscope.engine.jobs.pending_calls import LAYOUTS, PendingCalls
+from vramscope.engine.jobs.pending_calls import LAYOUTS, PendingCalls, UnsettledInterpreterError
 from vramscope.engine.jobs.standstill import MemoryMap, ProcessMemory, Standstill
 from vramscope.engine.sources.processes import read_status
 
@@ -364,6 +364,114 @@ def test_a_python_that_is_unknown_is_left_to_gdb(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(DebuggerMissingError, match=r"unknown to vramscope \(it is a debug build\): att"):
             attach._pass_over(look_into(target), payload)
+
+
+def test_gdb_is_kept_from_a_process_that_has_started_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(interpreter: Interpreter, _: bytes) -> Injection:
+        os.kill(interpreter.pid, signal.SIGUSR1)
+        target.wait_for("second")
+        raise UnknownInterpreterError("its memory cannot be read")
+
+    monkeypatch.setattr(injector, "enter", refuse)
+    monkeypatch.setattr("vramscope.engine.jobs.gdb.inject", lambda *_: pytest.fail("gdb was called"))
+    script = """
+import os, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: os.execv(sys.executable, [sys.executable, *sys.argv, "again"]))
+print("second" if sys.argv[1:] else "ready")
+while True:
+    time.sleep(0.001)
+"""
+    with running(script, tmp_path) as target:
+        target.wait_for("ready")
+        with pytest.raises(AttachRefusedError, match="has started another program meanwhile; try again"):
+            attach._pass_over(look_into(target), tmp_path / "payload.py")
+
+
+def test_a_python_that_ends_is_refused_and_not_left_to_gdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Injection:
+        raise UnsettledInterpreterError("its Python is ending")
+
+    monkeypatch.setattr(injector, "inject", refuse)
+    with pytest.raises(AttachRefusedError, match="process 7: its Python is ending; try again"):
+        injector._answer(injector.Request(7, BEAT, is_rehearsed=True))
+
+
+def test_a_thread_that_a_listing_skips_is_stopped_too(tmp_path: Path) -> None:
+    class Skipping(Standstill):
+        """Finds only the main thread at first, and nothing once all that it knows stand still."""
+
+        def _list_new(self) -> list[int]:
+            looks.append(len(self._threads))
+            new = super()._list_new()
+            return [it for it in new if it == target.pid] if len(looks) <= 3 else new
+
+    looks: list[int] = []
+    script = """
+import threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("ready")
+while True:
+    time.sleep(0.001)
+"""
+    with running(script, tmp_path) as target:
+        target.wait_for("ready")
+        with Skipping(target.pid, 5.0):
+            states = [read_state(path) for path in Path(f"/proc/{target.pid}/task").iterdir()]
+        assert states == ["t", "t"]
+
+
+CAUGHT = """
+import signal, time
+def leave(number, frame):
+    raise SystemExit(40 + number)
+signal.signal(signal.SIGTERM, leave)
+print("ready")
+try:
+    while True:
+        time.sleep(0.001)
+except BaseException as error:
+    print("caught", type(error).__name__)
+    raise
+finally:
+    print("tidied")
+"""
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+@pytest.mark.parametrize(("name", "kind"), [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "SystemExit")])
+def test_a_signal_that_interrupts_the_loading_reaches_the_program(
+    version: str, name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that failed would give the program a SystemError instead, or nothing."""
+    shim = tmp_path / "shim"
+    shim.mkdir()
+    (shim / "vramscope_shim.py").write_text(
+        f"import os, signal, time\nos.kill(os.getpid(), signal.{name})\ntime.sleep(60)\n"
+    )
+    monkeypatch.setattr(handover, "SHIM", shim)
+    with running(CAUGHT, tmp_path, python=PYTHONS[version]) as target:
+        target.wait_for("ready")
+        passed = handover.Handover(tmp_path, target.pid)
+        passed.write()
+        inject(target.pid, handover.write_pointer(passed.payload))
+        target.wait_for(f"caught {kind}\ntidied\n")
+        if name == "SIGTERM":
+            assert target.process.wait(timeout=60) == 40 + signal.SIGTERM
+        assert passed.read_report().startswith(f"failed {kind}")
+    assert "SystemError" not in target.said
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_a_ctrl_c_before_the_payload_begins_reaches_the_program(version: str, tmp_path: Path) -> None:
+    payload = tmp_path / "payload.py"
+    payload.write_text("raise KeyboardInterrupt\n")
+    with running(CAUGHT, tmp_path, python=PYTHONS[version]) as target:
+        target.wait_for("ready")
+        inject(target.pid, handover.write_pointer(payload))
+        target.wait_for("caught KeyboardInterrupt\ntidied\n")
+    assert "SystemError" not in target.said
 
 
 def test_a_process_that_has_another_runtime_folder_is_refused(tmp_path: Path) -> None:

@@ -79,6 +79,25 @@ def test_a_process_of_this_user_is_permitted(tmp_path: Path) -> None:
             pytest.skip(f"this system forbids ptrace: {error}")
 
 
+FILTERED = """
+import ctypes
+class Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+library = ctypes.CDLL(None, use_errno=True)
+allow = (6).to_bytes(4, "little") + (0x7FFF0000).to_bytes(4, "little")
+assert library.prctl(38, 1, 0, 0, 0) == 0
+assert library.prctl(22, 2, ctypes.byref(Program(1, allow)), 0, 0) == 0, ctypes.get_errno()
+"""
+"""Sets PR_SET_NO_NEW_PRIVS, and by PR_SET_SECCOMP a filter of one line that allows everything."""
+
+
+def test_a_process_that_restricts_its_system_calls_is_refused(tmp_path: Path) -> None:
+    with running(FILTERED + READY + BUSY, tmp_path) as target:
+        target.wait_for("ready")
+        with pytest.raises(AttachRefusedError, match=r"restricts its own system calls \(seccomp\)"):
+            check_permitted(read_status(target.pid))
+
+
 def test_a_process_that_protects_itself_is_refused(tmp_path: Path) -> None:
     with running(UNDUMPABLE + READY + BUSY, tmp_path) as target:
         target.wait_for("ready")

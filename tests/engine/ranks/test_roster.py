@@ -4,7 +4,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from vramscope.engine.model import AllocatorReading, ModelStateReading
+from vramscope.engine.model import AllocatorReading, ModelStateReading, Sample
 from vramscope.engine.ranks.messages import ModelState, OutOfMemoryMet, ProbedDevice
 from vramscope.engine.ranks.roster import ENDED_SHOWN_S, HELLO_WITHIN_S
 from vramscope.engine.ranks.track import STALE_AFTER_S
@@ -105,6 +105,19 @@ def test_an_end_is_shown_for_a_while_and_then_gone(private_environment: Path) ->
         assert not bench.roster.is_attended
         assert bench.tick(after_s=ENDED_SHOWN_S - 0.5).ranks
         assert bench.tick(after_s=1.0).ranks == ()
+
+
+def test_whoever_asks_between_two_ticks_hears_of_a_probe_that_was_detached(private_environment: Path) -> None:
+    with open_roster(private_environment) as bench, ProbeClient(private_environment) as probe:
+        probe.send(make_hello(), make_readings(GIB))
+        sample = Sample(node="n", seq=1, time_s=1.0, interval_s=1.0, ranks=bench.tick().ranks)
+        assert bench.roster.mark_ended(sample) is sample
+        probe.say_goodbye(detached=True)
+        (rank,) = bench.roster.mark_ended(sample).ranks
+        assert (rank.state, rank.reason) == ("ended", "its probe was detached")
+        with ProbeClient(private_environment) as again:
+            again.send(make_hello(), make_readings(GIB))
+            assert bench.roster.mark_ended(sample) is sample
 
 
 def test_a_killed_process_is_said_to_have_ended(private_environment: Path) -> None:
