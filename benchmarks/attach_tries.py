@@ -242,7 +242,7 @@ HEAD = [
 
 
 def format_tries(results: Results) -> str:
-    kinds = list(dict.fromkeys(it.kind for it in (*results.tries, *results.jobs)))
+    kinds = list(dict.fromkeys([it.kind for it in results.tries] + [it.kind for it in results.jobs]))
     rows = [_format_row(kind, results) for kind in kinds]
     if len(kinds) > 1:
         rows.append(_format_row(None, results))

@@ -211,7 +211,7 @@ class Standstill:
                 if waited_s > self._within_s:
                     raise LateThreadError(
                         f"process {self._pid} did not stop within {self._within_s:g} s: a thread is in a "
-                        "system call that cannot be interrupted"
+                        "system call that cannot be interrupted, or gets no processor"
                     )
                 if waited_s < _WAITS_AWAKE_S:
                     os.sched_yield()
