@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 from textual import on
@@ -26,6 +26,7 @@ from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes
 from .live.arrangement import ALERTS_FROM_ROWS
+from .live.device_graphs import ChartChoice
 from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_rows import SortOrder
 from .live.process_signals import SignalPolicy
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
     from .process.screen import ProcessScreen
 
 
+# In the order in which a key goes through them.
+CHARTS: tuple[ChartChoice, ...] = get_args(ChartChoice)
+CHART_NAMES: dict[ChartChoice, str] = {
+    "memory": "memory",
+    "utilization": "utilisation",
+    "both": "memory and utilisation",
+}
 # Writes settings by their names and returns the file.
 SaveSettings = Callable[[Mapping[str, object]], Path]
 
@@ -482,6 +490,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.signal_policy,
             self._steps,
             history_window_s=self.live.devices.history_window_s,
+            charts=self.live.devices.choice,
         )
         self.device_screen.processes.look_like(self.live.processes)
         self.device_screen.paused_since_s = self.live.paused_since_s
@@ -592,6 +601,20 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
                 self._draw()
         if self.fleet is not None and self.fleet.screen is not None and self.fleet.is_seen:
             self.fleet.screen.show_paused(is_paused=self.is_paused)
+
+    def action_switch_chart(self) -> None:
+        """Show the next chart of the devices: memory, utilisation, both where there is room."""
+        devices = self.newest.sample.devices if self.newest.sample else ()
+        if all(device.utilization_percent is None for device in devices):
+            self.notify("No device reports its utilisation.", title="charts", timeout=3)
+            return
+        choices = CHARTS if self.node_screen.has_room_for_both_charts else CHARTS[:2]
+        chosen = self.live.devices.choice
+        chosen = choices[(choices.index(chosen) + 1) % len(choices)] if chosen in choices else CHARTS[0]
+        self.live.devices.choice = chosen
+        if self.device_screen is not None:
+            self.device_screen.show_charts(chosen)
+        self.notify(f"Charts: {CHART_NAMES[chosen]}", title="charts", timeout=2)
 
     def action_export(self) -> None:
         """Write the picture and its data into files; in the fleet those of all nodes."""

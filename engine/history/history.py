@@ -302,14 +302,15 @@ class History:
     def span_s(self, uuid: str) -> float:
         """Seconds from the oldest to the newest sample of a device."""
         with self._lock:
-            times = [
-                row.time_s
-                for ring in (self._coarse, self._fine)
-                if uuid in ring.uuids
-                for row in (ring.first, ring.last)
-                if row is not None
-            ]
-            return max(times) - min(times) if times else 0.0
+            rings = [ring for ring in (self._coarse, self._fine) if uuid in ring.uuids]
+            times = [row.time_s for ring in rings for row in (ring.first, ring.last) if row is not None]
+            if not times:
+                return 0.0
+            fine = self._fine.first
+            oldest_s = min(times)
+            if fine is not None and self._fine in rings and fine.time_s - oldest_s < COARSE_S:
+                oldest_s = fine.time_s  # the first minute had begun before the first tick
+            return max(times) - oldest_s
 
     def _note_ranks(self, ranks: Sequence[RankSample], time_s: float) -> dict[str, dict[str, int]]:
         """Return the columns of the processes that have reported, and remember their headers."""

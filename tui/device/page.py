@@ -20,7 +20,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
-from ..live.device_graphs import AXIS_ROWS, DeviceHistory, TimeSpan, choose_window
+from ..live.device_graphs import AXIS_ROWS, ChartChoice, DeviceHistory, TimeSpan
 from ..live.device_lines import identity_line
 from ..widgets import device_fields as fields
 from ..widgets.device_fields import SHORT_NAMES, wrap_words
@@ -44,8 +44,6 @@ LEAST_GRAPH_SHARE = 0.34
 MOST_GRAPH_SHARE = 0.45
 LEAST_MAP_ROWS = 6
 LEAST_CURVE_ROWS = 4
-# Shortest span of live history: with a shorter one every cell would move at every tick.
-LEAST_LIVE_S = 300.0
 # Height from which blank lines separate the sections.
 ROOMY_FROM_ROWS = 24
 NO_PROBE = (
@@ -67,6 +65,8 @@ class PageContent(NamedTuple):
     steps: tuple[StepReading, ...] = ()
     # Longest history to show.
     window_s: float = 600.0
+    # What the graphs show.
+    choice: ChartChoice = "memory"
 
 
 class DevicePage(LinePage):
@@ -79,6 +79,10 @@ class DevicePage(LinePage):
         self._history_graph = DeviceHistory(self.glyphs)
         self._segments = SegmentSection(self.glyphs)
         self._content: PageContent | None = None
+
+    @property
+    def has_room_for_both_charts(self) -> bool:
+        return self._history_graph.has_room_for_both
 
     def show(self, content: PageContent) -> None:
         """Draw a device; unchanged lines are not painted."""
@@ -151,7 +155,12 @@ class _Sections:
         most = max(least, int(self._height * MOST_GRAPH_SHARE))
         graph_rows = max(least, min(most, room - map_rows))
         history = graph.draw(
-            self._content.history, self._view, self._widths, self._span(), (self._width, graph_rows)
+            self._content.history,
+            self._view,
+            self._widths,
+            self._span(),
+            (self._width, graph_rows),
+            self._content.choice if self._widths.has_metrics else "memory",
         )
         left = max(LEAST_MAP_ROWS, room - graph_rows - 2)
         segment_lines = self._map(segments, rank, left)
@@ -182,14 +191,11 @@ class _Sections:
     def _span(self) -> TimeSpan:
         sample = self._content.snapshot.sample
         now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
-        seen_s = self._content.history.span_s(self._view.device.uuid)
-        is_live = sample is None or sample.clock == "wall"
-        window_s = choose_window(
-            max(seen_s, LEAST_LIVE_S) if is_live else seen_s, self._content.window_s, is_live=False
-        )
+        clock = "wall" if sample is None else sample.clock
         is_replay = self._content.snapshot.replay is not None
-        moment = moment_text(now_s, sample.clock) if sample is not None and is_replay else None
-        return TimeSpan(now_s, window_s, interval_s, is_live, moment)
+        moment = moment_text(now_s, clock) if is_replay else None
+        uuids = (self._view.device.uuid,)
+        return TimeSpan(now_s, self._content.window_s, interval_s, clock == "wall", moment, uuids, clock)
 
     def _absence(self) -> list[Line]:
         """Return how to get missing allocator data."""
@@ -392,7 +398,8 @@ def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs)
     figures = fields.memory_figures(view, widths, glyphs)
     parts = gap_parts(view, glyphs, is_wordy=width >= WORDY_FROM_CELLS)
     if not parts or not view.scale_bytes:
-        return [[Span("  "), *fields.gauge(view, cells, glyphs), Span("  "), *figures]]
+        gauge = fields.gauge(view, cells, glyphs)
+        return [[Span("  "), *gauge, fields.level_mark(view, glyphs), Span(" "), *figures]]
     bar = draw_stacked_bar(parts, view.scale_bytes, cells, glyphs)
     text = describe_sum(_whole(view), parts, width - 3, glyphs)
     lines = [[Span("  "), *bar, Span("  "), *figures], *([Span("  "), *line] for line in text)]

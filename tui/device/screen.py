@@ -8,6 +8,7 @@ from ...engine.model import DeviceSample, RankSample
 from ...engine.viewer.feed import Feed
 from ..frame import keys
 from ..live.arrangement import arrange_page
+from ..live.device_graphs import ChartChoice
 from ..live.device_picture import order_devices
 from ..live.node_screen import NodeScreen, RecentSteps
 from ..live.process_signals import SignalPolicy
@@ -36,12 +37,14 @@ class DeviceScreen(NodeScreen):
         steps: RecentSteps,
         *,
         history_window_s: float,
+        charts: ChartChoice = "memory",
     ) -> None:
         super().__init__(feed.history, clock, signal_policy)
         self.uuid = uuid
         self._feed = feed
         self._steps = steps
         self._window_s = history_window_s
+        self._charts = charts
         self._pid: int | None = None
         self._asked: dict[int, tuple[float, float]] = {}
         self._arranged_for: tuple[object, ...] = ()
@@ -65,6 +68,14 @@ class DeviceScreen(NodeScreen):
     def fit(self, event: events.Resize) -> None:
         self._fit_time_bar()
         self._rearrange()
+
+    @property
+    def has_room_for_both_charts(self) -> bool:
+        return self.page.has_room_for_both_charts
+
+    def show_charts(self, charts: ChartChoice) -> None:
+        self._charts = charts
+        self._show()
 
     @property
     def devices(self) -> list[DeviceSample]:
@@ -102,6 +113,7 @@ class DeviceScreen(NodeScreen):
                 question=self._question(),
                 steps=self._steps.of(self._pid) if self._pid is not None else (),
                 window_s=self._window_s,
+                choice=self._charts,
             )
         )
         self._rearrange()

@@ -1,7 +1,7 @@
 """Every character that draws a picture or replaces a word, in sets for what a terminal can show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Glyphs:
     levels: str
     # By level of risk.
     risks: Mapping[str, str]
+    # By how full a device is.
+    fullness: Mapping[str, str]
     # Mark of an unmeasured value.
     unmeasured: str
     ellipsis: str
@@ -92,6 +94,7 @@ UNICODE = Glyphs(
     history_band="",
     levels="▁▂▃▄▅▆▇█",
     risks={"low": "·", "medium": "▲", "high": "◆", "critical": "✖", "unknown": "?"},
+    fullness={"nearly": "◕", "full": "●"},
     unmeasured="—",
     ellipsis="…",
     separator="·",
@@ -126,6 +129,7 @@ ASCII = Glyphs(
     history_band="=",
     levels="0123456789",
     risks={"low": ".", "medium": "^", "high": "*", "critical": "X", "unknown": "?"},
+    fullness={"nearly": "o", "full": "O"},
     unmeasured="-",
     ellipsis="~",
     separator="|",
@@ -139,3 +143,11 @@ ASCII = Glyphs(
     measured="v",
     measured_reserved="V",
 )
+
+# Gauges that are lower than their row, so that a gap separates them from those above and below.
+_LOW = replace(UNICODE, full="▆", partial="", band="▃", empty="▁", cached="▄", rest="▂")
+
+
+def lower(glyphs: Glyphs) -> Glyphs:
+    """Return the glyphs for gauges in adjacent rows; in ASCII the characters have gaps of their own."""
+    return _LOW if glyphs is UNICODE else glyphs

@@ -1,8 +1,8 @@
 """Palettes: the colour and the style of every role, dark, light, and without colour.
 
-Colours go from blue over yellow to orange and vermilion, which people with all common kinds of colour
-blindness can distinguish (after M. Okabe and K. Ito, "Color Universal Design"); every meaning also has a
-glyph or word.
+Risk goes from blue over yellow to orange and vermilion, which people with all common kinds of colour
+blindness can distinguish (after M. Okabe and K. Ito, "Color Universal Design"). How full a device is goes
+from blue to purple: full is no risk. Every meaning also has a glyph or word.
 """
 
 from collections.abc import Mapping
@@ -48,6 +48,9 @@ DARK = Palette(
         "accent": "#6cb6ff",
         "fill": "#4f9fe0",
         "band": "#3a6f9e",
+        "fill-nearly": "#9f8be8",
+        "fill-full": "#d27fcf",
+        "activity": "#3fb59b",
         "low": "#7fb8e6",
         "medium": "#e8d25a",
         "high": "#f2a33a",
@@ -71,6 +74,9 @@ LIGHT = Palette(
         "accent": "#0757a8",
         "fill": "#1f74c4",
         "band": "#6ea6d8",
+        "fill-nearly": "#6a4fc0",
+        "fill-full": "#9a2f93",
+        "activity": "#0b7a63",
         "low": "#0f5fa8",
         "medium": "#755a00",
         "high": "#9a4a00",
@@ -94,6 +100,9 @@ HIGH_CONTRAST = Palette(
         "accent": "#7fd0ff",
         "fill": "#3fb4ff",
         "band": "#9fcbe8",
+        "fill-nearly": "#b9a6ff",
+        "fill-full": "#f09cec",
+        "activity": "#5fe0c0",
         "low": "#9fd8ff",
         "medium": "#ffee33",
         "high": "#ffb733",

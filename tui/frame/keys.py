@@ -156,6 +156,7 @@ _VIEWS = [
 ]
 _PAUSE = key("space", "pause", "view-pause", "pause", "Pause or resume the display; sampling goes on.", "space")
 _THEME = key("T", "next_theme", "view-theme", "next theme", "Switch to the next theme: dark, light, high contrast, mono.")
+_CHART = key("u", "app.switch_chart", "view-chart", "charts", "Switch the charts between memory and utilisation, and to both where they fit.", "u")
 _COMMANDS = key("ctrl+p", "command_palette", "app-commands", "commands", "Search every command by name.")
 _HELP = [
     key("question_mark", "help", "app-help", "help", "Show this help.", "?"),
@@ -242,6 +243,7 @@ _PROCESS_LIST = [
 ]
 LIVE = [
     *_PROCESS_LIST,
+    _CHART,
     key("tab,shift+tab", "switch_part", "view-switch", "switch", "Switch between devices and processes.", "Tab", first=True),
     key("p", "switch_part", "view-switch", "switch", "Switch between devices and processes."),
     key("escape", "leave", "view-leave", "back", "Leave the process list, or clear the filter."),
@@ -267,6 +269,7 @@ DEVICE = [
     key("full_stop", "step_rank(1)", "device-step", "next rank", "Show the next training process of the device, or the next device."),
     key("comma", "step_rank(-1)", "device-step-back", "previous rank", "Show the previous training process of the device, or the previous device."),
     key("p", "switch_part", "view-switch", "processes", "Switch between the page and the processes.", "p"),
+    _CHART,
     key("escape", "leave", "view-leave", "back", "Go back to all devices, or clear the filter.", "Esc"),
 ]
 DEVICE_PAGE = [

@@ -107,10 +107,11 @@ def _share(room: int, spare: int, needs: Needs) -> int:
     """Return the rows of the process table, out of the room it shares with the devices."""
     wanted = 1 + max(1, needs.processes or 0)
     limit = max(room // 4, LEAST_PROCESS_ROWS)
-    is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
-    if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
+    with_header = needs.device_count + 1
+    is_one_row_each = needs.devices_height(room - limit) <= with_header
+    if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > with_header:
         limit = LEAST_PROCESS_ROWS
-    rows = min(wanted, spare, limit)
+    rows = min(wanted, max(spare - 1, LEAST_PROCESS_ROWS), limit)
     return min(wanted, rows + _count_unused(room - rows, needs))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ..draw.bars import level_glyph
-from ..draw.glyphs import Glyphs
+from ..draw.glyphs import Glyphs, lower
 from ..draw.numbers import (
     CELSIUS_WIDTH,
     PERCENT_WIDTH,
@@ -15,10 +15,9 @@ from ..draw.numbers import (
     celsius_text,
     gib_text,
     percent_text,
-    span_text,
     watts_text,
 )
-from ..draw.spans import Line, Role, Span, fit_line, fit_text, line_width
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, line_width, right_text
 from ..widgets import device_fields as fields
 from ..widgets.device_view import DeviceView, SharedWidths, rank_role, rank_text
 from ..widgets.replay_words import ERROR_CELLS, comparison_column, comparison_fact
@@ -147,24 +146,47 @@ def draw_line(
     *,
     glyphs: Glyphs,
     indent: int = 0,
+    has_header: bool = False,
 ) -> Line:
     """Return the row of one device; a note on old values replaces what it makes doubtful.
 
     Args:
         graph: History of `columns.graph - 2` cells.
+        has_header: Whether the row of `draw_header` says which figure is the utilisation.
     """
     line = _identity(view, widths, columns, glyphs, indent)
     cells = columns.gauge - indent
-    line += fields.gauge(view, cells, glyphs)
+    line += fields.gauge(view, cells, lower(glyphs))
     role = fields.figure_role(view, view.risk_role if view.is_in_danger else "strong")
-    line += [Span(" "), Span(_share(view, columns, glyphs), role)]
+    line += [fields.level_mark(view, glyphs), Span(_share(view, columns, glyphs), role)]
     if columns.figures:
         line += _figures(view, widths, glyphs)
     note = fields.state_note(view)
     if note:
         return [*line, Span("  "), *note]
-    line += _state_columns(view, widths, columns, glyphs)
+    line += _state_columns(view, widths, columns, glyphs, has_header=has_header)
     return [*line, Span("  "), *graph] if columns.graph else line
+
+
+def draw_header(widths: SharedWidths, columns: LineColumns, axis: Line, glyphs: Glyphs) -> Line:
+    """Return the titles over the columns of `draw_line`; over the history its time axis."""
+    device = f" {'GPU'.ljust(widths.label)} "
+    # A label of one cell is narrower than its title, which takes room from the next.
+    excess = len(device) - 2 - widths.label
+    name = f"{fit_text('MODEL', columns.name - 1 - excess, '')} " if columns.name else ""
+    gauge = fit_text("MEMORY", columns.gauge - (0 if name else excess), "")
+    titles = [f"{device}{name}{gauge} {right_text('USED', columns.share, '')}"]
+    titles += [right_text("GiB", columns.figures, "")] if columns.figures else []
+    titles += [fit_text("  RISK" if columns.word else "", 3 + columns.word, "")]
+    for title, cells in (
+        ("UTIL", columns.utilization),
+        ("TEMP", columns.temperature),
+        ("POWER", columns.power),
+    ):
+        titles += [right_text(title, cells, "")] if cells else []
+    titles += [fit_text("  RANK", columns.rank, "")] if columns.rank else []
+    titles += [fit_text("  ERROR", columns.error, "")] if columns.error else []
+    return [Span("".join(titles), "muted"), *([Span("  "), *axis] if columns.graph else [])]
 
 
 def _identity(
@@ -200,7 +222,9 @@ def _word(view: DeviceView) -> str:
     return view.risk.level if view.time_left_s is None else brief_span_text(view.time_left_s)
 
 
-def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
+def _state_columns(
+    view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs, *, has_header: bool
+) -> Line:
     device = view.device
     if device.details_age_s is not None:  # a line has no room to say how old they are
         device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)
@@ -211,7 +235,8 @@ def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns,
         # In little room the time that is left replaces a value that matters less.
         line.append(Span(" " + _word(view).ljust(columns.utilization - 1), view.risk_role))
     elif columns.utilization:
-        line += [Span(" "), Span(percent_text(device.utilization_percent, glyphs)), Span("u", "muted")]
+        share = Span(percent_text(device.utilization_percent, glyphs))
+        line += [Span("  "), share] if has_header else [Span(" "), share, Span("u", "muted")]
     if columns.temperature:
         line.append(Span("  " + celsius_text(device.temperature_c, glyphs)))
     if columns.power:
@@ -303,7 +328,8 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
 def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
     gauge = fields.gauge(view, room - 4 - fields.memory_figures_width(widths), glyphs)
     figures = fields.memory_figures(view, widths, glyphs)
-    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+    mark = fields.level_mark(view, glyphs)
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, mark, Span(" "), *figures]
 
 
 def _memory_and_facts(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
@@ -330,13 +356,13 @@ def _details(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyph
     return lines
 
 
-# From this height on there is a time axis.
-AXIS_ROWS = 9
+# From this height on a panel has a time axis of its own.
+OWN_AXIS_ROWS = 9
 
 
 def large_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
-    """Return the cells and rows of the graph in a panel of this size."""
-    axis = 1 if rows >= AXIS_ROWS else 0
+    """Return the cells and rows of the graphs in a panel of this size."""
+    axis = 1 if rows >= OWN_AXIS_ROWS else 0
     return max(0, width - 3 - scale_width(widths)), max(0, rows - 3 - axis)
 
 
@@ -350,17 +376,15 @@ def draw_large(
     axis: Line,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return the lines of one device, with a history in the shape of `large_shape` and a `time_axis`
-    below.
+    """Return the lines of one device: facts, graphs with their scale (`add_scale`), and their time axis.
+
+    The graphs have the rows of `large_shape`.
     """
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
     lines.append([*fields.edge(view, glyphs), Span(" "), *found])
-    _, graph_rows = large_shape(width, rows, widths)
-    for number, row in enumerate(graph):
-        scale = scale_label(view, number, graph_rows, glyphs)
-        lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])
-    if rows >= AXIS_ROWS:
+    lines += [[*fields.edge(view, glyphs), Span(" "), *row] for row in graph]
+    if rows >= OWN_AXIS_ROWS:
         lines.append([*fields.edge(view, glyphs), Span(" "), *axis])
     return lines[:rows]
 
@@ -381,27 +405,33 @@ def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Gl
 def memory_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
     figures = fields.memory_figures(view, widths, glyphs)
     gauge = fields.gauge(view, width - 5 - fields.memory_figures_width(widths), glyphs)
-    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+    mark = fields.level_mark(view, glyphs)
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, mark, Span(" "), *figures]
 
 
 def scale_width(widths: SharedWidths) -> int:
     return widths.figures + 5
 
 
-def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
-    """Return the scale at the right of a row of the graph: at its top, middle and bottom."""
+def add_scale(
+    graph: Sequence[Line], view: DeviceView, glyphs: Glyphs, *, is_utilization: bool = False
+) -> list[Line]:
+    """Return the rows of a graph with its scale at the right: at its top, middle and bottom."""
+    return [
+        [*row, Span(_name_level(view, number, len(graph), glyphs, is_utilization=is_utilization), "faint")]
+        for number, row in enumerate(graph)
+    ]
+
+
+def _name_level(view: DeviceView, number: int, rows: int, glyphs: Glyphs, *, is_utilization: bool) -> str:
     if number == 0:
+        if is_utilization:
+            return " 100 %"
         return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
     if number == rows - 1:
         return " 0"
-    if rows >= 7 and number == rows // 2 and rows % 2 and view.scale_bytes:
-        return f" {gib_text(view.scale_bytes / 2, glyphs)}"
+    if rows >= 7 and number == rows // 2 and rows % 2:
+        if is_utilization:
+            return " 50"
+        return f" {gib_text(view.scale_bytes / 2, glyphs)}" if view.scale_bytes else ""
     return ""
-
-
-def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = None) -> Line:
-    """Return a rule that says how long ago its left end was; `moment` is at its right end, None for now."""
-    left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "
-    right = f" {moment or 'now'}"
-    rule = glyphs.rule * max(0, cells - len(left) - len(right))
-    return [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]

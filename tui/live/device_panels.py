@@ -10,6 +10,7 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.spans import Line
 from ..frame import keys
 from ..widgets.line_page import LinePage
+from .device_graphs import ChartChoice
 from .device_picture import DeviceFilter, DevicePicture
 
 
@@ -24,6 +25,8 @@ class DevicePanels(LinePage):
     device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
     # Seconds of history that the graphs span.
     history_window_s: reactive[float] = reactive(600.0)
+    # What the graphs show.
+    choice: reactive[ChartChoice] = reactive[ChartChoice]("memory")
 
     class DeviceSelected(Message):
         def __init__(self, uuid: str) -> None:
@@ -73,6 +76,14 @@ class DevicePanels(LinePage):
     def watch_history_window_s(self) -> None:
         self._draw()
 
+    def watch_choice(self) -> None:
+        self._draw()
+
+    @property
+    def has_room_for_both(self) -> bool:
+        """Whether two graphs of a device fit."""
+        return self._picture.has_room_for_both
+
     def action_move(self, across: int, down: int) -> None:
         self.selected = self._picture.neighbor(self.selected, across, down)
 
@@ -101,4 +112,5 @@ class DevicePanels(LinePage):
             selected=self.selected,
             device_filter=self.device_filter,
             window_s=self.history_window_s,
+            choice=self.choice,
         )

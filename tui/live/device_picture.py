@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -12,24 +13,34 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Span, fit_line, fit_text
-from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
-from .device_graphs import DeviceGraphs, TimeSpan, bucket_length, choose_window
+from ..widgets.device_view import DeviceView, FullnessLevels, SharedWidths, build_views, measure_widths
+from .device_graphs import (
+    CHART_GAP,
+    Chart,
+    ChartChoice,
+    DeviceGraphs,
+    Shape,
+    TimeSpan,
+    share_area,
+)
 from .device_lines import (
     DETAIL_ROWS,
     MAXIMUM_ROWS,
     MINIMUM_WIDTH,
+    OWN_AXIS_ROWS,
     ROOM_FOR_HISTORY,
+    add_scale,
     cell_width,
     choose_columns,
     compact_shape,
     draw_cell,
     draw_compact,
     draw_dots,
+    draw_header,
     draw_large,
     draw_line,
     fullest,
     large_shape,
-    time_axis,
 )
 
 # From a panel with its own graph down to a single character.
@@ -60,6 +71,10 @@ class Layout:
     node_width: int = 0
     # Row from which the selected device is described in words; None where panels do that.
     detail_y: int | None = None
+    # Whether the first row names the columns of the others.
+    has_header: bool = False
+    # Row of the time axis that all graphs share; None where there is none.
+    axis_y: int | None = None
 
 
 def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str = "") -> Layout:
@@ -71,12 +86,12 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
     parents = len(devices) - sum(is_child)
     rows_each = (height - sum(is_child)) // parents if parents else 0
     if rows_each >= 2:
-        return _stack(is_child, width, rows_each)
+        return _stack(is_child, width, rows_each, height)
     if len(devices) <= height:
-        return _stack(is_child, width, 1)
+        return _stack(is_child, width, 1, height)
     is_few = len(devices) <= MANY_DEVICES
     found = _grid(devices, is_child, width, height, node, detail_rows=0 if is_few else DETAIL_ROWS)
-    return found if found.height <= height or not is_few else _stack(is_child, width, 1)
+    return found if found.height <= height or not is_few else _stack(is_child, width, 1, height)
 
 
 def minimum_height(device_count: int, width: int) -> int:
@@ -86,11 +101,15 @@ def minimum_height(device_count: int, width: int) -> int:
     return DETAIL_ROWS + -(-device_count // max(1, width // 12))
 
 
-def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
-    """Return devices one below the other, MIG instances as single rows under their GPU."""
+def _stack(is_child: Sequence[bool], width: int, rows_each: int, height: int) -> Layout:
+    """Return devices one below the other, MIG instances as single rows under their GPU.
+
+    A row that is left is a header of single rows, or a time axis below panels.
+    """
     density, rows, pitch = _panel(width, rows_each)
+    has_header = density == "line" and len(is_child) < height
     placements: list[Placement] = []
-    y = 0
+    y = 1 if has_header else 0
     for index, child in enumerate(is_child):
         if child:
             y -= pitch - rows if not is_child[index - 1] else 0
@@ -100,7 +119,15 @@ def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
         else:
             placements.append(Placement(index, density, 0, y, width, rows))
             y += pitch
-    return Layout(tuple(placements), y - (pitch - rows))
+    y -= pitch - rows
+    if density == "line" or y >= height or not _has_shared_axis(density, rows, width):
+        return Layout(tuple(placements), y, has_header=has_header)
+    return Layout(tuple(placements), y + 1, axis_y=y)
+
+
+def _has_shared_axis(density: Density, rows: int, width: int) -> bool:
+    """Return whether panels have graphs, and no room for an axis each."""
+    return rows < OWN_AXIS_ROWS if density == "large" else width >= ROOM_FOR_HISTORY
 
 
 def _panel(width: int, rows_each: int) -> tuple[Density, int, int]:
@@ -127,9 +154,11 @@ def _grid(
     """Return devices in columns of rows, in cells, or in dots, whichever is the largest that fits."""
     room = height - detail_rows
     label_width = max(cell_len(device.label) for device in devices)
-    columns = -(-len(devices) // room) if room > 0 else len(devices)
-    if columns * (MINIMUM_WIDTH + 4) <= width:
-        return _columns_of_lines(is_child, width, columns, -(-len(devices) // columns), detail_rows)
+    for header_rows in (1, 0):
+        columns = -(-len(devices) // (room - header_rows)) if room > header_rows else len(devices)
+        if columns * (MINIMUM_WIDTH + 4) <= width:
+            rows = -(-len(devices) // columns)
+            return _columns_of_lines(is_child, width, columns, rows, detail_rows, header_rows)
     cell = cell_width(label_width)
     columns = max(1, width // cell)
     rows = -(-len(devices) // columns)
@@ -140,23 +169,29 @@ def _grid(
 
 
 def _columns_of_lines(
-    is_child: Sequence[bool], width: int, columns: int, rows: int, detail_rows: int
+    is_child: Sequence[bool], width: int, columns: int, rows: int, detail_rows: int, header_rows: int
 ) -> Layout:
-    """Return single rows in several columns, read downwards."""
+    """Return single rows in several columns, read downwards, under a header where there is a row for it."""
     pitch = width // columns
     placements = tuple(
         Placement(
             index,
             "line",
             index // rows * pitch,
-            index % rows,
+            header_rows + index % rows,
             pitch - (2 if columns > 1 else 0),
             1,
             INDENT if child else 0,
         )
         for index, child in enumerate(is_child)
     )
-    return Layout(placements, rows + detail_rows, detail_y=rows + 1 if detail_rows else None)
+    rows += header_rows
+    return Layout(
+        placements,
+        rows + detail_rows,
+        detail_y=rows + 1 if detail_rows else None,
+        has_header=header_rows > 0,
+    )
 
 
 def _cells(
@@ -182,10 +217,11 @@ class DevicePicture:
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
         self._graphs = DeviceGraphs(glyphs)
-        self._drawn: dict[tuple[str, Placement], tuple[tuple[object, ...], list[Line]]] = {}
+        self._levels = FullnessLevels()
+        self._drawn: dict[tuple[str, Placement], _Drawn] = {}
         self._used: set[tuple[str, Placement]] = set()
-        self._history: History | None = None
-        self._window_s = 0.0
+        # What drew the devices last.
+        self._shown: _Painter | None = None
         self.layout = EMPTY
         # Devices that are shown, in order.
         self.devices: list[DeviceSample] = []
@@ -200,6 +236,7 @@ class DevicePicture:
         selected: str | None = None,
         device_filter: DeviceFilter | None = None,
         window_s: float = 600.0,
+        choice: ChartChoice = "memory",
     ) -> list[Line]:
         """Return the rows of the picture, each exactly `width` cells wide; maybe more than `height`."""
         known = snapshot.sample.devices if snapshot.sample else ()
@@ -212,39 +249,52 @@ class DevicePicture:
         if not self.devices:
             hint: Line = [Span(" no device matches the filter", "muted")] if known else []
             return [self._fit(hint, width)]
-        views = build_views(snapshot, self.devices, history, selected)
-        rows = self._rows(self._painter(snapshot, history, views, window_s), views, width, node)
+        views = build_views(snapshot, self.devices, history, selected, self._levels)
+        painter = self._painter(snapshot, history, views, window_s, choice)
+        rows = self._rows(painter, views, width, node)
         self._drawn = {key: drawn for key, drawn in self._drawn.items() if key in self._used}
-        self._graphs.keep({device.uuid for device in self.devices})
+        self._graphs.forget_unused()
+        self._levels.keep({device.uuid for device in known})
+        self._shown = painter
         return rows
 
+    @property
+    def has_room_for_both(self) -> bool:
+        """Whether there is room for two graphs of a device."""
+        shown = self._shown
+        return shown is not None and any(
+            len(share_area(shown.shape(place), "both", is_stacked=place.density == "large")) > 1
+            for place in self.layout.placements
+        )
+
     def _painter(
-        self, snapshot: Snapshot, history: History, views: list[DeviceView], window_s: float
+        self,
+        snapshot: Snapshot,
+        history: History,
+        views: list[DeviceView],
+        window_s: float,
+        choice: ChartChoice,
     ) -> "_Painter":
         """Collect what the drawings of a snapshot's devices share; they all show the same time."""
         sample = snapshot.sample
         now_s = sample.time_s if sample else 0.0
-        if history is not self._history:
-            self._history = history
-            self._window_s = 0.0
-        is_live = sample is None or sample.clock == "wall"
         is_replay = sample is not None and snapshot.replay is not None
-        # The oldest tick of a window that is full is not searched again: it can only get older.
-        if self._window_s < window_s:
-            seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
-            self._window_s = choose_window(seen_s, window_s, is_live=is_live, shown_s=self._window_s)
+        widths = measure_widths(views)
         return _Painter(
             glyphs=self._glyphs,
             graphs=self._graphs,
             history=history,
             span=TimeSpan(
                 now_s,
-                min(self._window_s, window_s),
+                window_s,
                 sample.interval_s if sample else 1.0,
-                is_live,
+                sample is None or sample.clock == "wall",
                 moment_text(now_s, sample.clock) if sample is not None and is_replay else None,
+                tuple(view.device.uuid for view in views),
+                sample.clock if sample else "wall",
             ),
-            widths=measure_widths(views),
+            widths=widths,
+            choice=choice if widths.has_metrics else "memory",
         )
 
     def device_at(self, x: int, y: int) -> str | None:
@@ -294,6 +344,14 @@ class DevicePicture:
             detail = DETAIL._replace(y=self.layout.detail_y, width=width)
             for number, line in enumerate(self._paint(painter, view, detail)):
                 pieces[detail.y + number].append((0, width, line))
+        first = self.layout.placements[0]
+        if self.layout.has_header:
+            header = painter.draw_header(first)
+            at = {place.x: place.width for place in self.layout.placements}
+            pieces[0] += [(x, cells, header) for x, cells in sorted(at.items())]
+        if self.layout.axis_y is not None:
+            place = next(it for it in self.layout.placements if it.density != "line")
+            pieces[self.layout.axis_y].append((0, width, painter.draw_shared_axis(place)))
         return [self._compose(row, width) for row in pieces]
 
     def _compose(self, row: list[tuple[int, int, Line]], width: int) -> Line:
@@ -318,16 +376,34 @@ class DevicePicture:
 
     def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:
         """Return the lines of one device, redrawn only where something in them changed."""
-        graph = painter.graph(view, place)
-        key: tuple[object, ...] = (view, painter.widths, painter.span.window_s, place)
+        graphs = painter.draw_graphs(view, place)
+        key = (view, painter.widths, place, self.layout.has_header, painter.draw_own_axis(place))
         slot = (view.device.uuid, place)
         self._used.add(slot)
         drawn = self._drawn.get(slot)
-        if drawn is not None and drawn[0][-1] is graph and drawn[0][:-1] == key:
-            return drawn[1]
-        lines = painter.paint(view, place, graph)
-        self._drawn[slot] = ((*key, graph), lines)
+        if (
+            drawn is not None
+            and len(drawn.graphs) == len(graphs)
+            and all(old is new for (_, old), (_, new) in zip(drawn.graphs, graphs, strict=True))
+            and drawn.key == key
+        ):
+            return drawn.lines
+        lines = painter.paint(view, place, graphs, has_header=self.layout.has_header)
+        self._drawn[slot] = _Drawn(key, graphs, lines)
         return lines
+
+
+_Graphs = list[tuple[Chart, list[Line]]]
+
+
+class _Drawn(NamedTuple):
+    key: tuple[object, ...]
+    graphs: _Graphs
+    lines: list[Line]
+
+
+# Names of graphs at their time axis; memory is what is expected.
+_NAMES: dict[Chart, str] = {"memory": "memory", "utilization": "utilisation"}
 
 
 @dataclass(frozen=True)
@@ -337,36 +413,95 @@ class _Painter:
     history: History
     span: TimeSpan
     widths: SharedWidths
+    choice: ChartChoice
 
-    def graph(self, view: DeviceView, place: Placement) -> list[Line]:
-        """Return the history of a device in the shape of its place."""
-        return self.graphs.draw(self.history, view, self._shape(place), self.span)
+    def draw_graphs(self, view: DeviceView, place: Placement) -> _Graphs:
+        """Return the graphs of a device that fit into its place."""
+        return [
+            (chart, self.graphs.draw(self.history, view, shape, self.span, chart))
+            for chart, shape in self._areas(place)
+        ]
 
-    def paint(self, view: DeviceView, place: Placement, graph: list[Line]) -> list[Line]:
+    def paint(self, view: DeviceView, place: Placement, graphs: _Graphs, *, has_header: bool) -> list[Line]:
         if place.density == "large":
-            cells = self._shape(place)[0]
-            span_s = 2 * cells * bucket_length(self.span.window_s, max(1, cells), self.span.interval_s)
-            axis = time_axis(cells, span_s, self.glyphs, self.span.moment)
+            rows = [
+                row
+                for chart, graph in graphs
+                for row in add_scale(graph, view, self.glyphs, is_utilization=chart == "utilization")
+            ]
+            axis = self.draw_own_axis(place)
             return draw_large(
-                view, self.widths, graph, place.width, place.height, axis=axis, glyphs=self.glyphs
+                view, self.widths, rows, place.width, place.height, axis=axis, glyphs=self.glyphs
             )
+        graph = _put_side_by_side([graph for _, graph in graphs if graph])
         if place.density == "compact":
             return draw_compact(view, self.widths, graph, place.width, place.height, glyphs=self.glyphs)
         if place.density == "cell":
             return [draw_cell(view, self.widths, self.glyphs)]
         columns = choose_columns(place.width, self.widths)
         row = graph[0] if graph else []
-        return [draw_line(view, self.widths, columns, row, glyphs=self.glyphs, indent=place.indent)]
+        return [
+            draw_line(
+                view,
+                self.widths,
+                columns,
+                row,
+                glyphs=self.glyphs,
+                indent=place.indent,
+                has_header=has_header,
+            )
+        ]
 
-    def _shape(self, place: Placement) -> tuple[int, int]:
-        """Return the cells and rows of the graph in a place."""
-        if place.density == "large":
-            return large_shape(place.width, place.height, self.widths)
-        if place.density == "compact":
-            return compact_shape(place.width, place.height, self.widths)
-        if place.density == "line":
-            return choose_columns(place.width, self.widths).graph - 2, 1
-        return 0, 0
+    def draw_header(self, place: Placement) -> Line:
+        columns = choose_columns(place.width, self.widths)
+        return draw_header(self.widths, columns, self._draw_axes(place), self.glyphs)
+
+    def draw_shared_axis(self, place: Placement) -> Line:
+        """Return the time axis of all graphs that are as wide as those of a place, in their column."""
+        cells = self.shape(place)[0]
+        before = 2 if place.density == "large" else place.width - cells - 1
+        return [Span(" " * before), *self._draw_axes(place)] if cells > 0 else []
+
+    def draw_own_axis(self, place: Placement) -> Line:
+        return self._draw_axes(place) if place.density == "large" and place.height >= OWN_AXIS_ROWS else []
+
+    def _draw_axes(self, place: Placement) -> Line:
+        """Return the time axes of the graphs of a place, with their names where it is not memory alone."""
+        axes: list[Line] = []
+        is_stacked = place.density == "large"
+        areas = self._areas(place)
+        for chart, (cells, _) in areas[:1] if is_stacked else areas:
+            if cells <= 0:
+                continue
+            name = "" if self.choice == "memory" or (is_stacked and len(areas) > 1) else _NAMES[chart]
+            axes.append(self.graphs.draw_axis(self.history, cells, self.span, name))
+        return [span for line in _put_side_by_side([[axis] for axis in axes]) for span in line]
+
+    def _areas(self, place: Placement) -> list[tuple[Chart, Shape]]:
+        return share_area(self.shape(place), self.choice, is_stacked=place.density == "large")
+
+    def shape(self, place: Placement) -> Shape:
+        """Return the cells and rows of the graphs in a place."""
+        return _find_shape(place.density, place.width, place.height, self.widths)
+
+
+@lru_cache(maxsize=16)  # the same for nearly all devices, at every tick
+def _find_shape(density: Density, width: int, height: int, widths: SharedWidths) -> Shape:
+    if density == "large":
+        return large_shape(width, height, widths)
+    if density == "compact":
+        return compact_shape(width, height, widths)
+    if density == "line":
+        return choose_columns(width, widths).graph - 2, 1
+    return 0, 0
+
+
+def _put_side_by_side(graphs: Sequence[list[Line]]) -> list[Line]:
+    """Return graphs of the same rows next to each other."""
+    if len(graphs) < 2:
+        return graphs[0] if graphs else []
+    gap = Span(" " * CHART_GAP)
+    return [[*left, gap, *right] for left, right in zip(*graphs, strict=True)]
 
 
 def order_devices(

@@ -105,11 +105,20 @@ class NodeScreen(SnapshotScreen):
         is_recorded = self.snapshot.replay is not None
         kept = () if self.place is None and not is_recorded else ("switch_part",)
         of_now = ("signal", "show_environment") if is_recorded else ()
-        return (*(it for it in useless if it not in kept), *of_now)
+        charts = () if self._has_utilization() else ("app.switch_chart",)
+        return (*(it for it in useless if it not in kept), *of_now, *charts)
+
+    def _has_utilization(self) -> bool:
+        sample = self.snapshot.sample
+        return sample is not None and any(it.utilization_percent is not None for it in sample.devices)
 
     @property
     def _is_filter_open(self) -> bool:
         return self._filter.display
+
+    @property
+    def has_room_for_both_charts(self) -> bool:
+        raise NotImplementedError
 
     def _resize_list(self, rows: int) -> None:
         """Give the list so many rows, one of which an open filter takes; none hides it."""

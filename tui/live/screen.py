@@ -19,7 +19,7 @@ from ...exporters.text import show_number
 from ..draw.bars import draw_gauge
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import dots_of, draw_history, history_levels
-from ..draw.numbers import percent_text, span_text
+from ..draw.numbers import percent_text
 from ..draw.pieces import Piece, cut_pieces, join_pieces, measure_pieces
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame import keys
@@ -27,6 +27,7 @@ from ..frame.theme import find_looks, to_strip
 from ..widgets.one_line import OneLine
 from ..widgets.title_words import format_time
 from .arrangement import Arrangement, arrange, has_host, has_notes, measure_needs
+from .device_graphs import DeviceGraphs, TimeSpan, spread_levels
 from .device_panels import DevicePanels
 from .node_screen import NodeScreen
 from .process_signals import SignalPolicy
@@ -221,6 +222,7 @@ class HostPanel(Widget):
         super().__init__(id=id)
         self._glyphs = glyphs
         self._go_on = go_on
+        self._graphs = DeviceGraphs(glyphs)
         self._history: History | None = None
         self._sample: Sample | None = None
         self._is_replayed = False
@@ -281,13 +283,22 @@ class HostPanel(Widget):
 
     def _graph(self, sample: Sample, width: int, rows: int) -> list[Line]:
         total_bytes = (sample.host.total_bytes if sample.host else None) or 0
-        bucket_s = HISTORY_WINDOW_S / (2 * width)
-        if self._history is None:
+        scale = f"  0 to {_gib(total_bytes)} GiB"
+        cells = width - len(scale)
+        if self._history is None or cells <= 0:
             return []
-        columns = self._history.columns(HOST_KEY, "used", sample.time_s, bucket_s, 2 * width)
+        is_live = sample.clock == "wall"
+        span = TimeSpan(
+            sample.time_s, HISTORY_WINDOW_S, sample.interval_s, is_live, uuids=(HOST_KEY,), clock=sample.clock
+        )
+        fit = self._graphs.fit(self._history, 2 * cells, span)
+        columns = self._history.columns(
+            HOST_KEY, "used", fit.end_s - fit.bucket_s / 2, fit.bucket_s, fit.buckets
+        )
         levels = history_levels(columns.minimum, columns.maximum, total_bytes, dots_of(rows, self._glyphs))
-        caption = [Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {_gib(total_bytes)} GiB", "faint")]
-        return [*draw_history(levels, rows, self._glyphs), caption]
+        graph = draw_history(spread_levels(levels, fit, 0, fit.columns), rows, self._glyphs)
+        axis = self._graphs.draw_axis(self._history, cells, span)
+        return [*graph, [*axis, Span(scale, "faint")]]
 
     def _words(self, sample: Sample, width: int) -> list[Line]:
         absence = "No device was recorded at this moment." if self._is_replayed else NO_DEVICE
@@ -357,6 +368,10 @@ class LiveScreen(NodeScreen):
     def fit(self, event: events.Resize) -> None:
         self._fit_time_bar()
         self._arrange(event.size.width, event.size.height)
+
+    @property
+    def has_room_for_both_charts(self) -> bool:
+        return self.devices.has_room_for_both
 
     def _show(self) -> None:
         sample = self.snapshot.sample

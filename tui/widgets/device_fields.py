@@ -219,6 +219,15 @@ def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
     return state_note(view) or risk(view, glyphs, is_long=is_long)
 
 
+def level_mark(view: DeviceView, glyphs: Glyphs) -> Span:
+    """Return the mark of the gauge's level in one cell, for those who see no colours; else a blank."""
+    if not view.is_fresh:
+        return Span(" ")
+    if view.is_in_danger:
+        return Span(glyphs.risk(view.risk.level), view.risk_role)
+    return Span(glyphs.fullness.get(view.fullness, " "), view.fill_role)
+
+
 def gauge(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
     """Return the gauge; its solid part is split where training processes report."""
     memory = view.device.memory

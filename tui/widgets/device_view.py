@@ -1,14 +1,15 @@
 """The view model of one device, and the widths that all devices share so that columns line up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 from rich.cells import cell_len
 
 from ...analyzers.finding_words import LeakWords, describe_leak
 from ...analyzers.gap import MemoryGap, explain_gap
+from ...analyzers.pressure import FULL_SHARE
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...engine.history import History
 from ...engine.history.history import Field
@@ -165,6 +166,14 @@ def find_most(history: History, uuid: str, end_s: float) -> int:
 
 
 _FILLS: dict[str, Role] = {"medium": "fill-medium", "high": "fill-high", "critical": "fill-critical"}
+# How full a device is, where that is worth a mark.
+Fullness = Literal["", "nearly", "full"]
+_FULLNESS_FILLS: dict[Fullness, Role] = {"": "fill", "nearly": "fill-nearly", "full": "fill-full"}
+# Shares of the capacity from which a device is nearly full and full, by how far below it no longer is, and
+# for how many seconds it must have been there: a level that comes and goes with every step would blink.
+NEARLY_SHARE = 0.80
+FULLNESS_MARGIN = 0.03
+FULLNESS_DWELL_S = 10.0
 # Kinds of devices that have no utilisation, temperature or power of their own.
 MODELLED = ("trace", "simulated", "cpu")
 # Longest name of a device that is drawn in full.
@@ -197,6 +206,7 @@ class DeviceView:
     leak: LeakWords | None = None
     # Its simulation, where the run has one.
     comparison: "RankComparison | None" = None
+    fullness: Fullness = ""
 
     @property
     def allocator(self) -> AllocatorReading | None:
@@ -219,10 +229,15 @@ class DeviceView:
 
     @property
     def fill_role(self) -> Role:
-        """Role of the filled part: calm unless there is a risk, grey where values are old."""
+        """Role of the filled part: by the risk, else by how full the device is; grey where values are old."""
         if not self.is_fresh:
             return "muted"
-        return _FILLS.get(self.risk.level, "fill")
+        return _FILLS.get(self.risk.level, _FULLNESS_FILLS[self.fullness])
+
+    @property
+    def graph_role(self) -> Role:
+        """Role of the history: by the risk alone, since how full the device was can be seen in it."""
+        return _FILLS.get(self.risk.level, "fill") if self.is_fresh else "muted"
 
     @property
     def is_in_danger(self) -> bool:
@@ -268,10 +283,54 @@ class SharedWidths:
     has_comparison: bool = False
 
 
+class FullnessLevels:
+    """How full each device is: more so at once, less so only after a while."""
+
+    def __init__(self) -> None:
+        # The level of a device, and since when it asks for a lower one; None while it does not.
+        self._levels: dict[str, tuple[Fullness, float | None]] = {}
+
+    def grade(self, device: DeviceSample, time_s: float) -> Fullness:
+        memory = device.memory
+        if device.state != "ok" or memory.used_bytes is None or not memory.total_bytes:
+            return ""
+        share = memory.used_bytes / memory.total_bytes
+        before, since_s = self._levels.get(device.uuid, ("", None))
+        asked = _grade_fullness(share)
+        if _FULLNESS.index(asked) >= _FULLNESS.index(before):
+            self._levels[device.uuid] = asked, None
+            return asked
+        if _grade_fullness(share + FULLNESS_MARGIN) == before:
+            self._levels[device.uuid] = before, None
+            return before
+        since_s = time_s if since_s is None else since_s
+        if 0.0 <= time_s - since_s < FULLNESS_DWELL_S:
+            self._levels[device.uuid] = before, since_s
+            return before
+        self._levels[device.uuid] = asked, None
+        return asked
+
+    def keep(self, uuids: Collection[str]) -> None:
+        self._levels = {uuid: level for uuid, level in self._levels.items() if uuid in uuids}
+
+
+_FULLNESS: tuple[Fullness, ...] = get_args(Fullness)
+
+
+def _grade_fullness(share: float) -> Fullness:
+    if share >= FULL_SHARE:
+        return "full"
+    return "nearly" if share >= NEARLY_SHARE else ""
+
+
 def build_views(
-    snapshot: Snapshot, devices: Sequence[DeviceSample], history: History, selected: str | None
+    snapshot: Snapshot,
+    devices: Sequence[DeviceSample],
+    history: History,
+    selected: str | None,
+    levels: FullnessLevels | None = None,
 ) -> list[DeviceView]:
-    """Build the view of each device; `selected` is a UUID.
+    """Build the view of each device; `selected` is a UUID, and `levels` remembers how full devices were.
 
     Devices whose capacity was not recorded share one scale, the most that was seen on any of them, so that
     they can be compared.
@@ -281,6 +340,7 @@ def build_views(
     seen = [_find_most(history, it, sample.time_s, ranks.get(it.uuid, ())) for it in devices]
     scale_bytes = max(seen, default=0) or None
     risks = _assess_risks(snapshot, sample, devices)
+    levels = levels or FullnessLevels()
     views = []
     for device in devices:
         state, age_s = _freshness(device, snapshot)
@@ -299,6 +359,7 @@ def build_views(
                 gap=_explain(device, on_device),
                 time_left_s=risks[device.uuid].time_left_s(sample.time_s),
                 leak=describe_leak(snapshot.findings, device.uuid),
+                fullness=levels.grade(device, sample.time_s),
             )
         )
     return _add_comparisons(views, snapshot)

@@ -1,5 +1,7 @@
 """What the screens say of forecasts, in words: the time that is left, the leak, the figures behind them."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -39,7 +41,9 @@ def test_a_device_at_risk_says_how_long_it_has_and_what_leaks(
     lines = _draw(snapshot_leaking(), width, height)
     text = "\n".join(line for line in lines)
     assert all(words in text for words in told), text
-    assert text.count("✖") == 1
+    (gauge,) = [line for line in lines if re.search(r"[█▆░▁▒▃]✖", line)]
+    assert text.count("✖") == 2, "the risk, and the level of the gauge"
+    assert "81 %" in gauge
     assert text.count("·") >= 7
 
 

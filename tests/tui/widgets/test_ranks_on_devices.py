@@ -47,7 +47,7 @@ def test_several_ranks_on_a_device_are_named_together() -> None:
 
 def test_a_sliver_keeps_the_number_of_the_rank() -> None:
     lines = _draw(with_ranks(*make_job(8)), 40, 8)
-    assert lines[5] == " 5 █████████▓▒░░  81 %  ?  98 %u  rank 5"
+    assert lines[5] == " 5 ▆▆▆▆▆▆▆▆▆▄▃▁▁◕ 81 %  ?  98 %u  rank 5"
     assert {len(line) for line in lines} == {40}
 
 
