@@ -10,6 +10,7 @@ from ..engine.model import (
     AllocatorReading,
     Assessment,
     DeviceSample,
+    DeviceTrend,
     Finding,
     RankSample,
     RiskLevel,
@@ -17,6 +18,7 @@ from ..engine.model import (
 )
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
+from .device_trend.words import NO_ALLOCATOR_DATA
 from .findings.evidence import JOB, TIME_LEFT, read_process
 from .findings.lifecycle import grade_time_left
 from .out_of_memory import KINDS as MET
@@ -40,6 +42,13 @@ class Risk(msgspec.Struct, frozen=True):
     reason: str
     # When memory is expected to run out, in the samples' own clock; None without a forecast.
     oom_s: float | None = None
+    # How used memory goes, where the level is unknown because nothing but that is known.
+    trend: DeviceTrend | None = None
+
+    @property
+    def lacks_probe(self) -> bool:
+        """Whether it is unknown for want of a process that reports its allocator."""
+        return self.level == "unknown" and self.reason == NO_ALLOCATOR_DATA
 
     def time_left_s(self, now_s: float) -> float | None:
         """Return the whole seconds that are left; None below medium risk and without a forecast."""
@@ -110,7 +119,7 @@ def _assess_by_words(
         return Risk(fact.severity, fact.title, oom_s)
     is_told = word is not None and (device.state in ("ok", "unsupported") or _weigh(word.level) > _UNKNOWN)
     if word is not None and is_told:
-        return Risk(word.level, word.reason, oom_s)
+        return Risk(word.level, word.reason, oom_s, word.device_trend if device.state == "ok" else None)
     if device.state == "ended":
         return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
     return Risk("unknown", _explain_unknown(device, ranks))
@@ -223,7 +232,7 @@ def _explain_unknown(device: DeviceSample, ranks: Sequence[RankSample]) -> str:
     if any(_has_figures(it.allocator) for it in ranks if it.device_uuid == device.uuid):
         return "no forecast from allocator data"
     if not _has_figures(device.allocator):
-        return "no allocator data"
+        return NO_ALLOCATOR_DATA
     return _explain_partial(device)
 
 

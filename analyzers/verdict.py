@@ -1,17 +1,19 @@
 """The first line of the app: what is known about running out of memory, in one sentence of any width."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
+from ..engine.model import SEVERITIES, Assessment, DeviceSample, DeviceTrend, Finding, RiskLevel, Sample
 from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
 from .device_state import KINDS as DEVICE_STATES
+from .device_trend.words import word_trend
 from .finding_words import describe_error, describe_leak
 from .findings.evidence import read_process
 from .findings.subjects import name_device, name_devices
@@ -83,6 +85,8 @@ def _word(highest: _Peak, sample: Sample) -> tuple[str, ...]:
 
 
 Clause = tuple[str, ...]
+Remedy = Literal["key", "command"]
+"""How a person gets to know more of processes without a probe: by a key of the screen, or by a command."""
 
 # A line of a program.
 _PLACE = re.compile(r"\S+\.py:\d+")
@@ -114,6 +118,7 @@ def summarize(
     assessments: Sequence[Assessment] = (),
     *,
     is_recorded: bool = False,
+    remedy: Remedy | None = None,
 ) -> Verdict:
     """Return the verdict on one node: lost and stale devices, then the most severe finding or what is known.
 
@@ -124,6 +129,7 @@ def summarize(
     Args:
         peaks: The most that each device used so far; by default only the newest sample counts.
         assessments: How near each process is to running out of memory.
+        remedy: What to name where the risk is unknown for want of a probe.
     """
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first data", "Waiting…"),)))
@@ -136,7 +142,7 @@ def summarize(
     troubled = [*_describe_troubled(sample.devices)]
     answer = [*_describe_lead(lead, sample, findings, known)]
     if lead is None:
-        answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
+        answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known, remedy)]
     answer += [] if past is None else [(*describe_error(past, sample)[-2:], "")]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     if sample.devices_left_out:
@@ -331,7 +337,11 @@ def _join(note: str) -> str:
 
 
 def describe_state(
-    sample: Sample, findings: Sequence[Finding], risks: Mapping[str, Risk], assessments: Sequence[Assessment]
+    sample: Sample,
+    findings: Sequence[Finding],
+    risks: Mapping[str, Risk],
+    assessments: Sequence[Assessment],
+    remedy: Remedy | None = None,
 ) -> Iterator[Clause]:
     """Yield the state of a node without findings, each clause from complete to shortest.
 
@@ -352,9 +362,47 @@ def describe_state(
     if risks[worst.uuid].level == "low" and headroom is not None:
         yield _describe_calm(fullest, findings, headroom, is_only=is_only)
         return
-    is_general = len({risks[device.uuid] for device in readable}) == 1
-    yield _describe_risk(risks[worst.uuid], None if is_general else name_device(worst))
-    yield _describe_fullest(fullest, findings, is_only=is_only)
+    reasons = {(it.level, it.reason) for it in map(risks.__getitem__, [device.uuid for device in readable])}
+    name = None if len(reasons) == 1 else name_device(worst)
+    if risks[worst.uuid].lacks_probe and remedy is not None and sample.clock != "trace":
+        yield _describe_lack(sample, name, remedy)
+    else:
+        yield _describe_risk(risks[worst.uuid], name)
+    filling = _order_filling(readable, risks)
+    if filling:
+        yield _describe_filling(*filling[0], sample.time_s)
+        if len(filling) > 1:
+            yield f"{len(filling) - 1:,} more filling", f"{len(filling) - 1:,} more", ""
+        return
+    yield _describe_fullest(fullest, findings, risks[fullest.uuid].trend, sample.time_s, is_only=is_only)
+
+
+def _describe_lack(sample: Sample, name: str | None, remedy: Remedy) -> Clause:
+    """Word that no probe reports, and how to change that: attach to a process, or start one."""
+    head = "OOM risk unknown"
+    where = "without a probe" if name is None else f"on {name} without a probe"
+    if not any(device.processes for device in sample.devices):
+        run = "start jobs with vramscope run"
+        return f"{head} {where}: {run}", f"{head}: {run}", head, "OOM risk ?"
+    if remedy == "command":
+        attach = "vramscope attach PID"
+        return f"{head} {where}: {attach} adds it", f"{head}: {attach}", head, "OOM risk ?"
+    press = "press a to attach"
+    brief = ("risk unknown: press a", "unknown: press a", "OOM risk ?")
+    return f"{head} {where}: {press}", f"{head}: {press}", f"{head}: press a", *brief
+
+
+def _order_filling(
+    devices: Sequence[DeviceSample], risks: Mapping[str, Risk]
+) -> list[tuple[DeviceSample, DeviceTrend]]:
+    """Return the devices that fill, with their trends, those that are full first at the front."""
+    found = [(device, trend) for device in devices if (trend := risks[device.uuid].trend) is not None]
+    filling = [(device, trend) for device, trend in found if trend.word == "filling"]
+    return sorted(filling, key=lambda it: it[1].time_s + (it[1].full_in_s or math.inf))
+
+
+def _describe_filling(device: DeviceSample, trend: DeviceTrend, now_s: float) -> Clause:
+    return tuple(f"{name_device(device)} {words}" for words in word_trend(trend, now_s))
 
 
 def find_headroom(device: DeviceSample, assessments: Sequence[Assessment]) -> int | None:
@@ -416,7 +464,14 @@ def _fullness(device: DeviceSample) -> tuple[float, int]:
     return (held / total if total else 0.0, held)
 
 
-def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
+def _describe_fullest(
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    trend: DeviceTrend | None,
+    now_s: float,
+    *,
+    is_only: bool,
+) -> Clause:
     name = name_device(device)
     total = device.memory.total_bytes
     used = device.memory.used_bytes
@@ -426,7 +481,10 @@ def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_o
     share = f"{100 * used / total:.0f} %"
     free = f", {_describe_free(device.memory.free_bytes, used, total)}"
     lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
+    is_said = trend is None or (trend.word == "full" and lead.startswith("nearly"))
+    words = [] if trend is None or is_said else [f", {words}" for words in word_trend(trend, now_s)]
     return (
+        *(f"{lead}{figure} ({share}){free}{tail}" for tail in words),
         f"{lead}{figure} ({share}){free}",
         f"{lead}{figure}{free}",
         f"{lead}{figure}",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..analyzers.sentence import count_cells
-from ..engine.model import RiskLevel
+from ..engine.model import RiskLevel, TrendWord
 from ..engine.text import make_printable
 
 # Rows in aligned columns and sentences in lines, as plain text of a given width in cells.
@@ -111,6 +111,9 @@ def _draw_bar(values: Sequence[float], top: float) -> str:
 
 GLYPHS: dict[RiskLevel, str] = {"unknown": "?", "low": "·", "medium": "▲", "high": "◆", "critical": "✖"}
 """One character for each level of risk."""
+
+TRENDS: dict[TrendWord, str] = {"steady": "→", "rising": "↗", "filling": "↑", "full": "■"}
+"""One character for each trend of used memory."""
 
 STYLES: dict[RiskLevel, str] = {
     "unknown": "bold",

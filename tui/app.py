@@ -345,6 +345,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         with screen.drawn_at_once():
             screen.frames_skipped = self._mailbox.replaced - self._skipped_at_start
             screen.place = self.known.place
+            screen.remedy = self.attachment.remedy
             screen.snapshot = self.shown
 
     def history_of(self, node: str) -> History:
@@ -459,6 +460,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
                 self.pop_screen()
             self._alerts = AlertsScreen(self.feed, self.clock, self.signal_policy)
             self._alerts.paused_since_s = self.live.paused_since_s
+            self._alerts.remedy = self.attachment.remedy
             self._alerts.snapshot = self.shown
             self.push_screen(self._alerts)
         while self.screen is not self._alerts:
@@ -494,6 +496,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         )
         self.device_screen.processes.look_like(self.live.processes)
         self.device_screen.paused_since_s = self.live.paused_since_s
+        self.device_screen.remedy = self.attachment.remedy
         self.device_screen.snapshot = self.shown
         self.push_screen(self.device_screen)
 
@@ -512,6 +515,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.signal_policy,
         )
         self._process.paused_since_s = below.paused_since_s
+        self._process.remedy = self.attachment.remedy
         self._process.place = self.known.place
         self._process.snapshot = self.shown
         self.push_screen(self._process)

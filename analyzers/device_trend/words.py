@@ -1,13 +1,39 @@
 """The trend of used memory in words: they never say that memory runs out, which it alone cannot know."""
 
+import msgspec
+
 from ...engine.model import DeviceTrend
 from ...engine.units import MIB, format_bytes
 
 # Why the risk is unknown of a device whose processes have no probe.
 NO_ALLOCATOR_DATA = "no allocator data"
 NO_FORECAST = "device memory only, may be cache"
+IF_IT_GOES_ON = "if that goes on"
 # Units of time with their seconds, and from how many of the unit before they are used.
 _UNITS = (("s", 1.0, 0.0), ("min", 60.0, 90.0), ("h", 3600.0, 90.0), ("d", 86_400.0, 36.0))
+
+
+def word_trend(trend: DeviceTrend, now_s: float) -> tuple[str, ...]:
+    """Return the word with what is known of it, as of now, from the complete form to the word alone.
+
+    First goes how long it has grown, then that no error is foretold, then the rate, then the time.
+    """
+    growth = word_growth(trend, now_s)
+    if growth is None or trend.rate_bytes_per_s is None:
+        return (trend.word,)
+    rate = f"{trend.word}, {word_rate(trend.rate_bytes_per_s)}"
+    end = word_full_in(trend, now_s)
+    if end is None:
+        return f"{trend.word}, {growth}", rate, trend.word
+    end = f"{end} {IF_IT_GOES_ON}"
+    return (
+        f"{trend.word}, {growth}, {end} ({NO_FORECAST})",
+        f"{rate}, {end} ({NO_FORECAST})",
+        f"{rate}, {end}",
+        f"{trend.word}, {end}",
+        f"{trend.word}, {end.removesuffix(f' {IF_IT_GOES_ON}')}",
+        trend.word,
+    )
 
 
 def word_rate(bytes_per_s: float) -> str:
@@ -26,6 +52,22 @@ def word_growth(trend: DeviceTrend, now_s: float) -> str | None:
     return f"{word_rate(trend.rate_bytes_per_s)} for {value} {unit}"
 
 
+def bring_forward(trend: DeviceTrend, now_s: float) -> DeviceTrend:
+    """Return a trend whose times count from now, where a newer sample has changed nothing else."""
+    passed_s = max(0.0, now_s - trend.time_s)
+
+    def left(time_s: float | None) -> float | None:
+        return None if time_s is None else max(0.0, time_s - passed_s)
+
+    return msgspec.structs.replace(
+        trend,
+        time_s=trend.time_s + passed_s,
+        full_in_s=left(trend.full_in_s),
+        full_in_low_s=left(trend.full_in_low_s),
+        full_in_high_s=left(trend.full_in_high_s),
+    )
+
+
 def word_full_in(trend: DeviceTrend, now_s: float) -> str | None:
     """Return when the device would be full, as of now: `full in 2–3 min`; None where it does not fill."""
     if trend.full_in_low_s is None or trend.full_in_high_s is None:
@@ -42,6 +84,7 @@ def _choose_unit(seconds: float) -> tuple[int, str, float]:
     """Return a time as a whole number of a fitting unit, at least 1, with the seconds of that unit."""
     name, unit_s = _UNITS[0][:2]
     for longer, longer_s, least in _UNITS[1:]:
-        if seconds >= least * unit_s:
-            name, unit_s = longer, longer_s
+        if seconds < least * unit_s:
+            break
+        name, unit_s = longer, longer_s
     return max(1, round(seconds / unit_s)), name, unit_s

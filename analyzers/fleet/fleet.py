@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, RiskLevel, Sample
 from ...engine.viewer.snapshot import Snapshot
 from ...engine.wire.selection import find_mismatch
+from ..device_trend.words import bring_forward
 from ..findings.subjects import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
 from .model import (
@@ -101,6 +102,8 @@ class Census(NamedTuple):
     present: int = 0
     # Those of them whose level is unknown.
     unknown: int = 0
+    # Those of these that fill.
+    filling: int = 0
     # Those at medium level or above.
     grave: tuple[FleetDevice, ...] = ()
     # The one nearest to running out; the fullest where all are equally near.
@@ -115,7 +118,7 @@ class Census(NamedTuple):
 def count_devices(devices: Sequence[FleetDevice]) -> Census:
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
-    lost = unknown = 0
+    lost = unknown = filling = 0
     fullest = 0.0
     for device in devices:  # of every device of a fleet, at each of its samples
         level = device.level
@@ -126,24 +129,27 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
             lost += 1
         elif level == "unknown":
             unknown += 1
+            filling += device.trend == "filling"
         if device.used_bytes is not None and device.total_bytes:
             share = device.used_bytes / device.total_bytes
             fullest = share if share > fullest else fullest
     present = len(devices) - lost
     gravest = find_gravest(devices)
-    return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, find_need(levels))
+    need = find_need(levels)
+    return Census(len(devices), levels, present, unknown, filling, tuple(grave), gravest, fullest, need)
 
 
 def add_up(parts: Iterable[Census]) -> Census:
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
     gravest: list[FleetDevice] = []
-    total = present = unknown = 0
+    total = present = unknown = filling = 0
     fullest = 0.0
     for part in parts:
         total = total + part.total
         present = present + part.present
         unknown = unknown + part.unknown
+        filling = filling + part.filling
         fullest = max(fullest, part.fullest_share)
         for level, count in part.levels.items():
             levels[level] = levels.get(level, 0) + count
@@ -153,7 +159,7 @@ def add_up(parts: Iterable[Census]) -> Census:
             gravest.append(part.gravest)
     lead = find_gravest(gravest)
     need = find_need(levels)
-    return Census(total, levels, present, unknown, tuple(grave), lead, fullest, need)
+    return Census(total, levels, present, unknown, filling, tuple(grave), lead, fullest, need)
 
 
 class Coverage(NamedTuple):
@@ -381,7 +387,7 @@ def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
     description = _describe(now)
     if before is None or description != before.description or not _is_alike(before.snapshot, now):
         return NodeDevices(now, read_devices(now), description)
-    if now.sample is None or any(it.oom_in_s is not None for it in before.devices):
+    if now.sample is None or any(map(_has_times, before.devices)):
         return NodeDevices(now, read_devices(now), description)
     used = [device.memory.used_bytes for device in now.sample.devices]
     devices = [
@@ -389,6 +395,11 @@ def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
         for known, used_bytes in zip(before.devices, used, strict=True)
     ]
     return NodeDevices(now, tuple(devices), description)
+
+
+def _has_times(device: FleetDevice) -> bool:
+    """Return whether something that is said of a device changes as time passes."""
+    return device.oom_in_s is not None or device.trend in ("rising", "filling")
 
 
 def _is_alike(before: Snapshot, now: Snapshot) -> bool:
@@ -424,6 +435,7 @@ def _read_device(
     risk = assess_risk(device, snapshot.findings, known, sample.ranks)
     is_lost = snapshot.connection == "lost"
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
+    trend = None if is_lost else risk.trend
     place = _find_place(device, ranks)
     chances = [it.probability for it in known if it.probability is not None]
     return FleetDevice(
@@ -442,6 +454,7 @@ def _read_device(
         reason="its node was lost" if is_doubted else risk.reason,
         oom_in_s=None if is_doubted else risk.time_left_s(sample.time_s),
         probability=None if is_doubted else max(chances, default=None),
+        device_trend=None if trend is None else bring_forward(trend, sample.time_s),
         kinds=_list_kinds(device, snapshot.findings) if snapshot.findings else (),
         jobs=_list_jobs(ranks),
         rank=place.rank if place else None,

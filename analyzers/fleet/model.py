@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from ...engine.errors import UsageError
-from ...engine.model import DeviceState, RiskLevel
+from ...engine.model import DeviceState, DeviceTrend, RiskLevel, TrendWord
 from ...engine.text import find_nearest
 from ...engine.units import parse_bytes, parse_duration
+from ..device_trend.words import NO_ALLOCATOR_DATA
 from ..risk import LEVELS
 
 NodeState = Literal["live", "connecting", "lost"]
@@ -45,6 +46,8 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
     """Forecast time to the error, from the newest sample on; None where none is forecast."""
     probability: float | None = None
     """Probability of an out-of-memory error within the forecast's horizon, 0 to 1."""
+    device_trend: DeviceTrend | None = None
+    """How its used memory goes as of the newest sample, where nothing but that is known."""
     kinds: tuple[str, ...] = ()
     """Kinds of its open findings, sorted."""
     jobs: tuple[str, ...] = ()
@@ -52,6 +55,20 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
     tp: int | None = None
     pp: int | None = None
     dp: int | None = None
+
+    @property
+    def trend(self) -> TrendWord | None:
+        return None if self.device_trend is None else self.device_trend.word
+
+    @property
+    def full_in_s(self) -> float | None:
+        """Time until it is full if it goes on filling; None where it does not."""
+        return None if self.device_trend is None else self.device_trend.full_in_s
+
+    @property
+    def lacks_probe(self) -> bool:
+        """Whether its level is unknown for want of a process that reports its allocator."""
+        return self.level == "unknown" and self.reason == NO_ALLOCATOR_DATA
 
     @property
     def key(self) -> tuple[str, str]:
@@ -113,8 +130,9 @@ def order_naturally(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def weigh(device: FleetDevice) -> tuple[int, float]:
-    """Return how near a device is to running out: its level, and how soon an error is forecast."""
-    soon = 0.0 if device.oom_in_s is None else 1.0 / (1.0 + device.oom_in_s)
+    """Return how near a device is to running out: its level, and how soon it has an error or is full."""
+    left_s = device.full_in_s if device.oom_in_s is None else device.oom_in_s
+    soon = 0.0 if left_s is None else 1.0 / (1.0 + left_s)
     return RANKS[device.level], soon
 
 
@@ -202,6 +220,7 @@ _TEXTS: dict[str, Callable[[FleetDevice], Sequence[str]]] = {
     "model": lambda it: (it.model or "",),
     "finding": lambda it: it.kinds,
     "state": lambda it: (it.state,),
+    "trend": lambda it: () if it.trend is None else (it.trend,),
 }
 _NUMBERS: dict[str, Number] = {
     "risk": lambda it: LEVELS.index(it.level),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...engine.units import format_age
+from ..device_trend.words import word_trend
 from ..sentence import Sentence
 from ..verdict import Verdict
 from .fleet import Census, Coverage
@@ -61,7 +62,20 @@ def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...],
         return Verdict("low", Sentence(((f"OOM risk low on {whole}", "OOM risk low"), *seen)))
     told = f"OOM risk unknown on {unknown:,} of {known:,} devices"
     short = "OOM risk unknown"
-    return Verdict("unknown", Sentence(((told, f"{short}: {unknown:,}/{known:,}", short), *seen)))
+    clauses = ((told, f"{short}: {unknown:,}/{known:,}", short), *_describe_filling(census), *seen)
+    return Verdict("unknown", Sentence(clauses))
+
+
+def _describe_filling(census: Census) -> Iterator[tuple[str, ...]]:
+    """Yield the device that is full first if it goes on filling, and how many others fill."""
+    lead = census.gravest
+    trend = None if lead is None else lead.device_trend
+    if lead is None or trend is None or trend.word != "filling":
+        return
+    forms = [f"{lead.name} of {lead.node} {words}" for words in word_trend(trend, trend.time_s)]
+    yield (*forms, f"{lead.node}/{lead.label} filling", "")
+    if census.filling > 1:
+        yield f"{census.filling - 1:,} more filling", f"+{census.filling - 1:,}", ""
 
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:

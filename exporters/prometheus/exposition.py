@@ -16,6 +16,7 @@ from ...engine.model import (
     DeviceActivity,
     DeviceHardware,
     DeviceSample,
+    DeviceTrend,
     Finding,
     HostSample,
     HubStatus,
@@ -24,6 +25,7 @@ from ...engine.model import (
     Sample,
     StepReading,
     ThrottleReason,
+    TrendWord,
 )
 from ...engine.model.finding import is_last_word
 from ...engine.viewer.snapshot import Snapshot
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 """Source of a value: a device, a process, an agent."""
+Timed = TypeVar("Timed", Assessment, DeviceTrend)
+"""A conclusion whose times count from the sample that it is based on."""
 
 DEVICE_LABELS = ("node", "device", "uuid")
 """Those of the series that `vramscope export --prometheus` writes, so that both continue each other."""
@@ -214,17 +218,42 @@ def _collect_risks(picture: Picture) -> "Iterator[Metric]":
     text = LEVEL_HELP
     yield from _rows(name, "gauge", "", text, (*RANK_LABELS, "level"), levels)
     yield from _read_all(RISK_GAUGES, RANK_LABELS, labelled)
-    for family in TIMES:
-        times: list[Row] = [
-            (labels, find_left_s(picture, it, seconds))
-            for labels, it in labelled
-            if (seconds := family.read(it)) is not None
-        ]
-        yield from _rows(family.name, family.kind, family.unit, family.help, RANK_LABELS, times)
+    yield from _read_times(picture, TIMES, RANK_LABELS, labelled)
+    yield from _collect_trends(picture)
     name = FINDINGS_NAME
     text = FINDINGS_HELP
     counted: list[Row] = list(count_findings(picture).items())
     yield from _rows(name, "gauge", "", text, (*DEVICE_LABELS, *FINDINGS_LABELS), counted)
+
+
+def _collect_trends(picture: Picture) -> "Iterator[Metric]":
+    trends = [
+        (picture.label_device(it.device_uuid), it.device_trend)
+        for it in list_assessments(picture)
+        if it.device_trend is not None
+    ]
+    words: list[Row] = [
+        ((*labels, word), float(it.word == word)) for labels, it in trends for word in TREND_WORDS
+    ]
+    yield from _rows(TREND_NAME, "gauge", "", TREND_HELP, (*DEVICE_LABELS, "trend"), words)
+    yield from _read_all(TREND_GAUGES, DEVICE_LABELS, trends)
+    yield from _read_times(picture, TREND_TIMES, DEVICE_LABELS, trends)
+
+
+def _read_times(
+    picture: Picture,
+    families: Iterable[Family[Timed]],
+    labels: tuple[str, ...],
+    subjects: Iterable[tuple[tuple[str, ...], Timed]],
+) -> "Iterator[Metric]":
+    """Yield families of times that count from a sample, as seconds from the scrape."""
+    for family in families:
+        rows: list[Row] = [
+            (values, find_left_s(picture, it.time_s, seconds))
+            for values, it in subjects
+            if (seconds := family.read(it)) is not None
+        ]
+        yield from _rows(family.name, family.kind, family.unit, family.help, labels, rows)
 
 
 def _read_all(
@@ -587,15 +616,49 @@ TIMES = (
 """Counted from the sample they are based on; published as seconds from now."""
 
 
+# How used memory goes on devices without a probe: never an error that is foretold.
+
+TREND_WORDS = get_args(TrendWord)
+TREND_NAME = "vramscope_device_trend"
+TREND_HELP = (
+    "How device used goes where no process reports: 1 for the current `trend`; "
+    "what fills a device may be cache."
+)
+TREND_GAUGES = tuple(
+    Family[DeviceTrend](
+        f"vramscope_device_growth{name}_bytes_per_second",
+        "gauge",
+        "bytes_per_second",
+        text,
+        attrgetter(f"rate{name}_bytes_per_s"),
+    )
+    for name, text in (
+        ("", "Growth of device used; absent where it does not grow."),
+        ("_low", "Lower end of the 80 % interval of vramscope_device_growth_bytes_per_second."),
+        ("_high", "Upper end of the 80 % interval of vramscope_device_growth_bytes_per_second."),
+    )
+)
+TREND_TIMES = tuple(
+    Family[DeviceTrend](
+        f"vramscope_device_full_in{name}_seconds", "gauge", "seconds", text, attrgetter(f"full_in{name}_s")
+    )
+    for name, text in (
+        ("", "Seconds until the device is full if it goes on filling; no forecast of an error."),
+        ("_low", "Lower end of the 80 % interval of vramscope_device_full_in_seconds."),
+        ("_high", "Upper end of the 80 % interval of vramscope_device_full_in_seconds."),
+    )
+)
+
+
 def list_assessments(picture: Picture) -> tuple[Assessment, ...]:
     """Return the assessments of risk, if they are current."""
     return picture.snapshot.assessments if picture.is_fresh else ()
 
 
-def find_left_s(picture: Picture, assessment: Assessment, seconds: float) -> float:
-    """Return the remaining seconds at the scrape, counted from the assessment's sample."""
+def find_left_s(picture: Picture, time_s: float, seconds: float) -> float:
+    """Return the remaining seconds at the scrape, counted from the sample at `time_s`."""
     sample = picture.sample
-    passed_s = picture.age_s + (0.0 if sample is None else max(0.0, sample.time_s - assessment.time_s))
+    passed_s = picture.age_s + (0.0 if sample is None else max(0.0, sample.time_s - time_s))
     return max(0.0, seconds - passed_s)
 
 

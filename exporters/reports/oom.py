@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from ...analyzers.device_trend.words import bring_forward
 from ...engine.model import Assessment, RiskLevel
 from ...engine.units import MIB
 from .frame import (
@@ -197,6 +198,7 @@ def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
 
 def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
     passed_s = max(0.0, now_s - assessment.time_s)
+    trend = assessment.device_trend
 
     def left(time_s: float | None) -> float | None:
         return None if time_s is None else max(0.0, time_s - passed_s)
@@ -207,6 +209,7 @@ def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
         oom_in_s=left(assessment.oom_in_s),
         oom_in_low_s=left(assessment.oom_in_low_s),
         oom_in_high_s=left(assessment.oom_in_high_s),
+        device_trend=None if trend is None else bring_forward(trend, now_s),
     )
 
 

@@ -9,6 +9,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
+from ...analyzers.device_trend.words import word_full_in
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
@@ -16,6 +17,7 @@ from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,
     DeviceSample,
+    DeviceTrend,
     Finding,
     HostSample,
     NodeStatus,
@@ -25,7 +27,7 @@ from ...engine.model import (
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
 from ...engine.units import format_age, format_bytes, format_gib
-from ..text import GLYPHS, STYLES, TableStyle, show_number
+from ..text import GLYPHS, STYLES, TRENDS, TableStyle, show_number
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -88,7 +90,7 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
     agent = f" · agent {status.agent.pid}" if status.agent is not None else ""
     head = f"{make_printable(status.node)} · {_count_devices(status)}{agent} · {clock}"
     yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
-    verdict = summarize(_sample_of(status), status.findings, assessments=status.assessments)
+    verdict = summarize(_sample_of(status), status.findings, assessments=status.assessments, remedy="command")
     # A report, unlike a screen, has as many lines as it takes to say everything.
     yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
 
@@ -343,9 +345,20 @@ def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
     if device.state == "stale":
         age = "" if device.age_s is None else f" {format_age(device.age_s)}"
         return Text(f"? stale{age}", style="bold yellow")
+    if risk.level == "unknown":
+        return _describe_trend(risk.trend, now_s)
     left_s = risk.time_left_s(now_s)
     left = "" if left_s is None else f" {format_age(left_s)}"
     return Text(f"{GLYPHS[risk.level]} {risk.level}{left}", style=STYLES[risk.level])
+
+
+def _describe_trend(trend: DeviceTrend | None, now_s: float) -> Text:
+    """Return how used memory goes where the risk is unknown, which the verdict says once."""
+    if trend is None:
+        return Text(GLYPHS["unknown"], style=STYLES["unknown"])
+    end = word_full_in(trend, now_s)
+    style = STYLES["medium"] if trend.word == "filling" else ""
+    return Text(f"{TRENDS[trend.word]} {trend.word}{f', {end}' if end else ''}", style=style)
 
 
 def _draw_gauge(device: DeviceSample, width: int) -> Text:

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...analyzers.verdict import Remedy
 from ...engine.model import ProcessReading, RankSample, Sample
 from ...engine.settings import AttachPolicy
 from ...engine.text import make_printable
@@ -30,6 +31,10 @@ class AttachControl:
         self.is_offered = isinstance(app.feed, AttachingFeed)
         may_offer = self.is_offered and not app.signal_policy.is_read_only
         self._policy: AttachPolicy = policy if may_offer else "never"
+        # How a person of this view gets to know more of processes without a probe.
+        self.remedy: Remedy | None = "key" if may_offer else "command"
+        if app.signal_policy.is_replay:
+            self.remedy = None
         self._own_user = "" if self._policy == "never" else _find_own_name()
         # Processes that were looked at for the offer.
         self._seen: set[Identity] = set()

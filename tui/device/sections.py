@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...analyzers.device_trend.words import NO_FORECAST, word_rate, word_trend
 from ...analyzers.risk import find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
 from ...engine.model import (
     Assessment,
     DeviceSample,
+    DeviceTrend,
     LiveStack,
     PhaseReading,
     RankSample,
@@ -39,20 +41,42 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
     """
     if found is None:
         return []
+    if found.level == "unknown" and found.memory_source == "device":
+        return _draw_trend(found.device_trend, now_s, width, glyphs)
     role: Role = found.level
     head: Line = [
         Span(f" {glyphs.risk(found.level)} OOM risk {found.level}", role),
         Span(f": {found.reason}", "text"),
         Span(_describe_trust(found), "muted"),
     ]
-    lines = [head]
-    left = list(_list_facts(found, now_s, glyphs))
-    while left:
-        line, rest = join_facts(left, width - 4)
-        line, rest = (line, rest) if line else (left[0], left[1:])
+    facts = list(_list_facts(found, now_s, glyphs))
+    return [head, *_join_all(facts, width), *_draw_headroom(found, width)]
+
+
+def _draw_trend(trend: DeviceTrend | None, now_s: float, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return how used memory grows, and what the rate rests on; empty where it does not grow."""
+    if trend is None or trend.rate_bytes_per_s is None:
+        return []
+    role: Role = "medium" if trend.word == "filling" else "text"
+    words = word_trend(trend, now_s)[0].removesuffix(f" ({NO_FORECAST})")
+    head = wrap_words(f"{glyphs.trends[trend.word]} {words}", width - 2)
+    low, high = trend.rate_low_bytes_per_s, trend.rate_high_bytes_per_s
+    facts = [_name_value("grown by", _size(trend.grown_bytes, glyphs))]
+    if low is not None and high is not None:
+        facts.append(_name_value("rate (80 %)", f"{word_rate(low)} to {word_rate(high)}"))
+    facts.append([Span(f"{NO_FORECAST}: no forecast of an error", "muted")])
+    return [*([Span(f" {text}", role)] for text in head), *_join_all(facts, width)]
+
+
+def _join_all(facts: list[Line], width: int) -> list[Line]:
+    """Return facts in as many lines as they take."""
+    lines: list[Line] = []
+    while facts:
+        line, rest = join_facts(facts, width - 4)
+        line, rest = (line, rest) if line else (facts[0], facts[1:])
         lines.append([Span("   "), *line])
-        left = rest
-    return [*lines, *_draw_headroom(found, width)]
+        facts = rest
+    return lines
 
 
 def _draw_headroom(found: Assessment, width: int) -> list[Line]:

@@ -45,6 +45,8 @@ class Glyphs:
     risks: Mapping[str, str]
     # By how full a device is.
     fullness: Mapping[str, str]
+    # By the word of a trend of used memory.
+    trends: Mapping[str, str]
     # Mark of an unmeasured value.
     unmeasured: str
     ellipsis: str
@@ -95,6 +97,7 @@ UNICODE = Glyphs(
     levels="▁▂▃▄▅▆▇█",
     risks={"low": "·", "medium": "▲", "high": "◆", "critical": "✖", "unknown": "?"},
     fullness={"nearly": "◕", "full": "●"},
+    trends={"steady": "→", "rising": "↗", "filling": "↑", "full": "■"},
     unmeasured="—",
     ellipsis="…",
     separator="·",
@@ -130,6 +133,7 @@ ASCII = Glyphs(
     levels="0123456789",
     risks={"low": ".", "medium": "^", "high": "*", "critical": "X", "unknown": "?"},
     fullness={"nearly": "o", "full": "O"},
+    trends={"steady": "=", "rising": "/", "filling": "!", "full": "#"},
     unmeasured="-",
     ellipsis="~",
     separator="|",

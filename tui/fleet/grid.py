@@ -107,6 +107,13 @@ def arrange_groups(names: Sequence[str], sizes: Sequence[int], width: int) -> Fl
 _IN_DANGER = frozenset(LEVELS[LEVELS.index("medium") :])
 
 
+def mark_risk(device: FleetDevice, glyphs: Glyphs) -> tuple[str, Role]:
+    """Return the glyph of the risk of a device; where that is unknown, of how used memory goes."""
+    if device.trend is None:
+        return glyphs.risk(device.level), device.level
+    return glyphs.trends[device.trend], "medium" if device.trend == "filling" else device.level
+
+
 def draw_cell(device: FleetDevice, figure: CellFigure, glyphs: Glyphs) -> tuple[str, Role]:
     """Return a device as one cell: its trouble, else how full it is or its level of risk."""
     if device.state == "lost":
@@ -116,7 +123,7 @@ def draw_cell(device: FleetDevice, figure: CellFigure, glyphs: Glyphs) -> tuple[
     if device.is_old:
         return glyphs.stale, "medium"
     if figure == "risk":
-        return glyphs.risk(device.level), device.level
+        return mark_risk(device, glyphs)
     share = device.used_share
     if share is None:
         return glyphs.unmeasured, "muted"

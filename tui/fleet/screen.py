@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ...analyzers.device_trend.words import word_trend
 from ...analyzers.fleet.fleet import Census, Coverage, Fleet, group_fleet
 from ...analyzers.fleet.model import (
     EXAMPLE,
@@ -43,7 +44,7 @@ from ..widgets.one_line import KeyLine, OneLine
 from ..widgets.verdict_line import VerdictLine
 from ..widgets.verdict_words import word_lost
 from .cluster import ClusterWatch, describe_worst, order_by_gravity
-from .grid import FleetGrid, FleetView, describe_silence
+from .grid import FleetGrid, FleetView, describe_silence, mark_risk
 
 # Height of the screen from which lost nodes have so many rows; below that one.
 ROWS_FROM = ((32, 4), (24, 3), (18, 2))
@@ -128,6 +129,8 @@ def describe_fleet(
     for level in reversed(LEVELS):
         if level in counts:
             pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]
+    if census.filling:
+        pieces += [_GAP, Piece(f"{glyphs.trends['filling']} {census.filling:,} filling", "medium")]
     chosen = f"by {view.grouping}   sort {view.sort}"
     filtered = f"   filter {view.filter_text}" if view.filter_text else ""
     return pieces, [Piece(f"{chosen}{filtered}", "muted")]
@@ -135,10 +138,11 @@ def describe_fleet(
 
 def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> list[Piece]:
     """Return a device in one line, what matters most first."""
+    mark, role = mark_risk(device, glyphs)
     pieces = [
         Piece(f"{device.node} {device.name}", "strong"),
         Piece("  "),
-        Piece(f"{glyphs.risk(device.level)} {_describe_risk(device)}", device.level),
+        Piece(f"{mark} {_describe_risk(device)}".rstrip(), role),
         Piece(f"  {_describe_memory(device, glyphs)}"),
     ]
     return pieces + [Piece(f"  {text}", "muted") for text in _list_facts(device, node)]
@@ -149,6 +153,12 @@ def _describe_risk(device: FleetDevice) -> str:
         within = device.probability or 0.0  # the next ten minutes: small where the error is expected later
         chance = f" ({within:.0%})" if within >= _EVEN_CHANCE else ""
         return f"out of memory in {format_age(device.oom_in_s)}{chance}"
+    if device.level == "unknown":
+        trend = device.device_trend
+        if trend is not None:
+            forms = word_trend(trend, trend.time_s)
+            return forms[min(1, len(forms) - 1)]  # without how long
+        return "" if device.lacks_probe else device.reason
     return f"{device.level}: {device.reason}" if device.reason else device.level
 
 

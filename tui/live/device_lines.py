@@ -11,7 +11,6 @@ from ..draw.numbers import (
     CELSIUS_WIDTH,
     PERCENT_WIDTH,
     WATTS_WIDTH,
-    brief_span_text,
     celsius_text,
     gib_text,
     percent_text,
@@ -46,7 +45,7 @@ def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
         Span(level, view.fill_role if view.is_fresh else "muted"),
         Span(share.rjust(4), figure),
         Span(" "),
-        Span(glyph if glyph != level else glyphs.risk(view.risk.level), role),
+        Span(glyph, role) if glyph != level else fields.risk_mark(view, glyphs),
     ]
 
 
@@ -217,23 +216,18 @@ def _figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     ]
 
 
-def _word(view: DeviceView) -> str:
-    """Return the time that is left, or else the word of the risk."""
-    return view.risk.level if view.time_left_s is None else brief_span_text(view.time_left_s)
-
-
 def _state_columns(
     view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs, *, has_header: bool
 ) -> Line:
     device = view.device
     if device.details_age_s is not None:  # a line has no room to say how old they are
         device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)
-    line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
+    line: Line = [Span("  "), fields.risk_mark(view, glyphs)]
     if columns.word:
-        line.append(Span(" " + fit_text(_word(view), columns.word - 1, ""), view.risk_role))
+        line.append(Span(" " + fit_text(fields.risk_word(view), columns.word - 1, ""), view.risk_role))
     if columns.utilization and view.time_left_s is not None and not columns.word:
         # In little room the time that is left replaces a value that matters less.
-        line.append(Span(" " + _word(view).ljust(columns.utilization - 1), view.risk_role))
+        line.append(Span(" " + fields.risk_word(view).ljust(columns.utilization - 1), view.risk_role))
     elif columns.utilization:
         share = Span(percent_text(device.utilization_percent, glyphs))
         line += [Span("  "), share] if has_header else [Span(" "), share, Span("u", "muted")]
@@ -313,12 +307,12 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
     taken = line_width(metrics) + 1 if metrics else 0
     if room - taken < line_width(start) + widths.short_rank + 4 + RISK_WIDTH:
         metrics, taken = [], 0  # the risk tells more
-    note = fields.risk_or_state(view, glyphs, is_long=not is_tight)
     special = fields.kind_and_rank(view, widths, is_long=room - taken >= 60)
     free = room - taken - line_width(start) - line_width(special) - 2
     name_width = min(widths.name, max(0, free - RISK_WIDTH))
     named = fields.name(view, name_width, glyphs) if name_width > 4 else []
-    left = [*start, *named, *special, Span("  "), *note]
+    left = [*start, *named, *special, Span("  ")]
+    left += fields.risk_or_state(view, glyphs, is_long=not is_tight, room=room - taken - line_width(left))
     if is_tight and view.comparison is not None:
         told = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
         left += [fields.GAP, *told] if told else []
@@ -395,8 +389,8 @@ def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Gl
     left: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
     left += fields.name(view, widths.name, glyphs) if widths.name else []
     left += [*fields.kind_and_rank(view, widths), Span("   ")]
-    left += fields.risk_or_state(view, glyphs, is_long=True)
     room = width - line_width(metrics) - 3
+    left += fields.risk_or_state(view, glyphs, is_long=True, room=room - line_width(left))
     if not metrics or room < line_width(left[:-1]):
         return left
     return [*fit_line(left, room, ellipsis=glyphs.ellipsis), Span("  "), *metrics, Span(" ")]

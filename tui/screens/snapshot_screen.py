@@ -7,7 +7,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 
 from ...analyzers.sentence import Sentence
-from ...analyzers.verdict import Verdict, summarize
+from ...analyzers.verdict import Remedy, Verdict, summarize
 from ...engine.clock import Clock
 from ...engine.history import History
 from ...engine.viewer.snapshot import Snapshot
@@ -62,6 +62,8 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     def __init__(self, history: History, clock: Clock) -> None:
         super().__init__()
+        # What the verdict names where the risk is unknown for want of a probe.
+        self.remedy: Remedy | None = None
         self._history = history
         self._clock = clock
         self._arrived_s = clock.monotonic_s()
@@ -143,6 +145,7 @@ class SnapshotScreen(ThriftyScreen[None]):
             self._history.peak,
             snapshot.assessments,
             is_recorded=replay is not None,
+            remedy=self.remedy,
         )
         if replay is not None:
             verdict = judge_part(judge_comparison(verdict, replay.comparison), replay.part)

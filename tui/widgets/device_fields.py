@@ -203,9 +203,30 @@ def state_note(view: DeviceView) -> Line:
     return []
 
 
-def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
-    """Return the glyph of the risk and its word or the time that is left; both, or why, in more room."""
+def risk_mark(view: DeviceView, glyphs: Glyphs) -> Span:
+    """Return the glyph of the risk; where that is unknown, of how used memory goes."""
+    trend = view.risk.trend
+    glyph = glyphs.risk(view.risk.level) if trend is None else glyphs.trends[trend.word]
+    return Span(glyph, view.risk_role)
+
+
+def risk_word(view: DeviceView) -> str:
+    """Return the time that is left, or the word of the risk or of the trend; `unknown` is for the verdict."""
+    if view.time_left_s is not None:
+        return brief_span_text(view.time_left_s)
+    if view.risk.level == "unknown":
+        return view.trend_forms[-1] if view.trend_forms else ""
+    return view.risk.level
+
+
+def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool, room: int | None = None) -> Line:
+    """Return the glyph of the risk and its word or the time that is left; both, or why, in more room.
+
+    `room` are the cells that it should fit in where there is a choice.
+    """
     level = view.risk.level
+    if level == "unknown":
+        return _unknown_risk(view, glyphs, room, is_long=is_long)
     role = view.risk_role
     if view.time_left_s is not None:
         left = format_age(view.time_left_s) if is_long else brief_span_text(view.time_left_s)
@@ -214,9 +235,20 @@ def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
     return [Span(f"{glyphs.risk(level)} {word}", role)]
 
 
-def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
+def _unknown_risk(view: DeviceView, glyphs: Glyphs, room: int | None, *, is_long: bool) -> Line:
+    """Return how used memory goes, or why nothing is known; that no probe reports, the verdict says once."""
+    mark = risk_mark(view, glyphs)
+    if view.trend_forms:
+        forms = view.trend_forms if is_long or room is not None else view.trend_forms[-1:]
+        words = next((form for form in forms if room is None or len(form) + 2 <= room), forms[-1])
+        return [Span(f"{mark.text} {words}", mark.role)]
+    is_said = view.risk.lacks_probe or not is_long
+    return [mark] if is_said else [Span(f"{mark.text} {view.risk.reason}", mark.role)]
+
+
+def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool, room: int | None = None) -> Line:
     """Return what a person must know first: that values are old, or else the risk."""
-    return state_note(view) or risk(view, glyphs, is_long=is_long)
+    return state_note(view) or risk(view, glyphs, is_long=is_long, room=room)
 
 
 def level_mark(view: DeviceView, glyphs: Glyphs) -> Span:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 from rich.cells import cell_len
 
+from ...analyzers.device_trend.words import word_trend
 from ...analyzers.finding_words import LeakWords, describe_leak
 from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.pressure import FULL_SHARE
@@ -202,6 +203,8 @@ class DeviceView:
     gap: MemoryGap | None = None
     # Whole seconds until memory is expected to run out; None without a forecast.
     time_left_s: float | None = None
+    # How its used memory goes, where nothing but that is known, from the complete form to the word alone.
+    trend_forms: tuple[str, ...] = ()
     # The most severe leak on it.
     leak: LeakWords | None = None
     # Its simulation, where the run has one.
@@ -246,7 +249,8 @@ class DeviceView:
 
     @property
     def risk_role(self) -> Role:
-        return self.risk.level
+        is_filling = self.risk.trend is not None and self.risk.trend.word == "filling"
+        return "medium" if is_filling else self.risk.level
 
     @property
     def label(self) -> str:
@@ -358,6 +362,7 @@ def build_views(
                 ranks=on_device,
                 gap=_explain(device, on_device),
                 time_left_s=risks[device.uuid].time_left_s(sample.time_s),
+                trend_forms=_word_trend(risks[device.uuid], sample.time_s),
                 leak=describe_leak(snapshot.findings, device.uuid),
                 fullness=levels.grade(device, sample.time_s),
             )
@@ -377,6 +382,10 @@ def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[Device
 def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
     known = doubt_silent(sample, snapshot.assessments)
     return assess_risks(devices, snapshot.findings, known, sample.ranks)
+
+
+def _word_trend(risk: Risk, now_s: float) -> tuple[str, ...]:
+    return () if risk.trend is None else word_trend(risk.trend, now_s)
 
 
 def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequence[RankSample]) -> int:

@@ -35,14 +35,14 @@ def _one(rank: RankSample, width: int = 120, height: int = 12) -> str:
 
 def test_a_large_device_names_its_rank_its_place_and_its_step() -> None:
     lines = _draw(with_ranks(*make_job(1)), 120, 12)
-    assert lines[0].startswith(" 0 H100 80GB HBM3  rank 0 tp0 pp0   ? unknown")
+    assert lines[0].startswith(" 0 H100 80GB HBM3  rank 0 tp0 pp0   ? no forecast from allocator data")
     assert "step 1,842  1.04 s" in lines[2]
     assert "▓" in lines[1]
 
 
 def test_several_ranks_on_a_device_are_named_together() -> None:
     lines = _draw(with_ranks(*make_crowd()), 120, 12)
-    assert lines[0].startswith(" 0 H100 80GB HBM3  ranks 0,1   ? unknown")
+    assert lines[0].startswith(" 0 H100 80GB HBM3  ranks 0,1   ? no forecast from allocator data")
 
 
 def test_a_sliver_keeps_the_number_of_the_rank() -> None:
