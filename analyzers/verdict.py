@@ -364,7 +364,8 @@ def describe_state(
         return
     reasons = {(it.level, it.reason) for it in map(risks.__getitem__, [device.uuid for device in readable])}
     name = None if len(reasons) == 1 else name_device(worst)
-    if risks[worst.uuid].lacks_probe and remedy is not None and sample.clock != "trace":
+    is_reported = any(rank.device_uuid == worst.uuid for rank in sample.ranks)
+    if risks[worst.uuid].lacks_probe and remedy is not None and not is_reported and sample.clock != "trace":
         yield _describe_lack(sample, name, remedy)
     else:
         yield _describe_risk(risks[worst.uuid], name)

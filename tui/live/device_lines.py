@@ -222,7 +222,8 @@ def _state_columns(
     device = view.device
     if device.details_age_s is not None:  # a line has no room to say how old they are
         device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)
-    line: Line = [Span("  "), fields.risk_mark(view, glyphs)]
+    mark = fields.risk_mark(view, glyphs)
+    line: Line = [Span(f"  {mark.text}", mark.role)]
     if columns.word:
         line.append(Span(" " + fit_text(fields.risk_word(view), columns.word - 1, ""), view.risk_role))
     if columns.utilization and view.time_left_s is not None and not columns.word:

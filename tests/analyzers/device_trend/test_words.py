@@ -5,7 +5,7 @@ import pytest
 
 from vramscope.analyzers.device_trend.words import bring_forward, word_trend
 from vramscope.analyzers.verdict import summarize
-from vramscope.engine.model import Assessment, DeviceTrend, ProcessReading, Sample, TrendWord
+from vramscope.engine.model import Assessment, DeviceTrend, ProcessReading, RankSample, Sample, TrendWord
 from vramscope.engine.units import GIB
 
 from ..samples import device, sample
@@ -127,6 +127,12 @@ def test_the_device_that_is_full_first_is_named_and_the_others_are_counted() -> 
 def test_without_a_process_there_is_nothing_to_attach_to() -> None:
     text = summarize(sample(device(1)), (), assessments=(assess(0, None),), remedy="key").text(WIDE)
     assert text.startswith("OOM risk unknown without a probe: start jobs with vramscope run · GPU 0 1.0/80.0")
+
+
+def test_a_process_that_reports_no_allocator_needs_no_probe() -> None:
+    reported = msgspec.structs.replace(busy(60), ranks=(RankSample(4711, 1.0, device_uuid="GPU-0"),))
+    text = summarize(reported, (), assessments=(assess(0, None),), remedy="key").text(WIDE)
+    assert text.startswith("OOM risk unknown: no allocator data · GPU 0 ")
 
 
 def test_a_recorded_run_offers_nothing() -> None:
