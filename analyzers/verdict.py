@@ -13,7 +13,6 @@ from ..engine.units import format_age, format_bytes, format_gib
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
 from .device_state import KINDS as DEVICE_STATES
-from .device_trend.words import word_trend
 from .finding_words import describe_error, describe_leak
 from .findings.evidence import read_process
 from .findings.subjects import name_device, name_devices
@@ -22,6 +21,7 @@ from .pressure import KIND as PRESSURE
 from .pressure import is_relieved
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
+from .trend_words import word_trend
 
 # Most device-used bytes seen on a device by its UUID, and when (`History.peak`).
 Peaks = Callable[[str], tuple[int, float] | None]

@@ -13,8 +13,8 @@ from ...engine.errors import UsageError
 from ...engine.model import DeviceState, DeviceTrend, RiskLevel, TrendWord
 from ...engine.text import find_nearest
 from ...engine.units import parse_bytes, parse_duration
-from ..device_trend.words import NO_ALLOCATOR_DATA
 from ..risk import LEVELS
+from ..trend_words import NO_ALLOCATOR_DATA
 
 NodeState = Literal["live", "connecting", "lost"]
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...engine.units import format_age
-from ..device_trend.words import word_trend
 from ..sentence import Sentence
+from ..trend_words import word_trend
 from ..verdict import Verdict
 from .fleet import Census, Coverage
 from .model import FleetDevice, find_gravest

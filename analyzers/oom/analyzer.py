@@ -10,7 +10,6 @@ from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLeve
 from ...engine.model.finding import PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
 from ..device_trend.track import DeviceTrendTrack, is_other_trend
-from ..device_trend.words import NO_ALLOCATOR_DATA
 from ..findings.evidence import (
     CAPACITY,
     FLOOR,
@@ -38,6 +37,7 @@ from ..findings.lifecycle import (
 )
 from ..findings.subjects import Subject, SubjectKey, subjects_of
 from ..floors.episode import resume_growth
+from ..trend_words import NO_ALLOCATOR_DATA
 from .forecast import HORIZON_S, STEPS_AHEAD, Forecast
 from .watch import Watch
 

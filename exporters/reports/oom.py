@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ...analyzers.device_trend.words import bring_forward
+from ...analyzers.trend_words import bring_forward
 from ...engine.model import Assessment, RiskLevel
 from ...engine.units import MIB
 from .frame import (

@@ -9,10 +9,10 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzers.device_trend.words import word_full_in
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
+from ...analyzers.trend_words import word_full_in
 from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...analyzers.device_trend.words import NO_FORECAST, word_rate, word_trend
 from ...analyzers.risk import find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
+from ...analyzers.trend_words import NO_FORECAST, word_rate, word_trend
 from ...engine.model import (
     Assessment,
     DeviceSample,

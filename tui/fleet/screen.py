@@ -11,7 +11,6 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ...analyzers.device_trend.words import word_trend
 from ...analyzers.fleet.fleet import Census, Coverage, Fleet, group_fleet
 from ...analyzers.fleet.model import (
     EXAMPLE,
@@ -27,6 +26,7 @@ from ...analyzers.fleet.model import (
 )
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.risk import LEVELS
+from ...analyzers.trend_words import word_trend
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...engine.units import format_age

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 from rich.cells import cell_len
 
-from ...analyzers.device_trend.words import word_trend
 from ...analyzers.finding_words import LeakWords, describe_leak
 from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.pressure import FULL_SHARE
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
+from ...analyzers.trend_words import word_trend
 from ...engine.history import History
 from ...engine.history.history import Field
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankCoordinates, RankSample, Sample

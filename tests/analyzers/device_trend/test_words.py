@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.device_trend.words import bring_forward, word_trend
+from vramscope.analyzers.trend_words import bring_forward, word_trend
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Assessment, DeviceTrend, ProcessReading, RankSample, Sample, TrendWord
 from vramscope.engine.units import GIB

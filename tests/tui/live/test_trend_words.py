@@ -10,10 +10,10 @@ from tests.exporters.prometheus.scraped import make_picture, scrape
 from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_sample
 from tests.tui.live.test_attaching import AttachingFakeFeed
 from tests.tui.looks import shown_text
-from vramscope.analyzers.device_trend.words import word_rate
 from vramscope.analyzers.fleet.fleet import read_devices
 from vramscope.analyzers.fleet.model import FleetNode
 from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.analyzers.trend_words import word_rate
 from vramscope.engine.history import History
 from vramscope.engine.model import Assessment, DeviceSample, DeviceTrend, ProcessReading, Sample
 from vramscope.engine.viewer.snapshot import Snapshot

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from ...engine.model import DeviceTrend
-from ...engine.units import MIB, format_bytes
+from ..engine.model import DeviceTrend
+from ..engine.units import MIB, format_bytes
 
 # Why the risk is unknown of a device whose processes have no probe.
 NO_ALLOCATOR_DATA = "no allocator data"
