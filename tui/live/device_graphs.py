@@ -91,7 +91,9 @@ def fit_history(span: TimeSpan, columns: int, seen_s: float) -> Fit:
         first = floor((span.now_s - seen_s + interval_s) / bucket_s + ROUNDING)
         last = floor((span.now_s + slack_s) / bucket_s)
         count = min(columns, max(last - first + 1, LEAST_TICKS))
-        return Fit(max(first, last - count + 1), count, bucket_s, columns)
+        # In very few columns there is no room for more than the newest ticks.
+        first = min(max(first, last - count + 1), floor(span.now_s / bucket_s + ROUNDING))
+        return Fit(first, count, bucket_s, columns)
     step = max(1, round(SHIFT_S / bucket_s)) if span.is_live else 1
     last = floor(span.now_s / bucket_s / step) * step + step - 1
     count = min(columns, ceil(total_s / bucket_s - ROUNDING))

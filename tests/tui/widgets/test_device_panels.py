@@ -162,7 +162,7 @@ async def test_filter_and_window_redraw() -> None:
         panels.history_window_s = 120.0
         await pilot.pause()
         assert _rows(app)[0].startswith(" 7 H100")
-        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-33 s"]
+        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-36 s"]
         panels.history_window_s = 20.0
         await pilot.pause()
         assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-20 s"]
