@@ -38,7 +38,7 @@ def measure_latencies(programs: Sequence[Program], devices: int, runs: int) -> l
 
 def _measure_once(program: Program, devices: int, driver: str) -> Latency:
     with Machine(devices) as machine, Terminal(program.live, machine.terminal_env) as terminal:
-        if terminal.wait_for(program.figure, 20.0) is None:
+        if terminal.wait_for(program.whole, 20.0) is None:
             raise TimeoutError(f"{program.name} showed no figures: {terminal.text()[-2000:]}")
         time.sleep(1.5)
         if driver != "healthy":

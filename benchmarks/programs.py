@@ -21,6 +21,8 @@ class Program:
     """Command that prints the devices once."""
     figure: str
     """Pattern of a device's memory figure on its screen."""
+    whole: str
+    """Pattern of what it shows last: from then on it acts on keys."""
     help_key: str
     help_text: str
     """Pattern that only its help screen shows."""
@@ -34,6 +36,7 @@ def find_vramscope() -> Program:
         live=(command,),
         once=(command, "--once"),
         figure=r"\d+\.\d+\s*/\s*\d+\.\d+\s*GiB",
+        whole=r"\bquit\b",
         help_key="?",
         help_text=r"(?i)keys everywhere|\bhelp\b.*\bquit\b",
     )
@@ -49,6 +52,7 @@ def find_nvitop() -> Program | None:
         live=(command, "--monitor", "full", "--interval", "1"),
         once=(command, "--once"),
         figure=r"\d+\.\d+[GM]iB\s*/\s*\d+\.\d+GiB",
+        whole=r"\d+\.\d+[GM]iB\s*/\s*\d+\.\d+GiB",
         help_key="h",
         help_text=r"(?i)press any key to return",
     )

@@ -4,7 +4,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from .machine import Machine
 from .measure.tables import format_number, format_table
@@ -12,6 +13,7 @@ from .measure.terminal import Terminal
 from .programs import Program, find_nvitop, find_vramscope
 
 TIMEOUT_S = 20.0
+AGENT_STARTS_S = 3.0
 
 
 def measure_start_up(devices: int, runs: int) -> dict[str, float]:
@@ -22,15 +24,37 @@ def measure_start_up(devices: int, runs: int) -> dict[str, float]:
             "import textual.app": lambda: time_command(
                 [sys.executable, "-c", "import textual.app"], machine.env
             ),
-            "vramscope, first figures": lambda: time_first_figures(ours, machine),
+            "vramscope, first figures": lambda: time_screen(ours, ours.figure, machine),
+            "vramscope, whole screen": lambda: time_screen(ours, ours.whole, machine),
             "vramscope --once": lambda: time_command(ours.once, machine.env),
             "vramscope --once --json": lambda: time_command([*ours.once, "--json"], machine.env),
             "vramscope --version": lambda: time_command([ours.live[0], "--version"], machine.env),
         }
+        with_agent: dict[str, Callable[[], float]] = {
+            "vramscope, first figures, agent runs": lambda: time_screen(ours, ours.figure, machine),
+            "vramscope, whole screen, agent runs": lambda: time_screen(ours, ours.whole, machine),
+        }
         if peer:
-            ways["nvitop, first figures"] = lambda: time_first_figures(peer, machine)
+            ways["nvitop, first figures"] = lambda: time_screen(peer, peer.figure, machine)
             ways["nvitop --once"] = lambda: time_command(peer.once, machine.env)
-        return run_in_turn(ways, runs)
+            with_agent["nvitop, first figures, agent runs"] = ways["nvitop, first figures"]
+        medians = run_in_turn(ways, runs)
+        with running_agent(ours, machine):
+            return {**medians, **run_in_turn(with_agent, runs)}
+
+
+@contextmanager
+def running_agent(program: Program, machine: Machine) -> Iterator[None]:
+    """Run an agent that has been sampling for a moment."""
+    agent = subprocess.Popen(
+        [program.live[0], "agent"], env=machine.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(AGENT_STARTS_S)
+        yield
+    finally:
+        agent.terminate()
+        agent.wait()
 
 
 def run_in_turn(ways: Mapping[str, Callable[[], float]], runs: int) -> dict[str, float]:
@@ -60,10 +84,10 @@ def time_command(command: Sequence[str], env: Mapping[str, str]) -> float:
     return taken_s
 
 
-def time_first_figures(program: Program, machine: Machine) -> float:
-    """Return the seconds from exec to the first memory figure of a device on the terminal."""
+def time_screen(program: Program, pattern: str, machine: Machine) -> float:
+    """Return the seconds from exec until the terminal shows a pattern."""
     with Terminal(program.live, machine.terminal_env) as terminal:
-        shown_s = terminal.wait_for(program.figure, TIMEOUT_S)
+        shown_s = terminal.wait_for(pattern, TIMEOUT_S)
         taken_s = (shown_s or float("nan")) - terminal.started_s
         terminal.press("q")
         terminal.wait_for_end(TIMEOUT_S)

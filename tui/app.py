@@ -16,7 +16,9 @@ from textual.screen import Screen
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History
+from ..engine.model import Sample
 from ..engine.settings import Settings
+from ..engine.soundness import make_msgpack_decoder
 from ..engine.viewer.feed import Feed, SeveralNodesFeed
 from ..engine.viewer.snapshot import Snapshot
 from .controls.advice import AdviceControl
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .fleet.screen import FleetScreen
     from .frame.launch import Example, Examples
     from .process.screen import ProcessScreen
+    from .terminal.opening import Opening
 
 
 # In the order in which a key goes through them.
@@ -80,6 +83,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         recording: Begins and ends recordings; None where none can be made.
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
+        opening: Where a first frame is drawn already; None for nothing.
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         recording: "ViewerRecording | None" = None,
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
+        opening: "Opening | None" = None,
     ) -> None:
+        self.opening = opening
         self.feed = feed
         self.signal_policy = signal_policy
         self.advice = AdviceControl(self)
@@ -123,6 +129,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         # What is drawn; older than `newest` while the view is frozen.
         self.shown = self.newest
         self._received: dict[str, Snapshot] = {}
+        self._shows_first_frame = False
         self.known = KnownNodes()
         self._steps = RecentSteps()
         self._processes = ProcessHistories()
@@ -171,7 +178,17 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.live.devices.history_window_s = self._settings.history_window_s
         self.loop_context = copy_context()
         self.event_loop = asyncio.get_running_loop()
+        self._begin_with_first_frame()
         self.feed.start(self._receive)
+
+    def _begin_with_first_frame(self) -> None:
+        """Show the sample of the first frame until the feed knows more."""
+        data = None if self.opening is None else self.opening.sample
+        if data is not None:
+            self._shows_first_frame = True
+            self.live.hold()
+            self.newest = Snapshot(sample=make_msgpack_decoder(Sample).decode(data))
+            self._draw()
 
     def on_unmount(self) -> None:
         """Stop the feed; it ends within half a second even if something hangs."""
@@ -231,6 +248,10 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
+        if self._shows_first_frame:
+            if snapshot.sample is None and snapshot.connection == "connecting":
+                return
+            self._shows_first_frame = False
         before = self._received.get(snapshot.node, Snapshot())
         if snapshot.is_gone:
             self._received.pop(snapshot.node, None)
@@ -265,7 +286,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         snapshots = self._mailbox.take()
         if not snapshots:
             return
-        if self.newest.sample is None:
+        if self.known.newest.sample is None:
             # Snapshots replaced before the first drawing do not count as late.
             self._skipped_at_start = self._mailbox.replaced
         shown = self.known.shown

@@ -67,6 +67,10 @@ class HubFeed(AskingFeed):
         self._pipe_lock = threading.Lock()
         self._questions: deque[Question] = deque(maxlen=MOST_QUESTIONS)
         self.history = History(keeps_ranks=False)
+        self._handing_over = threading.Lock()
+        self._is_followed = False
+        # The newest before `start`.
+        self._kept: Snapshot | None = None
 
     def start_hub(self) -> None:
         """Start a hub if none serves the folder; returns at once, so that it starts while the screen does."""
@@ -75,6 +79,23 @@ class HubFeed(AskingFeed):
         else:
             open_runtime_folder(self._folder)
             self._spawn()
+
+    def follow(self) -> None:
+        """Follow the hub from now on; `start` then begins with the newest snapshot."""
+        self._is_followed = True
+        super().start(self._keep)
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        if not self._is_followed:
+            super().start(on_snapshot)
+            return
+        with self._handing_over:
+            self._on_snapshot = on_snapshot
+            if self._kept is not None:
+                on_snapshot(self._kept)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        self._kept = snapshot
 
     def stop(self) -> None:
         """End the thread and leave the hub, which ends by itself if this was its last viewer."""
@@ -122,7 +143,8 @@ class HubFeed(AskingFeed):
                 continue
             shown = snapshot
             told_s = now_s
-            self._on_snapshot(snapshot)
+            with self._handing_over:
+                self._on_snapshot(snapshot)
         client.close()
         os.close(self._closing_fd)
 

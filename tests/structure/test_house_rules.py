@@ -139,6 +139,7 @@ ON_THEIR_OWN = {
 UNGUARDED = {
     "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
     "tui/frame/launch.py": "sequences of ours, when the view ends",
+    "tui/terminal/opening.py": "the first frame, every text of which `clean_text` makes printable",
     "tui/terminal/driver.py": "screens, of which `PrintableFilter` makes every line printable",
     "vramscope/cli/frame/emit.py": "the guard itself",
 }

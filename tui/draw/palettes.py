@@ -8,6 +8,7 @@ from blue to purple: full is no risk. Every meaning also has a glyph or word.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...engine.settings import ThemeName
 from .spans import ROLES, Role
 
 # Roles that share the colour of another role.
@@ -127,3 +128,10 @@ MONO = Palette(
         "critical": "bold reverse",
     },
 )
+
+PALETTES: dict[ThemeName, Palette] = {
+    "dark": DARK,
+    "light": LIGHT,
+    "high-contrast": HIGH_CONTRAST,
+    "mono": MONO,
+}

@@ -7,6 +7,9 @@ from typing import NamedTuple
 ON = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "21", "51", "52", "53")
 _OFF = ("22", "22", "23", "24", "25", "25", "27", "28", "29", "24", "54", "54", "55")
 
+# Indexes into this table of the words of a style.
+ATTRIBUTES = {"bold": 0, "dim": 1, "underline": 3, "reverse": 6}
+
 
 class Pen(NamedTuple):
     """How cells are written."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ...engine.clock import SystemClock
 from ...engine.settings import Settings
 from ...engine.viewer.feed import Feed
-from ..terminal.abilities import HEADLESS_ADVICE, TerminalAbilities, read_abilities
+from ..terminal.abilities import check_terminal
 from .process_memory import share_one_heap
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..controls.tools import PlanModel
     from ..modules.profiled import Profiled
     from ..screens.terminal_app import TerminalApp
+    from ..terminal.opening import Attributes, Opening
 
 
 # From the request to end until the process is ended even if something hangs.
@@ -39,15 +40,23 @@ _RESTORE = _MODES_OFF + b"\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
 class Shutdown:
     """Ends an application on a signal, and the process if the application does not end in time."""
 
-    def __init__(self, request_exit: Callable[[], object], patience_s: float = EXIT_PATIENCE_S) -> None:
-        """Save the state of the terminal; `request_exit` asks the application to end, safe from any
-        thread.
+    def __init__(
+        self,
+        request_exit: Callable[[], object],
+        patience_s: float = EXIT_PATIENCE_S,
+        attributes: "Attributes | None" = None,
+    ) -> None:
+        """Save the state of the terminal.
+
+        Args:
+            request_exit: Asks the application to end, safe from any thread.
+            attributes: Of the terminal as it was found; None if nothing has changed it.
         """
         self._request_exit = request_exit
         self._patience_s = patience_s
         self._timer: threading.Timer | None = None
         self._handlers: dict[int, object] = {}
-        self._attributes = _terminal_attributes()
+        self._attributes = attributes or _terminal_attributes()
         self.signal_number: int | None = None
 
     def install(self) -> None:
@@ -84,14 +93,14 @@ class Shutdown:
         os._exit(self.exit_code)
 
 
-def _terminal_attributes() -> "list[int | list[bytes | int]] | None":
+def _terminal_attributes() -> "Attributes | None":
     try:
         return termios.tcgetattr(0)
     except (termios.error, OSError):
         return None
 
 
-def restore_terminal(attributes: "list[int | list[bytes | int]] | None") -> None:
+def restore_terminal(attributes: "Attributes | None") -> None:
     """Restore the terminal without waiting for it."""
     try:
         os.set_blocking(1, False)
@@ -130,25 +139,6 @@ class Overlays(NamedTuple):
     read_profiles: "Callable[[str], Sequence[Profiled]]"
 
 
-def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
-    """Return what the terminal around this process can show; cheap, so call it before anything is started.
-
-    Args:
-        advice: Alternative for the error text.
-
-    Raises:
-        UsageError: Nothing can be drawn here; the text says what to use instead.
-    """
-    return read_abilities(
-        os.environ,
-        is_input_tty=os.isatty(0),
-        is_output_tty=os.isatty(1),
-        ascii_choice=settings.ascii,
-        color_choice=settings.color,
-        advice=advice,
-    )
-
-
 def run_app(
     feed: Feed,
     *,
@@ -160,6 +150,7 @@ def run_app(
     recording: "ViewerRecording | None" = None,
     overlays: "Overlays | None" = None,
     examples: "Examples | None" = None,
+    opening: "Opening | None" = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -172,6 +163,7 @@ def run_app(
         recording: Begins and ends recordings of the feed; None where none can be made.
         overlays: Factories of what the user can open over the view; None for nothing.
         examples: What is offered while the node has no GPU; None for nothing.
+        opening: Where a first frame is drawn already; None for nothing.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -180,7 +172,8 @@ def run_app(
     from ..live.process_signals import SignalPolicy
 
     abilities = check_terminal(settings)
-    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    attributes = None if opening is None else opening.attributes
+    shutdown = Shutdown(lambda: app.call_later(app.exit), attributes=attributes)
     app = VramscopeApp(
         feed,
         settings=settings,
@@ -190,6 +183,7 @@ def run_app(
         save_settings=save_settings,
         recording=recording,
         on_exit_asked=shutdown.start_countdown,
+        opening=opening,
     )
     if overlays is not None:
         app.plans.make, app.sweeps.read, app.breakdowns.read = overlays

@@ -173,7 +173,8 @@ def show_file(view: FileView[ScreenT, FoundT], settings: "Settings") -> int:
         UsageError: Nothing can be drawn here.
         VramscopeError: A file cannot be read or understood.
     """
-    from ..frame.launch import Shutdown, check_terminal, run_to_end
+    from ..frame.launch import Shutdown, run_to_end
+    from ..terminal.abilities import check_terminal
     from .terminal_app import TerminalApp
 
     abilities = check_terminal(settings)

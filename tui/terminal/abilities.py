@@ -1,12 +1,13 @@
 """What the terminal can show: read from the environment once, before anything is drawn."""
 
+import os
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from ...engine.errors import UsageError
-from ...engine.settings import ThemeName
+from ...engine.settings import Settings, ThemeName
 from ...engine.text import name_locale, names_utf8
 
 # `none` leaves bold, dim and reverse.
@@ -32,6 +33,25 @@ class TerminalAbilities(msgspec.Struct, frozen=True):
     has_mouse: bool = True
     # Why only ASCII may be written, in one sentence; empty otherwise.
     reason: str = ""
+
+
+def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
+    """Return what the terminal around this process can show; cheap, so call it before anything is started.
+
+    Args:
+        advice: Alternative for the error text.
+
+    Raises:
+        UsageError: Nothing can be drawn here; the text says what to use instead.
+    """
+    return read_abilities(
+        os.environ,
+        is_input_tty=os.isatty(0),
+        is_output_tty=os.isatty(1),
+        ascii_choice=settings.ascii,
+        color_choice=settings.color,
+        advice=advice,
+    )
 
 
 def read_abilities(

@@ -421,6 +421,12 @@ class PlacesNotices(Protocol):
     def place_notice(self) -> None: ...
 
 
+# Rounds of all widgets in which nothing was left to paint, until a held screen is painted.
+QUIET_ROUNDS = 2
+# Until a held screen is painted in any case.
+HELD_AT_MOST_S = 0.3
+
+
 class ThriftyScreen(Screen[ResultT]):
     """A screen whose updates cost few bytes; every screen of the application derives from it."""
 
@@ -434,6 +440,49 @@ class ThriftyScreen(Screen[ResultT]):
         self.is_drawing = False
         self._thrifty_compositor = ThriftyCompositor()
         self._compositor = self._thrifty_compositor
+        self._is_held = False
+        # Quiet rounds so far, and widgets that have not finished the present one.
+        self._quiet_rounds = 0
+        self._unfinished: set[Widget] = set()
+
+    def hold(self) -> None:
+        """Paint nothing until every widget has adapted to its size; the terminal shows what it shows.
+
+        Textual paints once before that, with widgets that are still empty.
+        """
+        self._is_held = True
+        self.set_timer(HELD_AT_MOST_S, self._release, name="first picture")
+
+    def _compositor_refresh(self) -> None:
+        if self._is_held:
+            # Else Textual tries to paint them again at once, without end.
+            self._dirty_widgets.clear()
+            self._quiet_rounds = 0
+            self._begin_round()
+        else:
+            super()._compositor_refresh()
+
+    def _begin_round(self) -> None:
+        """Find out when every widget has processed the messages that wait for it now."""
+        unfinished = {it for it in (self, *self.walk_children(Widget)) if it.is_running}
+        self._unfinished = unfinished
+        for widget in tuple(unfinished):
+            widget.call_later(self._finish_round, widget, unfinished)
+
+    def _finish_round(self, widget: Widget, unfinished: set[Widget]) -> None:
+        unfinished.discard(widget)
+        if unfinished or unfinished is not self._unfinished or not self._is_held:
+            return
+        self._quiet_rounds += 1
+        if self._quiet_rounds < QUIET_ROUNDS:
+            self._begin_round()
+        elif not self._layout_required:
+            self._release()
+
+    def _release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self.refresh(layout=True)
 
     @contextmanager
     def drawn_at_once(self) -> Iterator[None]:
@@ -459,6 +508,14 @@ class ThriftyScreen(Screen[ResultT]):
         if waits or self.app._batch_count or not self.is_current or not self._dirty_widgets:
             return False
         return not any(child._layout_required or child._scroll_required for child in self.children)
+
+    def _screen_resized(self, size: Size) -> None:
+        """Lay out for the terminal's size now.
+
+        A layout before the terminal's size is known sends a message with that older size, which would cause
+        the next layout, and so on.
+        """
+        super()._screen_resized(self.app.size)
 
     def on_mount(self) -> None:
         """Send everything again after a shell had the terminal."""

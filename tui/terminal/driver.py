@@ -8,14 +8,18 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from .opening import ENTER_SCREEN
+
 if TYPE_CHECKING:
     from textual.app import App
+
+    from .opening import Opening
 
 
 # Pending output of a terminal that does not read; beyond this, frames are dropped.
@@ -117,6 +121,13 @@ class TerminalOutput:
             self._on_drained()
 
 
+@runtime_checkable
+class HasOpening(Protocol):
+    """An application before which something else drew on the terminal; None where nothing did."""
+
+    opening: "Opening | None"
+
+
 class TerminalDriver(LinuxDriver):
     """Draws on standard output, so that standard error stays free for diagnostics."""
 
@@ -131,6 +142,8 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._is_watching = False
         self._output: TerminalOutput | None = None
+        # Whether the alternate screen shows a first frame: some terminals clear it when it is entered again.
+        self._has_screen = False
         self.exit_event: WakingEvent = WakingEvent()
 
     @property
@@ -147,10 +160,22 @@ class TerminalDriver(LinuxDriver):
             lambda: self._app.post_message(TerminalGone()),
         )
         self._file = cast("io.TextIOWrapper", self._output)
-        super().start_application_mode()  # type: ignore[no-untyped-call]  # untyped in Textual
+        opening = self._app.opening if isinstance(self._app, HasOpening) else None
+        if opening is None or opening.is_taken_over:
+            super().start_application_mode()  # type: ignore[no-untyped-call]  # untyped in Textual
+        else:
+            opening.take_over()
+            self._has_screen = opening.is_drawn
+            super().start_application_mode()  # type: ignore[no-untyped-call]  # untyped in Textual
+            self._has_screen = False
+            self.attrs_before = opening.attributes
         if not self._is_watching:
             self._is_watching = True
             threading.Thread(target=self._watch_hangup, name="terminal-hangup", daemon=True).start()
+
+    def write(self, data: str) -> None:
+        if not (self._has_screen and data == ENTER_SCREEN):
+            super().write(data)
 
     def run_input_thread(self) -> None:
         """Read input until the application leaves the terminal."""

@@ -2,7 +2,8 @@
 
 import shlex
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,43 +17,133 @@ from .frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.sweep.index import SweepIndex
+    from vramscope.engine.history import History
     from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.viewer.feed import Feed
+    from vramscope.engine.viewer.snapshot import Snapshot
     from vramscope.tui.frame.launch import Example, Examples, Overlays
     from vramscope.tui.modules.profiled import Profiled
     from vramscope.tui.plan.planned import JobDefaults, Planned
+    from vramscope.tui.terminal.abilities import TerminalAbilities
+    from vramscope.tui.terminal.opening import FirstFrame, Opening
 
 
 EXAMPLE = Path(vramscope.__file__).with_name("example.vscope")
 """A job that leaks on a simulated device until its memory runs out, recorded by vramscope."""
 
 
+# Until an agent that runs has answered; the application shows what is wrong with one that does not.
+AGENT_ANSWERS_WITHIN_S = 1.0
+
+
 def show_live(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     config = getattr(arguments, "config", None)
+    chosen: list[Example] = []
 
     def start_feed() -> "Feed":
         from vramscope.engine.viewer.hub_feed import attach_or_start
+        from vramscope.tui.frame.process_memory import share_one_heap
 
-        return attach_or_start(
+        feed = attach_or_start(
             interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config
         )
+        share_one_heap()
+        feed.follow()
+        return feed
 
-    from vramscope.engine.sampling.live import node_name
-    from vramscope.tui.frame.launch import Examples
+    with _drawn_early(settings) as opening:
+        from vramscope.engine.sampling.live import node_name
+        from vramscope.tui.frame.launch import Examples
 
-    from .verbs.demo import find_refusal
+        from .verbs.demo import find_refusal
 
-    chosen: list[Example] = []
-    code = open_view(
-        start_feed,
-        settings,
-        config=config,
-        local_node=node_name(),
-        recording=prepare_recording(settings),
-        examples=Examples(find_refusal(), chosen.append),
-    )
+        code = open_view(
+            start_feed,
+            settings,
+            config=config,
+            local_node=node_name(),
+            recording=prepare_recording(settings),
+            examples=Examples(find_refusal(), chosen.append),
+            opening=opening,
+        )
     return _open_example(chosen[0], settings, config) if chosen else code
+
+
+@contextmanager
+def _drawn_early(settings: Settings) -> "Iterator[Opening]":
+    """Draw the first frame while the application is loaded.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+    """
+    from vramscope.engine.paths import locate_runtime_folder
+    from vramscope.engine.wire.endpoints import is_hub_alive
+    from vramscope.tui.terminal.abilities import check_terminal
+    from vramscope.tui.terminal.opening import Opening
+
+    abilities = check_terminal(settings)
+    # The agent that is started meanwhile answers too late for the first frame.
+    has_agent = is_hub_alive(locate_runtime_folder())
+    opening = Opening()
+    try:
+        opening.begin(lambda: measure_first_frame(settings, abilities, has_agent=has_agent))
+        yield opening
+    finally:
+        opening.end()
+
+
+def measure_first_frame(
+    settings: Settings, abilities: "TerminalAbilities", *, has_agent: bool
+) -> "FirstFrame | None":
+    """Return what the agent knows, or what this process measures once; None where there is no device.
+
+    Run it in a process of its own: a driver call may hang.
+    """
+    take = _ask_agent if has_agent else _start_measuring(settings)
+    # Loaded while the driver starts.
+    from shutil import get_terminal_size
+
+    import msgspec
+
+    from vramscope.tui.live.first_frame import FrameSize, draw_first_frame
+    from vramscope.tui.terminal.opening import FirstFrame
+
+    snapshot, history = take()
+    if snapshot.sample is None or not snapshot.sample.devices:
+        return None
+    drawing = draw_first_frame(
+        snapshot,
+        history,
+        FrameSize(*get_terminal_size()),
+        abilities,
+        theme=settings.theme,
+        history_window_s=settings.history_window_s,
+        remedy="command" if settings.read_only else "key",
+    )
+    return FirstFrame(msgspec.msgpack.encode(snapshot.sample), drawing)
+
+
+def _ask_agent() -> "tuple[Snapshot, History]":
+    from vramscope.engine.viewer.client import connect
+
+    client = connect(timeout_s=AGENT_ANSWERS_WITHIN_S)
+    return client.newest, client.history
+
+
+def _start_measuring(settings: Settings) -> "Callable[[], tuple[Snapshot, History]]":
+    from vramscope.engine.viewer.node_source import LocalNode
+
+    local = LocalNode(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
+    local.start()
+
+    def take() -> "tuple[Snapshot, History]":
+        from vramscope.engine.history import History
+        from vramscope.engine.viewer.snapshot import Snapshot
+
+        return Snapshot(sample=local.take(None)[-1]), History()
+
+    return take
 
 
 def _open_example(example: "Example", settings: Settings, config: Path | None) -> int:
@@ -93,6 +184,7 @@ def open_view(
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
     examples: "Examples | None" = None,
+    opening: "Opening | None" = None,
 ) -> int:
     """Show a feed until the view is quit; return the exit code.
 
@@ -101,14 +193,16 @@ def open_view(
         duration_s: Seconds after which the view ends; None for never.
         recording: Begins and ends recordings; None where the view cannot record.
         examples: What is offered while the node has no GPU; None for nothing.
+        opening: Where a first frame is drawn already; None for nothing.
     """
-    from vramscope.tui.frame.launch import check_terminal, run_app
-    from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
+    from vramscope.tui.frame.launch import run_app
+    from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE, check_terminal
 
     check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
+    feed = start_feed()
     try:
         return run_app(
-            start_feed(),
+            feed,
             settings=settings,
             save_settings=partial(save_settings, path=config),
             local_node=local_node,
@@ -117,7 +211,11 @@ def open_view(
             recording=recording,
             overlays=list_overlays(),
             examples=examples,
+            opening=opening,
         )
+    except BaseException:
+        feed.stop()
+        raise
     finally:
         # The screen is closed, so this line is visible.
         told = None if recording is None else recording.leave()

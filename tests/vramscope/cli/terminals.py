@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import struct
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ class TerminalRun:
         self._ours, theirs = os.openpty()
         os.set_blocking(self._ours, False)
         self.shown = b""
+        self.attributes_before = self.attributes
         self.process = subprocess.Popen(
             command,
             stdin=theirs,
@@ -38,6 +40,15 @@ class TerminalRun:
         self.process.kill()
         self.process.wait()
         os.close(self._ours)
+
+    @property
+    def attributes(self) -> list[object]:
+        """How the terminal treats keys and output, see termios(3)."""
+        return termios.tcgetattr(self._ours)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the terminal another size, as a person does who drags its window."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def type(self, keys: bytes) -> None:
         """Press keys."""

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -27,6 +28,16 @@ from .running import environment, no_library, run
 from .test_stream import agent
 
 DEADLINE_S = 60.0
+FIRST_FRAME = """
+import os, sys
+from vramscope.cli.live import measure_first_frame
+from vramscope.engine.settings import Settings
+from vramscope.tui.terminal.abilities import TerminalAbilities
+
+frame = measure_first_frame(Settings(), TerminalAbilities(), has_agent="agent" in sys.argv)
+print("" if frame is None else frame.drawing, "textual" in sys.modules, flush=True)
+os._exit(0)  # as the child of the view does
+"""
 
 
 class Terminal:
@@ -93,7 +104,7 @@ def test_one_command_shows_the_devices_and_takes_its_agent_down_again(
     pretend_driver.add_device(name="Card One")
     with terminal() as screen:
         screen.wait_for("Card One")
-        assert is_hub_alive(locate_runtime_folder())
+        wait_until(lambda: is_hub_alive(locate_runtime_folder()), what="the agent to start")
         screen.type("q")
         assert screen.wait_for_end() == 0
     wait_until(lambda: not is_hub_alive(locate_runtime_folder()), what="the agent to leave with its viewer")
@@ -190,3 +201,31 @@ def test_without_a_gpu_a_key_replays_the_recording_that_is_shipped(tmp_path: Pat
         view.wait_for("playing")
         view.type("q")
         assert view.wait_for_end() == 0
+
+
+def _draw_first_frame(*arguments: str) -> str:
+    variables = environment(COLUMNS="100", LINES="30")
+    command = [sys.executable, "-c", FIRST_FRAME, *arguments]
+    drawn = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+    return re.sub(r"\x1b\[[\d;]*[mH]", "", drawn)
+
+
+def test_the_first_frame_has_the_figures_of_the_driver_or_of_the_agent_that_runs(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device(used_bytes=30 << 30)
+    own = _draw_first_frame()
+    assert "30.0 /" in own
+    assert "agent" not in own
+    with agent():
+        shared = _draw_first_frame("agent")
+    assert "30.0 /" in shared
+    assert "agent up" in shared
+    assert own.endswith("False\n"), "without Textual, which takes longer to load"
+    assert shared.endswith("False\n")
+
+
+def test_without_a_device_nothing_is_drawn_before_the_view(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    assert _draw_first_frame() == " False\n"

@@ -167,7 +167,7 @@ def is_ascii(settings: "Settings") -> bool:
 
 def can_draw(settings: "Settings") -> bool:
     """Return whether the terminal can show a screen; if not, it gets text as a pipe does."""
-    from vramscope.tui.frame.launch import check_terminal
+    from vramscope.tui.terminal.abilities import check_terminal
 
     try:
         check_terminal(settings)

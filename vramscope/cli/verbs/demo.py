@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
 
     from vramscope.engine.jobs.demonstration import Demonstration
     from vramscope.engine.sampling.live import node_name
-    from vramscope.tui.frame.launch import check_terminal
+    from vramscope.tui.terminal.abilities import check_terminal
 
     from ..live import open_view, prepare_recording
 
