@@ -512,6 +512,8 @@ class SourceSampler:
                 self._discover(lane)
         finally:
             self._is_searching = False
+        # Not before: during a search it reads nothing, and the first sample waits for it.
+        self._start_hardware_lane()
 
     def _stop_hardware_calls(self) -> bool:
         """Let the second lane begin no call; return whether none is under way, else put the search off."""
@@ -544,8 +546,14 @@ class SourceSampler:
             self._adopt(readers)
             self._choose_readable()
             self._discover_due_s = self._clock.monotonic_s() + self._rediscovery_s
+
+    def _start_hardware_lane(self) -> None:
+        """Start the second lane once a device needs it."""
+        if self._hardware_lane is not None:
+            return
+        with self._lock:
             has_hardware = any(device.hardware_reader is not None for device in self._devices.values())
-            if has_hardware and self._hardware_lane is None and not self._is_stopping:
+            if has_hardware and not self._is_stopping:
                 self._hardware_lane = self._make_hardware_lane()
                 self._hardware_lane.start()
 

@@ -79,6 +79,16 @@ def test_the_first_sample_has_it(site: Site) -> None:
     assert [it.hardware for it in site.collect()] == [DeviceHardware(power_limit_w=700.0)] * 2
 
 
+def test_the_first_sample_waits_for_it_no_longer_than_it_takes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "SEARCH_PATIENCE_S", 60.0)
+    monkeypatch.setattr(sampler_module, "FIRST_HARDWARE_S", 60.0)
+    site.sampler.start()
+    assert site.sampler.first_round.wait(20.0)
+    assert site.clocks() == [1000, 1001]
+
+
 def test_memory_is_read_while_a_call_of_it_takes_long(site: Site) -> None:
     held = site.source.knowing[0]
     held.may_tell.clear()
