@@ -1,7 +1,5 @@
 """The trend of used memory in words: they never say that memory runs out, which it alone cannot know."""
 
-import msgspec
-
 from ..engine.model import DeviceTrend
 from ..engine.units import MIB, format_bytes
 
@@ -50,22 +48,6 @@ def word_growth(trend: DeviceTrend, now_s: float) -> str | None:
         return None
     value, unit, _ = _choose_unit(now_s - trend.since_s)
     return f"{word_rate(trend.rate_bytes_per_s)} for {value} {unit}"
-
-
-def bring_forward(trend: DeviceTrend, now_s: float) -> DeviceTrend:
-    """Return a trend whose times count from now, where a newer sample has changed nothing else."""
-    passed_s = max(0.0, now_s - trend.time_s)
-
-    def left(time_s: float | None) -> float | None:
-        return None if time_s is None else max(0.0, time_s - passed_s)
-
-    return msgspec.structs.replace(
-        trend,
-        time_s=trend.time_s + passed_s,
-        full_in_s=left(trend.full_in_s),
-        full_in_low_s=left(trend.full_in_low_s),
-        full_in_high_s=left(trend.full_in_high_s),
-    )
 
 
 def word_full_in(trend: DeviceTrend, now_s: float) -> str | None:

@@ -20,7 +20,7 @@ from vramscope.engine.sources.processes import read_status
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table
-from .programs import find_vramscope
+from .programs import find_vramscope, running_agent
 
 STRESS_TIMES = 50
 _TRAINING = """
@@ -250,20 +250,6 @@ def _time_shim(environment: dict[str, str]) -> float:
     if not found:
         raise RuntimeError("the interpreter did not import the shim")
     return max(map(int, found)) / 1e6
-
-
-@contextmanager
-def running_agent(folder: Path, interval: str = "1s") -> Iterator[None]:
-    """Run an agent, as a person who attaches has one."""
-    command = [find_vramscope().live[0], "agent", "--runtime-dir", str(folder), "--interval", interval]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            deadline_s = time.monotonic() + 10.0
-            while not (folder / "probe.sock").exists() and time.monotonic() < deadline_s:
-                time.sleep(0.05)
-            yield
-        finally:
-            process.terminate()
 
 
 @contextmanager

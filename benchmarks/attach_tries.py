@@ -24,8 +24,8 @@ from vramscope.engine.errors import AttachRefusedError, DebuggerMissingError, Vr
 from vramscope.engine.jobs.attach import attach
 from vramscope.engine.viewer.client import connect
 
-from .attach import running_agent
 from .measure.tables import format_number, format_table
+from .programs import running_agent
 
 _FRAME = """
 import hashlib, os, sys, time

@@ -1,7 +1,11 @@
 """What is measured: vramscope, and the peer beside it."""
 
 import os
+import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,3 +66,19 @@ def find_programs() -> list[Program]:
     """Return vramscope and the peers that are installed."""
     peer = find_nvitop()
     return [find_vramscope(), *([peer] if peer else [])]
+
+
+@contextmanager
+def running_agent(
+    folder: Path, interval: str = "1s", *, env: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Run an agent that serves a runtime folder, as a person who attaches or watches has one."""
+    command = [find_vramscope().live[0], "agent", "--runtime-dir", str(folder), "--interval", interval]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=env) as process:
+        try:
+            deadline_s = time.monotonic() + 10.0
+            while not (folder / "probe.sock").exists() and time.monotonic() < deadline_s:
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()

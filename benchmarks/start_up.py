@@ -4,16 +4,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+
+from vramscope.engine.paths import locate_runtime_folder
 
 from .machine import Machine
 from .measure.tables import format_number, format_table
 from .measure.terminal import Terminal
-from .programs import Program, find_nvitop, find_vramscope
+from .programs import Program, find_nvitop, find_vramscope, running_agent
 
 TIMEOUT_S = 20.0
-AGENT_STARTS_S = 3.0
 
 
 def measure_start_up(devices: int, runs: int) -> dict[str, float]:
@@ -39,22 +39,8 @@ def measure_start_up(devices: int, runs: int) -> dict[str, float]:
             ways["nvitop --once"] = lambda: time_command(peer.once, machine.env)
             with_agent["nvitop, first figures, agent runs"] = ways["nvitop, first figures"]
         medians = run_in_turn(ways, runs)
-        with running_agent(ours, machine):
+        with running_agent(locate_runtime_folder(machine.env), env=machine.env):
             return {**medians, **run_in_turn(with_agent, runs)}
-
-
-@contextmanager
-def running_agent(program: Program, machine: Machine) -> Iterator[None]:
-    """Run an agent that has been sampling for a moment."""
-    agent = subprocess.Popen(
-        [program.live[0], "agent"], env=machine.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        time.sleep(AGENT_STARTS_S)
-        yield
-    finally:
-        agent.terminate()
-        agent.wait()
 
 
 def run_in_turn(ways: Mapping[str, Callable[[], float]], runs: int) -> dict[str, float]:
@@ -90,7 +76,8 @@ def time_screen(program: Program, pattern: str, machine: Machine) -> float:
         shown_s = terminal.wait_for(pattern, TIMEOUT_S)
         taken_s = (shown_s or float("nan")) - terminal.started_s
         terminal.press("q")
-        terminal.wait_for_end(TIMEOUT_S)
+        while terminal.wait_for_end(1.0) is None and time.monotonic() - terminal.started_s < TIMEOUT_S:
+            terminal.press("q")  # nvitop drops keys that come with its first figures
     return taken_s
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from textual import on
@@ -28,7 +28,7 @@ from .controls.tools import BreakdownTool, PlanTool, SweepTool
 from .frame import keys
 from .frame.known_nodes import KnownNodes
 from .live.arrangement import ALERTS_FROM_ROWS
-from .live.device_graphs import ChartChoice
+from .live.device_graphs import CHART_NAMES
 from .live.node_screen import NodeScreen, RecentSteps
 from .live.process_rows import SortOrder
 from .live.process_signals import SignalPolicy
@@ -57,13 +57,6 @@ if TYPE_CHECKING:
     from .terminal.opening import Opening
 
 
-# In the order in which a key goes through them.
-CHARTS: tuple[ChartChoice, ...] = get_args(ChartChoice)
-CHART_NAMES: dict[ChartChoice, str] = {
-    "memory": "memory",
-    "utilization": "utilisation",
-    "both": "memory and utilisation",
-}
 # Writes settings by their names and returns the file.
 SaveSettings = Callable[[Mapping[str, object]], Path]
 
@@ -633,9 +626,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if all(device.utilization_percent is None for device in devices):
             self.notify("No device reports its utilisation.", title="charts", timeout=3)
             return
-        choices = CHARTS if self.node_screen.has_room_for_both_charts else CHARTS[:2]
+        choices = list(CHART_NAMES)[: 3 if self.node_screen.has_room_for_both_charts else 2]
         chosen = self.live.devices.choice
-        chosen = choices[(choices.index(chosen) + 1) % len(choices)] if chosen in choices else CHARTS[0]
+        chosen = choices[(choices.index(chosen) + 1) % len(choices)] if chosen in choices else choices[0]
         self.live.devices.choice = chosen
         if self.device_screen is not None:
             self.device_screen.show_charts(chosen)

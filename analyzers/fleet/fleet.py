@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, RiskLevel, Sample
+from ...engine.model.finding import bring_forward
 from ...engine.viewer.snapshot import Snapshot
 from ...engine.wire.selection import find_mismatch
 from ..findings.subjects import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
-from ..trend_words import bring_forward
 from .model import (
     RANKS,
     FleetDevice,

@@ -1,7 +1,7 @@
 """What analyzers conclude: findings, assessments, headroom; what they ask for, and the status of a node."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -229,6 +229,28 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     """The largest step that would fit, in tokens and in samples, where the program reports its sizes."""
     device_trend: DeviceTrend | None = None
     """How used memory goes where only the driver's number is known: its level stays `unknown`."""
+
+
+Timed = TypeVar("Timed", Assessment, DeviceTrend)
+"""A conclusion whose times count from the sample that it is based on."""
+
+_TIMES: Final[dict[type, tuple[str, ...]]] = {
+    Assessment: ("oom_in_s", "oom_in_low_s", "oom_in_high_s"),
+    DeviceTrend: ("full_in_s", "full_in_low_s", "full_in_high_s"),
+}
+
+
+def bring_forward(conclusion: Timed, now_s: float) -> Timed:
+    """Return a conclusion whose times count from now, where a newer sample has changed nothing else."""
+    passed_s = max(0.0, now_s - conclusion.time_s)
+    changed: dict[str, object] = {"time_s": conclusion.time_s + passed_s}
+    for name in _TIMES[type(conclusion)]:
+        time_s = getattr(conclusion, name)
+        if time_s is not None:
+            changed[name] = max(0.0, time_s - passed_s)
+    if isinstance(conclusion, Assessment) and conclusion.device_trend is not None:
+        changed["device_trend"] = bring_forward(conclusion.device_trend, now_s)
+    return msgspec.structs.replace(conclusion, **changed)
 
 
 class Analyzer(Protocol):

@@ -27,7 +27,7 @@ from ...engine.model import (
     ThrottleReason,
     TrendWord,
 )
-from ...engine.model.finding import is_last_word
+from ...engine.model.finding import Timed, is_last_word
 from ...engine.viewer.snapshot import Snapshot
 from ..recording.rows import FAMILIES, DeviceRow, RowReader
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 """Source of a value: a device, a process, an agent."""
-Timed = TypeVar("Timed", Assessment, DeviceTrend)
-"""A conclusion whose times count from the sample that it is based on."""
 
 DEVICE_LABELS = ("node", "device", "uuid")
 """Those of the series that `vramscope export --prometheus` writes, so that both continue each other."""

@@ -5,8 +5,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ...analyzers.trend_words import bring_forward
 from ...engine.model import Assessment, RiskLevel
+from ...engine.model.finding import bring_forward
 from ...engine.units import MIB
 from .frame import (
     KINDS,
@@ -190,27 +190,10 @@ def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
     last = log.last
     living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
     return [
-        it if last is None else _bring_forward(it, last.time_s)
+        it if last is None else bring_forward(it, last.time_s)
         for it in log.assessments_of(device.uuid)
         if it.pid is None or it.pid in living
     ]
-
-
-def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
-    passed_s = max(0.0, now_s - assessment.time_s)
-    trend = assessment.device_trend
-
-    def left(time_s: float | None) -> float | None:
-        return None if time_s is None else max(0.0, time_s - passed_s)
-
-    return msgspec.structs.replace(
-        assessment,
-        time_s=max(now_s, assessment.time_s),
-        oom_in_s=left(assessment.oom_in_s),
-        oom_in_low_s=left(assessment.oom_in_low_s),
-        oom_in_high_s=left(assessment.oom_in_high_s),
-        device_trend=None if trend is None else bring_forward(trend, now_s),
-    )
 
 
 def _explain_absence(device: DeviceLog) -> str:

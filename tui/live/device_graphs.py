@@ -20,6 +20,12 @@ from .device_lines import add_scale, scale_width
 Chart = Literal["memory", "utilization"]
 # What is chosen to be shown; both where there is room for two graphs.
 ChartChoice = Literal["memory", "utilization", "both"]
+# For people, in the order in which a key goes through them.
+CHART_NAMES: dict[ChartChoice, str] = {
+    "memory": "memory",
+    "utilization": "utilisation",
+    "both": "memory and utilisation",
+}
 
 # Buckets that may still change.
 TAIL = 4

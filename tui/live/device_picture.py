@@ -16,6 +16,7 @@ from ..draw.spans import Line, Span, fit_line, fit_text
 from ..widgets.device_view import DeviceView, FullnessLevels, SharedWidths, build_views, measure_widths
 from .device_graphs import (
     CHART_GAP,
+    CHART_NAMES,
     Chart,
     ChartChoice,
     DeviceGraphs,
@@ -402,10 +403,6 @@ class _Drawn(NamedTuple):
     lines: list[Line]
 
 
-# Names of graphs at their time axis; memory is what is expected.
-_NAMES: dict[Chart, str] = {"memory": "memory", "utilization": "utilisation"}
-
-
 @dataclass(frozen=True)
 class _Painter:
     glyphs: Glyphs
@@ -473,7 +470,7 @@ class _Painter:
         for chart, (cells, _) in areas[:1] if is_stacked else areas:
             if cells <= 0:
                 continue
-            name = "" if self.choice == "memory" or (is_stacked and len(areas) > 1) else _NAMES[chart]
+            name = "" if self.choice == "memory" or (is_stacked and len(areas) > 1) else CHART_NAMES[chart]
             axes.append(self.graphs.draw_axis(self.history, cells, self.span, name))
         return [span for line in _put_side_by_side([[axis] for axis in axes]) for span in line]
 

@@ -19,6 +19,7 @@ from textual.types import IgnoreReturnCallbackType
 from ...engine.clock import Clock, SystemClock
 from ...engine.settings import ThemeName
 from ..draw.glyphs import ASCII, UNICODE
+from ..draw.palettes import PALETTES
 from ..frame.keys import MOVEMENTS, collect_keys
 from ..frame.process_memory import clear_library_caches, return_free_memory
 from ..frame.theme import default_variables, register_themes
@@ -77,7 +78,7 @@ class PaletteCommands(Provider):
 
 
 _COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
-_THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
+_THEME_NAMES = tuple(PALETTES)
 
 # Seconds from closing a screen to the collection that frees it and all others closed meanwhile.
 COLLECTED_WITHIN_S = 20.0

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.trend_words import bring_forward, word_trend
+from vramscope.analyzers.trend_words import word_trend
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Assessment, DeviceTrend, ProcessReading, RankSample, Sample, TrendWord
+from vramscope.engine.model.finding import bring_forward
 from vramscope.engine.units import GIB
 
 from ..samples import device, sample
