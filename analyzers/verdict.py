@@ -123,8 +123,7 @@ def summarize(
     """Return the verdict on one node: lost and stale devices, then the most severe finding or what is known.
 
     For a recorded run the answer goes first: that a rank's trace has ended is no trouble. The number of
-    followed
-    devices comes last, where some are not.
+    followed devices comes last, where some are not.
 
     Args:
         peaks: The most that each device used so far; by default only the newest sample counts.
@@ -143,6 +142,9 @@ def summarize(
     answer = [*_describe_lead(lead, sample, findings, known)]
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known, remedy)]
+    elif lead.kind == PRESSURE and remedy is not None and _lacks_any_probe(sample, risks):
+        # That a device is full does not say whether memory runs out.
+        answer.append((*_describe_lack(sample, None, remedy), ""))
     answer += [] if past is None else [(*describe_error(past, sample)[-2:], "")]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     if sample.devices_left_out:
@@ -364,8 +366,7 @@ def describe_state(
         return
     reasons = {(it.level, it.reason) for it in map(risks.__getitem__, [device.uuid for device in readable])}
     name = None if len(reasons) == 1 else name_device(worst)
-    is_reported = any(rank.device_uuid == worst.uuid for rank in sample.ranks)
-    if risks[worst.uuid].lacks_probe and remedy is not None and not is_reported and sample.clock != "trace":
+    if remedy is not None and _lacks_probe(worst, sample, risks):
         yield _describe_lack(sample, name, remedy)
     else:
         yield _describe_risk(risks[worst.uuid], name)
@@ -376,6 +377,20 @@ def describe_state(
             yield f"{len(filling) - 1:,} more filling", f"{len(filling) - 1:,} more", ""
         return
     yield _describe_fullest(fullest, findings, risks[fullest.uuid].trend, sample.time_s, is_only=is_only)
+
+
+def _lacks_probe(device: DeviceSample, sample: Sample, risks: Mapping[str, Risk]) -> bool:
+    """Return whether a probe in a process of the device would tell its risk."""
+    is_reported = any(rank.device_uuid == device.uuid for rank in sample.ranks)
+    return risks[device.uuid].lacks_probe and not is_reported and sample.clock != "trace"
+
+
+def _lacks_any_probe(sample: Sample, risks: Mapping[str, Risk]) -> bool:
+    """Return whether the only thing known of every device is what the driver says."""
+    known = [
+        device for device in sample.devices if device.state == "ok" and risks[device.uuid].level == "unknown"
+    ]
+    return bool(known) and not sample.ranks and all(_lacks_probe(it, sample, risks) for it in known)
 
 
 def _describe_lack(sample: Sample, name: str | None, remedy: Remedy) -> Clause:

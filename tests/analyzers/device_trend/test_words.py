@@ -9,7 +9,7 @@ from vramscope.engine.model import Assessment, DeviceTrend, ProcessReading, Rank
 from vramscope.engine.model.finding import bring_forward
 from vramscope.engine.units import GIB
 
-from ..samples import device, sample
+from ..samples import device, finding, sample
 
 PER_MIN = GIB / 60
 FILLING = DeviceTrend(
@@ -123,6 +123,24 @@ def test_the_device_that_is_full_first_is_named_and_the_others_are_counted() -> 
     text = summarize(busy(60, 52, 40), (), assessments=known, remedy="command").text(WIDE)
     assert text.startswith("OOM risk unknown without a probe: vramscope attach PID adds it · GPU 1 filling, ")
     assert text.endswith(" · 2 more filling")
+
+
+def test_a_full_device_goes_first_and_the_key_after_it() -> None:
+    full = finding("pressure", "high", uuid="GPU-0")
+    known = (assess(0, None), assess(1, None))
+    verdict = summarize(busy(79, 52), (full,), assessments=known, remedy="key")
+    assert verdict.text(WIDE).endswith(" · OOM risk unknown without a probe: press a to attach")
+    assert verdict.text(WIDE).count("unknown") == 1
+    assert "unknown" not in summarize(busy(79, 52), (full,), assessments=known).text(WIDE)
+    reported = msgspec.structs.replace(busy(79, 52), ranks=(RankSample(4711, 1.0, device_uuid="GPU-0"),))
+    assert "unknown" not in summarize(reported, (full,), assessments=known, remedy="key").text(WIDE)
+
+
+@pytest.mark.parametrize("kind", ["oom", "leak", "idle_held"])
+def test_what_is_found_about_a_process_is_not_called_unknown_again(kind: str) -> None:
+    found = finding(kind, "high", uuid="GPU-0")
+    text = summarize(busy(60), (found,), assessments=(assess(0, None),), remedy="key").text(WIDE)
+    assert "unknown" not in text
 
 
 def test_without_a_process_there_is_nothing_to_attach_to() -> None:
