@@ -419,7 +419,9 @@ class DeviceHistory:
         fit = self._graphs.fit(history, 2 * cells, span)
         steps = _read_steps(history, view.device.uuid, fit)
         marks = place_marks(steps, self._glyphs)
-        axis = self._graphs.draw_axis(history, cells, span, has_labels=not marks)
+        # The scales, GiB and percent, say which of two graphs is which.
+        name = CHART_NAMES[choice] if choice == "utilization" else ""
+        axis = self._graphs.draw_axis(history, cells, span, name, has_labels=not marks)
         self._graphs.forget_unused()
         below = [_put_ticks(axis, marks, self._glyphs), _write_marks(marks)]
         return [[Span("  "), *line] for line in (*lines, *below)][: max(0, size[1])]

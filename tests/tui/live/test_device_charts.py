@@ -207,6 +207,7 @@ async def test_u_goes_through_the_charts_on_the_live_and_the_device_screen() -> 
         await pilot.press("u", "2")
         await pilot.pause()
         assert " 100 % " in shown_text(app)
+        assert "utilisation -" in shown_text(app)
         await pilot.press("u", "u")
         await pilot.pause()
         assert " 100 % " not in shown_text(app)
