@@ -39,6 +39,8 @@ FOREIGN_NAMES = (
 READLINE_NAMES = ("COLUMNS", "LINES")
 """Readline, which pytest loads, sets these behind the back of `os.environ`; programs would inherit them."""
 
+os.environ.pop("PYTHONUNBUFFERED", None)
+# Programs of users buffer what they write, and so fail in other places.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Else every program that a test starts would compile anew what it imports: more than half of its time.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import TextIO
 
 from vramscope.engine.errors import InputFileError, VramscopeError
 from vramscope.engine.paths import state_folder
@@ -43,25 +44,35 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         return 0  # the reader of the output, such as `head`, has closed it
     except Exception as error:  # noqa: BLE001 - no user reads a traceback
         _report_internal(error)
         return EXIT_INTERNAL if failure_code is None else failure_code
+    finally:
+        _drop_unwritable_diagnostics()
     return code
 
 
-def _abandon_stdout() -> None:
-    """Redirect stdout to /dev/null, so that the interpreter's last flush finds no broken pipe."""
+def _drop_unwritable_diagnostics() -> None:
+    """Lose diagnostics that cannot be written; kept, they would change the exit code to 120 at the end."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _abandon(sys.stderr)
+
+
+def _abandon(stream: TextIO) -> None:
+    """Redirect a stream to /dev/null, so that the interpreter's last flush does not fail."""
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
+    os.dup2(nothing, stream.fileno())
 
 
 def _report_internal(error: Exception) -> None:
     kind = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, OSError) and error.filename is None and not os.environ.get("VRAMSCOPE_DEBUG"):
         complain(f"cannot write the output: {error.strerror or error}")
-        _abandon_stdout()
+        _abandon(sys.stdout)
         return
     import traceback
 
