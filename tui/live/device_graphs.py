@@ -32,9 +32,11 @@ TAIL = 4
 # Cells that are drawn again with the newest value, at most.
 MOST_TAIL_CELLS = 8
 # Time from one shift, or one change of the scale, to the next: everything is redrawn then. Cells up to the
-# next one are empty: a share of a short history, but room for some ticks.
+# next one are empty: a share of the history, but room for some ticks. The share of a long history is small,
+# so that the empty cells are few, and large enough that it is not redrawn each six seconds for an hour.
 SHIFT_S = 6.0
-SLACK_SHARE = 0.25
+SHORT_SLACK_SHARE = 0.25
+LONG_SLACK_SHARE = 0.1
 SLACK_TICKS = 3
 # Ticks over which the first value is not stretched further.
 LEAST_TICKS = 10
@@ -90,7 +92,8 @@ def fit_history(span: TimeSpan, columns: int, seen_s: float) -> Fit:
     """
     interval_s = max(span.interval_s, 1e-3)
     seen_s += interval_s
-    slack_s = min(SHIFT_S, max(SLACK_SHARE * seen_s, SLACK_TICKS * interval_s)) if span.is_live else 0.0
+    slack_s = min(SHIFT_S, max(SHORT_SLACK_SHARE * seen_s, SLACK_TICKS * interval_s))
+    slack_s = max(slack_s, LONG_SLACK_SHARE * seen_s) if span.is_live else 0.0
     total_s = min(span.window_s, seen_s + slack_s)
     bucket_s = ceil(total_s / interval_s / columns - ROUNDING) * interval_s
     if total_s < span.window_s:
