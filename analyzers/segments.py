@@ -96,6 +96,11 @@ _TORCH = re.compile(
 # Files of vramscope that run within the training process: nobody looks for these.
 _OURS = re.compile(r"/(?:engine/(?:probe|simulation|launch)|analyzers/allocator_model)/\w+\.py$")
 
+# Functions of C++ that record a stack or hand out memory: in every stack, and the owner of nothing.
+_PLUMBING = re.compile(
+    r"\b(?:torch::unwind::|torch::CapturedTraceback::|gather_with_cpp\b|c10::\w+::\w*CachingAllocator::)"
+)
+
 
 def find_headline(frames: Sequence[Frame]) -> Frame | None:
     """Return the innermost frame outside PyTorch's own files, else the innermost, else None."""
@@ -115,9 +120,16 @@ def find_caller(frames: Sequence[Frame]) -> Frame | None:
 
 
 def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the Python frames of a stack without our own, or all frames where none are left."""
+    """Return the Python frames of a stack without our own.
+
+    Where there are none, the frames of C++ from the one on that asked for the memory; none of a stack that
+    has only those that record stacks and hand out memory.
+    """
     python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))
-    return python or frames
+    if python:
+        return python
+    native = tuple(frame for frame in frames if not is_ours(frame.filename))
+    return tuple(frame for frame in native if not _PLUMBING.search(frame.name))
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .allocator import CachingAllocator
 from .memory import DeviceMemory, PrivateDeviceMemory
-from .replay import ReplayResult, TraceError, find_least_capacity, replay
+from .replay import ReplayResult, TraceError, bisect_capacity, find_least_capacity, replay
 from .settings import (
     AllocatorModelError,
     AllocatorOutOfMemoryError,
@@ -30,6 +30,7 @@ __all__ = [
     "ReplayResult",
     "TraceError",
     "UnknownAddressError",
+    "bisect_capacity",
     "find_least_capacity",
     "replay",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def replay(
     memory = PrivateDeviceMemory(UNLIMITED_BYTES if capacity_bytes is None else capacity_bytes)
     heap = RuledHeap(memory, AllocatorSettings() if settings is None else settings)
     index, is_full, unmatched = _run(heap, events)
-    stats = _read_statistics(heap)
+    stats = read_statistics(heap)
     return ReplayResult(
         event_count=index,
         oom_event=index if is_full else None,
@@ -102,7 +102,8 @@ def _run(heap: RuledHeap, events: Iterable[tuple[int, int]]) -> tuple[int, bool,
     return index + 1, False, unmatched
 
 
-def _read_statistics(heap: RuledHeap) -> dict[str, Any]:
+def read_statistics(heap: RuledHeap) -> dict[str, Any]:
+    """Return all statistics by now, with PyTorch's keys."""
     heap.peaks.note()
     statistics = Statistics(
         heap.settings,
@@ -119,21 +120,38 @@ def find_least_capacity(events: Iterable[tuple[int, int]], settings: AllocatorSe
 
     The card is found by halving the range between what the trace allocates and what it would reserve on a
     card of any size. Near its edge a trace may by chance fit a smaller card and not a larger one; the answer
-    is a card on which it runs, while it does not on one a step smaller. A step is 2 MiB, of which segments
-    are
-    multiples.
+    is a card on which it runs, while it does not on one a step smaller. A step is 2 MiB: segments are
+    multiples of it.
     """
     trace = list(events)
     step = 2 * MIB
     if settings is not None and settings.large_segment_bytes % step:
         step = MIB
     free = replay(trace, settings)
-    too_small = free.peak_allocated_bytes // step - 1
-    enough = -(-free.peak_reserved_bytes // step)
+
+    def does_fit(capacity_bytes: int) -> bool:
+        return replay(trace, settings, capacity_bytes).oom_event is None
+
+    return bisect_capacity(does_fit, free.peak_allocated_bytes, free.peak_reserved_bytes, step)
+
+
+def bisect_capacity(
+    does_fit: Callable[[int], bool], allocated_bytes: int, reserved_bytes: int, step_bytes: int
+) -> int:
+    """Return the smallest card in bytes, a multiple of a step, for which `does_fit` is true.
+
+    Args:
+        does_fit: Whether a job runs on a card of so many bytes.
+        allocated_bytes: The most that the job allocates: no smaller card is tried.
+        reserved_bytes: What it reserves on a card of any size: a card of so much is known to be enough.
+        step_bytes: How exact the answer is.
+    """
+    too_small = allocated_bytes // step_bytes - 1
+    enough = -(-reserved_bytes // step_bytes)
     while enough - too_small > 1:
         middle = (too_small + enough) // 2
-        if replay(trace, settings, middle * step).oom_event is None:
+        if does_fit(middle * step_bytes):
             enough = middle
         else:
             too_small = middle
-    return enough * step
+    return enough * step_bytes

@@ -10,23 +10,35 @@ from typing import NamedTuple
 import msgspec
 
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
-from ...engine.units import format_bytes
-from ..allocator_model import AllocatorModelError, AllocatorSettings, PrivateDeviceMemory
+from ...engine.units import MIB, format_bytes
+from ..allocator_model import (
+    AllocatorModelError,
+    AllocatorOutOfMemoryError,
+    AllocatorSettings,
+    PrivateDeviceMemory,
+    bisect_capacity,
+)
 from ..allocator_model.heap import RuledHeap
-from ..allocator_model.replay import UNLIMITED_BYTES
+from ..allocator_model.replay import UNLIMITED_BYTES, read_statistics
 from ..snapshot_summary import Timeline, trace_levels
 
 # A trace is a ring: its oldest entry is seldom the job's first allocation. Every block that lived before is
 # still known, though: it was freed within the trace, or it lives in the segments at the end. Unknown are the
 # order in which those were allocated, and what was cached. So a replay begins by allocating them in order of
 # address, and its outcome is compared with what was really reserved before any advice is given.
-_FREES = (TraceAction.FREE_REQUESTED, TraceAction.FREE_COMPLETED)
+#
+# Settings are compared by the least card on which the trace still runs. What it reserves on a card without an
+# end says little: most of that is cache, which an allocator gives back where the card is full.
+
+
+# Address of an event that stands for the whole cache given back: no block has it.
+FLUSH_ADDRESS = -1
 
 
 class ReplayEvent(NamedTuple):
-    """One allocation, or one free where the size is 0."""
+    """One allocation, or one free where the size is 0, or the cache given back."""
 
-    # Names the block for as long as it lives.
+    # Names the block for as long as it lives; or `FLUSH_ADDRESS`.
     address: int
     size_bytes: int
     stream: int
@@ -51,21 +63,38 @@ class RecordedTrace(msgspec.Struct, frozen=True):
     first_row: int
 
     @property
+    def flushes(self) -> int:
+        """How often the cache was given back."""
+        return sum(event.address == FLUSH_ADDRESS for event in self.events)
+
+    @property
     def before_bytes(self) -> int:
         return sum(event.size_bytes for event in self.before)
 
 
-def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: int) -> RecordedTrace:
-    """Return the newest events of a device and what lived before them."""
+def record_trace(
+    snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: int, has_flushes: bool = True
+) -> RecordedTrace:
+    """Return the newest events of a device and what lived before them.
+
+    Args:
+        has_flushes: Whether segments that were given back mean the whole cache; under some settings it is
+            only a part.
+    """
     # A block that waits for another stream is free once that is done; older files do not record it.
     is_completed = TraceAction.FREE_COMPLETED in trace.action
     free = TraceAction.FREE_COMPLETED if is_completed else TraceAction.FREE_REQUESTED
     rows = [row for row, action in enumerate(trace.action) if action in (TraceAction.ALLOC, free)]
     chosen = rows[-most_events:]
+    first_row = chosen[0] if chosen else 0
+    flushes = _find_flushes(trace, first_row) if has_flushes else []
     events: list[ReplayEvent] = []
     before: dict[int, ReplayEvent] = {}
     live: set[int] = set()
-    for row in chosen:
+    for row in sorted([*chosen, *flushes]):
+        if trace.action[row] in _GIVEN_BACK:
+            events.append(ReplayEvent(FLUSH_ADDRESS, 0, 0))
+            continue
         address = trace.address[row]
         size = trace.size_bytes[row]
         stream = trace.stream[row]
@@ -85,8 +114,25 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
         before=tuple(before[address] for address in sorted(before)),
         events=tuple(events),
         events_left_out=len(rows) - len(chosen),
-        first_row=chosen[0] if chosen else 0,
+        first_row=first_row,
     )
+
+
+_GIVEN_BACK = (TraceAction.SEGMENT_FREE, TraceAction.SEGMENT_UNMAP)
+
+
+def _find_flushes(trace: TraceColumns, first_row: int) -> list[int]:
+    """Return the first row of each run of segments that were given back: the card was full, or the job
+    emptied its cache.
+    """
+    found = []
+    was_given_back = False
+    for row in range(first_row, len(trace)):
+        is_given_back = trace.action[row] in _GIVEN_BACK
+        if is_given_back and not was_given_back:
+            found.append(row)
+        was_given_back = is_given_back
+    return found
 
 
 def list_live(snapshot: MemorySnapshot, device: int) -> Iterator[LiveBlock]:
@@ -119,6 +165,8 @@ MOST_ERROR = 0.05
 PRIVATE_SHARE = 0.05
 # Share of the reserved bytes below which a saving does not count.
 LEAST_SAVING = 0.01
+# Segments are multiples of it.
+SEGMENT_STEP_BYTES = 2 * MIB
 CANDIDATES = (
     "expandable_segments:True",
     "max_split_size_mb:128",
@@ -135,13 +183,16 @@ class Candidate(msgspec.Struct, frozen=True):
 
     # For `PYTORCH_ALLOC_CONF`; empty for the defaults.
     settings: str
+    # Most that it reserves on a card of any size.
     peak_reserved_bytes: int
-    # Less than with the job's own settings; below 0 where it is more.
+    # The least card, without context and libraries, on which it runs.
+    least_card_bytes: int
+    # Less of the least card than with the job's own settings; below 0 where it is more.
     saved_bytes: int
 
 
 class SettingsAdvice(msgspec.Struct, frozen=True):
-    """Reserved bytes of one device under other allocator settings."""
+    """The least card of one device's trace under other allocator settings."""
 
     device: int
     # Settings of the job; empty for the defaults.
@@ -157,6 +208,10 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     recorded_peak_bytes: int | None = None
     # The same, as simulated with the job's own settings.
     peak_reserved_bytes: int | None = None
+    # The least card on which the trace runs with its own settings, as simulated.
+    least_card_bytes: int | None = None
+    # How often the cache was given back during the events.
+    flushes: int = 0
     # The largest saving first.
     candidates: tuple[Candidate, ...] = ()
     # Always: only `recorded_peak_bytes` was measured.
@@ -170,35 +225,42 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     def sentences(self) -> tuple[str, ...]:
         if self.reason is not None:
             return (f"no advice on allocator settings: {self.reason}",)
-        own = format_bytes(self.peak_reserved_bytes)
-        best = [
-            one
-            for one in self.candidates
-            if one.saved_bytes >= LEAST_SAVING * (self.peak_reserved_bytes or 0)
-        ]
-        said = [
-            f"simulated: with {_name(one.settings)} this trace would have reserved "
-            f"{format_bytes(one.peak_reserved_bytes)} instead of {own} "
-            f"(-{one.saved_bytes / (self.peak_reserved_bytes or 1):.0%})"
-            for one in best
-        ]
+        least = self.least_card_bytes or 0
+        best = [one for one in self.candidates if one.saved_bytes >= LEAST_SAVING * least]
+        said = [self._describe_candidate(one) for one in best]
         if not said:
             count = len(self.candidates)
-            said = [f"simulated: {count} other settings would not have reserved less than {own}"]
+            needed = format_bytes(self.least_card_bytes)
+            said = [f"simulated: this trace needs {needed}, and not less with {count} other settings"]
         return (*said, self._describe_basis())
+
+    def _describe_candidate(self, one: Candidate) -> str:
+        needed = format_bytes(one.least_card_bytes)
+        saved = format_bytes(one.saved_bytes)
+        reserved = format_bytes(one.peak_reserved_bytes)
+        own = format_bytes(self.peak_reserved_bytes)
+        return (
+            f"simulated: with {_name(one.settings)} this trace would run in {needed}, {saved} less than with "
+            f"its own settings (-{one.saved_bytes / (self.least_card_bytes or 1):.0%}); on a card with room "
+            f"it would reserve {reserved} instead of {own}"
+        )
 
     def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
         before = (
-            f"; {format_bytes(self.before_bytes)} allocated earlier are assumed to be in order of address"
+            f"; {format_bytes(self.before_bytes)} allocated earlier are assumed to be in order of address, "
+            "and what was cached then is unknown"
             if self.before_bytes
             else ""
         )
         own = format_bytes(self.peak_reserved_bytes)
         recorded = format_bytes(self.recorded_peak_bytes)
+        times = "once" if self.flushes == 1 else f"{self.flushes:,} times"
+        flushed = f"; the cache was given back {times}" if self.flushes else ""
         return (
-            f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the "
-            f"model reserves {own} (recorded: {recorded})"
+            f"{self.events:,} allocations and frees replayed{older}{before}{flushed}; with its own settings "
+            f"the model reserves {own} on a card with room (recorded: {recorded}); sizes are without CUDA "
+            "context and libraries"
         )
 
 
@@ -212,7 +274,7 @@ def advise_settings(
     levels = None if trace is None else trace_levels(snapshot, device)
     if trace is None or levels is None:
         return msgspec.structs.replace(refusal, reason="the file has no trace of allocations")
-    recorded = record_trace(snapshot, trace, most_events=most_events)
+    recorded = record_trace(snapshot, trace, most_events=most_events, has_flushes=_gives_all_back(own))
     reason = _refuse_trace(snapshot, device, recorded)
     if reason is not None:
         return msgspec.structs.replace(refusal, reason=reason)
@@ -228,9 +290,14 @@ def read_own_settings(snapshot: MemorySnapshot) -> str:
     return "expandable_segments:True" if found.get("expandable_segments") == "True" else ""
 
 
+def _gives_all_back(settings: str) -> bool:
+    """Return whether segments are only given back all at once, as it is unless these settings are set."""
+    return "garbage_collection_threshold" not in settings and "max_split_size_mb" not in settings
+
+
 def _refuse_trace(snapshot: MemorySnapshot, device: int, recorded: RecordedTrace) -> str | None:
-    if len(recorded.events) < LEAST_EVENTS:
-        count = len(recorded.events)
+    count = len(recorded.events) - recorded.flushes
+    if count < LEAST_EVENTS:
         return f"its trace has {count:,} allocations and frees; at least {LEAST_EVENTS} are needed"
     segments = snapshot.segments
     mine = [row for row in range(len(segments)) if segments.device[row] == device]
@@ -256,26 +323,47 @@ def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak:
         return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
     told = msgspec.structs.replace(
         refusal,
-        events=len(recorded.events),
+        events=len(recorded.events) - recorded.flushes,
         events_left_out=recorded.events_left_out,
         before_bytes=recorded.before_bytes,
         recorded_peak_bytes=recorded_peak,
+        flushes=recorded.flushes,
     )
-    peak = _replay(recorded, own)
+    peak = _replay(recorded, own).reserved_bytes
     if abs(peak - recorded_peak) > MOST_ERROR * recorded_peak:
         return msgspec.structs.replace(
             told, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
         )
+    least = _find_least_card(recorded, own)
     texts = [text for text in (*CANDIDATES, "") if text != own_text]
     texts += (
         [f"{THRESHOLD},per_process_memory_fraction:{own.memory_fraction}"] if own.memory_fraction < 1 else []
     )
     found = []
     for text in texts:
-        reserved = _replay(recorded, AllocatorSettings.parse(text))
-        found.append(Candidate(text, reserved, peak - reserved))
+        settings = AllocatorSettings.parse(text)
+        reserved = _replay(recorded, settings).reserved_bytes
+        needed = _find_least_card(recorded, settings)
+        found.append(Candidate(text, reserved, needed, least - needed))
     candidates = tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.settings)))
-    return msgspec.structs.replace(told, peak_reserved_bytes=peak, candidates=candidates)
+    return msgspec.structs.replace(
+        told, peak_reserved_bytes=peak, least_card_bytes=least, candidates=candidates
+    )
+
+
+def _find_least_card(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
+    """Return the least bytes in which the trace runs; exact to half of the saving that counts."""
+    free = _replay(recorded, settings)
+    step = max(1, round(LEAST_SAVING / 2 * free.allocated_bytes / SEGMENT_STEP_BYTES)) * SEGMENT_STEP_BYTES
+
+    def does_fit(capacity_bytes: int) -> bool:
+        try:
+            _replay(recorded, settings, capacity_bytes)
+        except AllocatorOutOfMemoryError:
+            return False
+        return True
+
+    return bisect_capacity(does_fit, free.allocated_bytes, free.reserved_bytes, step)
 
 
 def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str:
@@ -290,9 +378,20 @@ def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str
     )
 
 
-def _replay(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
-    """Return the most bytes reserved on a card of unlimited size."""
-    heap = RuledHeap(PrivateDeviceMemory(UNLIMITED_BYTES), settings)
+class _Peaks(NamedTuple):
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def _replay(
+    recorded: RecordedTrace, settings: AllocatorSettings, capacity_bytes: int = UNLIMITED_BYTES
+) -> _Peaks:
+    """Return the most bytes that the trace allocates and reserves on a card.
+
+    Raises:
+        AllocatorOutOfMemoryError: It does not run on a card so small.
+    """
+    heap = RuledHeap(PrivateDeviceMemory(capacity_bytes), settings)
     live = {event.address: heap.take(event.size_bytes, event.stream) for event in recorded.before}
     take = heap.take
     give = heap.give
@@ -301,7 +400,10 @@ def _replay(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
             live[address] = take(size_bytes, stream)
         elif (block := live.pop(address, None)) is not None:
             give(block)
-    return heap.supply.counters.reserved.all.peak
+        elif address == FLUSH_ADDRESS:
+            heap.supply.release_cached()
+    stats = read_statistics(heap)
+    return _Peaks(stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"])
 
 
 def _name(settings: str) -> str:

@@ -45,10 +45,12 @@ class StackGrouper:
     def __init__(self, stacks: StackTable) -> None:
         self._stacks = stacks
         self._groups: dict[tuple[Frame, ...], int] = {}
-        self._group_of: list[int] = []
+        # None where no frame of a stack says who asked for the memory, as without a stack.
+        self._group_of: list[int | None] = []
         for stack in range(len(stacks)):
             frames = keep_python(stacks.frames_of(stack))
-            self._group_of.append(self._groups.setdefault(frames, len(self._groups)))
+            group = self._groups.setdefault(frames, len(self._groups)) if frames else None
+            self._group_of.append(group)
 
     def group(self, stack: IntArray, size_bytes: IntArray, most: int) -> tuple[tuple[StackGroup, ...], int]:
         """Return the largest groups of some blocks, and how many there are; a stack below 0 stands
@@ -59,9 +61,10 @@ class StackGrouper:
         if not len(stack):
             return (), 0
         # One more group, the last, holds the blocks without a stack.
-        table = np.array([*self._group_of, len(self._groups)], dtype=np.int64)
+        without = len(self._groups)
+        table = np.array([without if it is None else it for it in (*self._group_of, None)], dtype=np.int64)
         group = table[stack]
-        sums = np.zeros(len(self._groups) + 1, dtype=np.int64)
+        sums = np.zeros(without + 1, dtype=np.int64)
         np.add.at(sums, group, size_bytes)
         counts = np.bincount(group, minlength=len(sums))
         order = np.lexsort((np.arange(len(sums)), -sums))

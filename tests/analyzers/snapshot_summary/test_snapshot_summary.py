@@ -206,3 +206,46 @@ def test_bytes_are_conserved(shape: list[list[tuple[int, str]]], is_expandable: 
         assert sum(band.total_bytes for band in device.fullness) == levels.reserved_bytes
         assert sum(pool.free_bytes for pool in device.pools) == levels.free_bytes
         assert sum(pool.stranded_bytes for pool in device.pools) == levels.stranded_bytes
+
+
+# As `record_memory_history(stacks="all")` writes them.
+RECORDER = [
+    frame("torch::unwind::unwind()", "??", 0),
+    frame("torch::CapturedTraceback::gather(bool, bool, bool)", "??", 0),
+    frame("torch::cuda::(anonymous namespace)::gather_with_cpp()", "Module.cpp", 0),
+    frame(
+        "c10::cuda::CUDACachingAllocator::Native::(anonymous namespace)::DeviceCachingAllocator::malloc("
+        "unsigned long, CUstream_st*)",
+        "??",
+        0,
+    ),
+    frame(
+        "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::allocate(unsigned long)", "??", 0
+    ),
+]
+
+
+def test_what_records_a_stack_never_owns_the_memory() -> None:
+    asker = frame("at::native::cudnn_convolution(at::Tensor const&)", "Conv_v8.cpp", 0)
+    device = summarize(
+        snapshot(
+            [
+                segment(
+                    [
+                        block(4 * MIB, frames=[*RECORDER, asker]),
+                        block(3 * MIB, frames=RECORDER),
+                        block(2 * MIB),
+                        block(MIB, frames=[*RECORDER, *EMBED]),
+                    ]
+                )
+            ]
+        )
+    )
+    without, native, python = device.stacks
+    assert native.headline is not None
+    assert native.headline.name.startswith("at::native::cudnn_convolution")
+    assert python.headline is not None
+    assert python.headline.filename == "/job/model.py"
+    assert (without.headline, without.frames, without.count) == (None, (), 2)
+    assert without.size_bytes == 5 * MIB, "as blocks without a stack"
+    assert not [sentence for sentence in device.sentences if "unwind" in sentence or "gather" in sentence]
