@@ -375,12 +375,15 @@ def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> T
     makers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     chosen = None if optimizer == "none" or not trained else makers[optimizer](trained, lr=1e-3)
 
-    def step() -> None:
+    def step() -> object:
         arguments = [torch.zeros(it.shape, dtype=it.dtype, device="cuda") for it in looks]
-        find_loss(module(*arguments)).backward()
+        output = module(*arguments)
+        loss = find_loss(output)
+        loss.backward()
         if chosen is not None:
             chosen.step()
         module.zero_grad()
+        return output, loss
 
     return Training(step, module, chosen)
 
@@ -443,11 +446,14 @@ class StepTracer:
         if training.model is not None:
             self._kinds.note_model(training.model)
         begins = []
+        kept: object = None
         for _ in range(STEPS):
             begins.append(len(self._log.events))
             self._card.allocator.reset_peak_memory_stats()
             self._kinds.place.begin_step()
-            training.step()
+            # Lives through the next step, as a variable of a script's loop does.
+            kept = training.step()
+        del kept
         self._kinds.end_trace()
         return [*begins, len(self._log.events)]
 

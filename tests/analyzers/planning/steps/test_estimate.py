@@ -24,7 +24,8 @@ def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
     request = StepRequest(factory="trainings:square", inputs=("8x1024",), layers=None)
     traced = trace_steps(request)
     estimate = judge_traces(traced, request, None)
-    # In the optimizer: weight, gradient, two states, and the square root that the foreach kernel takes.
+    # In the optimizer: weight, gradient, two states, and the square root that the foreach kernel takes. The
+    # output and the loss of this step and of the one before are there too, as in the loop of a script.
     assert estimate.peak_phase == "optimizer"
     assert shares(estimate) == {
         "optimizer state": 8 * MIB,
@@ -32,11 +33,14 @@ def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
         "gradient": 4 * MIB,
         "temporary": 4 * MIB,
         "input": INPUT_BYTES,
+        "activation": INPUT_BYTES + 512,
+        "other": INPUT_BYTES + 512,
     }
-    assert estimate.live_peak_bytes == estimate.allocated_peak_bytes == 20 * MIB + INPUT_BYTES
+    kept = 2 * (INPUT_BYTES + 512)
+    assert estimate.live_peak_bytes == estimate.allocated_peak_bytes == 20 * MIB + INPUT_BYTES + kept
     backward = next(phase for phase in estimate.phases if phase.phase == "backward")
-    # Of the size of the input are the input, and the gradient of the output; the loss and its own are small.
-    assert backward.live_bytes == (12 + 4) * MIB + 2 * INPUT_BYTES + 2 * 512
+    # Of the size of the input are the input, the gradient of the output, and what is kept.
+    assert backward.live_bytes == (12 + 4) * MIB + 2 * INPUT_BYTES + 512 + kept
     assert (backward.module, estimate.label) == ("Linear", "estimated, no GPU was used")
     assert estimate.reserved_peak_bytes == 20 * MIB + 2 * MIB
     small = judge_traces(traced, request, 512 * MIB + 20 * MIB).capacity
@@ -46,6 +50,18 @@ def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
     # The matrices fill a segment of 20 MiB; the input needs another one.
     assert (small.does_fit, small.failed_bytes, small.failed_phase) == (False, INPUT_BYTES, "forward")
     assert (enough.does_fit, enough.retries) == (True, 0)
+
+
+def test_what_a_step_returns_lives_until_the_next_has_returned() -> None:
+    dropped, kept = (
+        judge_traces(trace_steps(request), request, None)
+        for request in (
+            StepRequest(factory="trainings:dropping_its_output"),
+            StepRequest(factory="trainings:returning_its_output"),
+        )
+    )
+    assert dropped.live_peak_bytes == 64 * MIB
+    assert kept.live_peak_bytes == 2 * 64 * MIB, "that of the step before, while the next is made"
 
 
 @pytest.mark.parametrize("name", ["plain", "mixed", "scaled", "tied", "checkpointed", "private"])

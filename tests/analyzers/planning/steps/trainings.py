@@ -114,6 +114,17 @@ def square(device: str) -> Any:
     return nn.Linear(1024, 1024, bias=False, device=device)
 
 
+def dropping_its_output() -> Any:
+    def step() -> None:
+        torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+
+    return step
+
+
+def returning_its_output() -> Any:
+    return lambda: torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+
+
 def reading(layers: int) -> Any:
     model, _, step = plain(layers)
 
