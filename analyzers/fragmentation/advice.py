@@ -237,13 +237,9 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     def _describe_candidate(self, one: Candidate) -> str:
         needed = format_bytes(one.least_card_bytes)
         saved = format_bytes(one.saved_bytes)
-        reserved = format_bytes(one.peak_reserved_bytes)
-        own = format_bytes(self.peak_reserved_bytes)
-        return (
-            f"simulated: with {_name(one.settings)} this trace would run in {needed}, {saved} less than with "
-            f"its own settings (-{one.saved_bytes / (self.least_card_bytes or 1):.0%}); on a card with room "
-            f"it would reserve {reserved} instead of {own}"
-        )
+        share = one.saved_bytes / (self.least_card_bytes or 1)
+        settings = _name(one.settings)
+        return f"simulated: with {settings} this trace would run in {needed}, {saved} less (-{share:.0%})"
 
     def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
