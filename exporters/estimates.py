@@ -227,6 +227,7 @@ def describe_step_estimate(estimate: StepEstimate, width: int) -> str:
 def _describe_step(estimate: StepEstimate, width: int) -> Iterator[str]:
     yield from wrap(_describe_peak(estimate), width)
     yield from wrap(_describe_moment(estimate), width)
+    yield from wrap(_describe_card(estimate), width)
     for sentence in _describe_method(estimate):
         yield from wrap(sentence, width)
     if estimate.capacity is not None:
@@ -253,6 +254,25 @@ def _describe_peak(estimate: StepEstimate) -> str:
     if estimate.expandable_reserved_bytes is not None:
         text += f"; {format_bytes(estimate.expandable_reserved_bytes)} with expandable_segments:True"
     return text + "."
+
+
+def _describe_card(estimate: StepEstimate) -> str:
+    parts = [
+        f"{part.name} {format_range(part.least_bytes, part.most_bytes)}"
+        for part in estimate.outside
+        if part.most_bytes
+    ]
+    return (
+        f"A card with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
+        f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {' and '.join(parts)}, which no "
+        "tensor holds."
+    )
+
+
+def format_range(least_bytes: int, most_bytes: int) -> str:
+    least = format_bytes(least_bytes)
+    most = format_bytes(most_bytes)
+    return least if least == most else f"{least} to {most}"
 
 
 def _describe_depth(estimate: StepEstimate) -> str:
@@ -289,27 +309,41 @@ def _compare(predicted: int, traced: int) -> str:
 
 
 def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
-    context = format_bytes(check.context_bytes)
-    card = f"{format_bytes(check.capacity_bytes)}, {context} of it for the CUDA context"
+    card = format_bytes(check.capacity_bytes)
+    most = format_bytes(check.outside_most_bytes)
+    least = format_bytes(check.outside_least_bytes)
     if check.does_fit is None:
-        least = estimate.allocated_peak_bytes
-        enough = check.enough_bytes
-        return (
-            f"Too close to say from shallow models whether it fits into {card}: besides the context it "
-            f"needs at least {format_bytes(least)}; {format_bytes(enough)} would be enough. Use --full."
-        )
+        return _describe_doubt(check, estimate)
     if check.reserved_peak_bytes is None:
-        return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, by extrapolation."
+        how = f"with {most if check.does_fit else least} for what no tensor holds, by extrapolation"
+        return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, {how}."
     reserved = format_bytes(check.reserved_peak_bytes)
     if check.does_fit:
         again = f" after releasing its cache {_times(check.retries or 0)}" if check.retries else ""
-        return f"It fits into {card}: reserved {reserved}{again}."
+        return f"It fits into {card}, {most} of it for what no tensor holds: reserved {reserved}{again}."
     frames = check.failed_frames
     line = f", {frames[0][0]}:{frames[0][1]}" if frames else ""
     module = f" of {check.failed_module}" if check.failed_module else ""
     return (
-        f"It does not fit into {card}: out of memory in the {check.failed_phase} phase{module}{line}, "
-        f"requesting {format_bytes(check.failed_bytes)}."
+        f"It does not fit into {card}, {least} of it for what no tensor holds: out of memory in the "
+        f"{check.failed_phase} phase{module}{line}, requesting {format_bytes(check.failed_bytes)}."
+    )
+
+
+def _describe_doubt(check: CapacityCheck, estimate: StepEstimate) -> str:
+    """Return why it is open whether a step fits."""
+    card = format_bytes(check.capacity_bytes)
+    most = format_bytes(check.outside_most_bytes)
+    least = format_bytes(check.outside_least_bytes)
+    if check.enough_bytes is not None:
+        return (
+            f"Too close to say from shallow models whether it fits into {card}: its tensors need at least "
+            f"{format_bytes(estimate.allocated_peak_bytes)}; {format_bytes(check.enough_bytes)} would be "
+            f"enough, and what no tensor holds takes {least} to {most}. Use --full."
+        )
+    return (
+        f"Too close to say whether it fits into {card}: it does if what no tensor holds takes {least}, and "
+        f"not if it takes {most}. --context SIZE says what the CUDA context takes on your GPU."
     )
 
 

@@ -16,7 +16,7 @@ from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
 from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
-from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES, DEFAULT_CONTEXT_BYTES
+from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"
 # Layers of the shallow models from which a deeper one is extrapolated.
@@ -43,6 +43,8 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_full: bool = False
     # Settings of the allocator.
     settings: str = ""
+    # Measured size of the CUDA context; None for a range.
+    context_bytes: int | None = None
 
 
 class Tracing(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +147,7 @@ def estimate_step(
     layers: int | None = None,
     optimizer: OptimizerName = "adamw",
     capacity_bytes: int | None = None,
+    context_bytes: int | None = None,
     is_full: bool = False,
 ) -> StepEstimate:
     """Return the GPU memory that a training step needs, as `vramscope estimate --factory` prints it.
@@ -162,6 +165,7 @@ def estimate_step(
         layers: Depth of the model; a deep one is extrapolated from shallow ones, unless `is_full`.
         optimizer: Optimizer, for a factory that returns a module.
         capacity_bytes: Memory of the GPU in bytes; the estimate then says whether the step fits.
+        context_bytes: What the CUDA context takes on that GPU, if you have measured it; None for a range.
         is_full: Trace every layer.
 
     Raises:
@@ -176,6 +180,7 @@ def estimate_step(
         optimizer=optimizer,
         is_full=is_full,
         settings=read_allocator_settings(),
+        context_bytes=context_bytes,
     )
     return estimate_request(request, capacity_bytes)[1]
 
@@ -188,7 +193,7 @@ def estimate_request(request: StepRequest, capacity_bytes: int | None) -> tuple[
     tracing = trace_steps(request)
     estimate = judge_traces(tracing, request, capacity_bytes)
     is_open = estimate.capacity is not None and estimate.capacity.does_fit is None
-    if is_open and tracing.is_fake and not request.is_full:
+    if is_open and tracing.is_fake and estimate.check is not None:
         return estimate_request(msgspec.structs.replace(request, is_full=True), capacity_bytes)
     return tracing, estimate
 
@@ -202,7 +207,7 @@ def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | N
         layers=request.layers,
         allocator_settings=request.settings,
         capacity_bytes=capacity_bytes,
-        context_bytes=DEFAULT_CONTEXT_BYTES,
+        context_bytes=request.context_bytes,
     )
     try:
         return estimate_traces(tracing.result, asked)

@@ -246,6 +246,7 @@ def estimate_factory(arguments: Namespace) -> int:
         optimizer=arguments.optimizer or "adamw",
         is_full=arguments.full,
         settings=read_allocator_settings(),
+        context_bytes=arguments.context,
     )
     tracing, estimate = estimate_request(request, capacity_bytes)
     if arguments.snapshot is not None:

@@ -14,6 +14,7 @@ from .model import (
     CapacityCheck,
     DepthCheck,
     Frame,
+    OutsidePart,
     Phase,
     PhasePeak,
     Rehearsal,
@@ -24,6 +25,7 @@ from .model import (
     TraceResult,
     rehearse,
 )
+from .outside import list_outside
 
 # The moments of a traced step with the most live bytes, and what is live then.
 
@@ -257,7 +259,8 @@ class EstimateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Depth asked for; None where the user's function chose it."""
     allocator_settings: str = ""
     capacity_bytes: int | None = None
-    context_bytes: int = 0
+    context_bytes: int | None = None
+    """Measured size of the CUDA context; None for a range."""
 
 
 def estimate_traces(result: TraceResult, request: EstimateRequest) -> StepEstimate:
@@ -285,10 +288,12 @@ def _estimate_traced(
     if not settings.expandable_segments:
         expandable = rehearse(trace, replace(settings, expandable_segments=True)).reserved_peak_bytes
     live = peaks.describe(peaks.peak.event)
+    found = _build(result, request, peaks.by_place.values(), live, run)
+    capacity = request.capacity_bytes
     return msgspec.structs.replace(
-        _build(result, request, peaks.by_place.values(), live, run),
+        found,
         expandable_reserved_bytes=expandable,
-        capacity=None if request.capacity_bytes is None else _check_capacity(trace, settings, request),
+        capacity=None if capacity is None else _check_capacity(trace, settings, capacity, found.outside),
     )
 
 
@@ -302,11 +307,13 @@ def _estimate_deep(
     allocated = deep.line.at(runs[1].allocated_peak_bytes, runs[2].allocated_peak_bytes)
     reserved = deep.line.at(runs[1].reserved_peak_bytes, runs[2].reserved_peak_bytes)
     run = Rehearsal(allocated_peak_bytes=allocated, reserved_peak_bytes=max(allocated, reserved), retries=0)
+    found = _build(result, request, deep.by_place.values(), deep.describe(), run)
+    capacity = request.capacity_bytes
     return msgspec.structs.replace(
-        _build(result, request, deep.by_place.values(), deep.describe(), run),
+        found,
         traced_layers=tuple(each.trace.layers or 0 for each in peaks),
         check=check,
-        capacity=None if request.capacity_bytes is None else _judge_capacity(run, check, request),
+        capacity=None if capacity is None else _judge_capacity(run, check, capacity, found.outside),
     )
 
 
@@ -335,6 +342,9 @@ def _build(
         if each.phase not in by_phase or each.live_bytes > by_phase[each.phase].live_bytes:
             by_phase[each.phase] = each
     peak = max(by_phase.values(), key=lambda each: each.live_bytes)
+    reserved = run.reserved_peak_bytes
+    deepest = max(result.traces, key=lambda trace: trace.layers or 0)
+    outside = list_outside(deepest, reserved, request.context_bytes)
     return StepEstimate(
         factory=request.factory,
         torch=result.torch,
@@ -345,6 +355,10 @@ def _build(
         allocated_peak_bytes=run.allocated_peak_bytes,
         reserved_peak_bytes=run.reserved_peak_bytes,
         allocator_settings=request.allocator_settings,
+        outside=outside,
+        card_least_bytes=reserved + sum(part.least_bytes for part in outside),
+        card_likely_bytes=reserved + sum(part.likely_bytes for part in outside),
+        card_most_bytes=reserved + sum(part.most_bytes for part in outside),
         peak_phase=PHASE_NAMES[peak.phase],
         peak_module=peak.module,
         phases=tuple(
@@ -365,21 +379,33 @@ def _share(parts: Counter[str]) -> tuple[Share, ...]:
     return tuple(Share(name=name, size_bytes=size) for name, size in parts.most_common())
 
 
-def _check_capacity(trace: StepTrace, settings: AllocatorSettings, request: EstimateRequest) -> CapacityCheck:
-    capacity = request.capacity_bytes or 0
-    run = rehearse(trace, settings, max(capacity - request.context_bytes, 1))
-    block = run.failed_block
+def _check_capacity(
+    trace: StepTrace, settings: AllocatorSettings, capacity: int, outside: Sequence[OutsidePart]
+) -> CapacityCheck:
+    """Run the step on the card with the most set aside, and where that is too small with the least."""
+    least, most = _measure_outside(outside)
+    run = rehearse(trace, settings, max(capacity - most, 1))
     check = CapacityCheck(
         capacity_bytes=capacity,
-        context_bytes=request.context_bytes,
-        does_fit=block is None,
+        outside_least_bytes=least,
+        outside_most_bytes=most,
+        does_fit=True,
         reserved_peak_bytes=run.reserved_peak_bytes,
         retries=run.retries,
     )
-    if block is None:
+    if run.failed_block is None:
         return check
+    best = run if least == most else rehearse(trace, settings, max(capacity - least, 1))
+    block = best.failed_block
+    if block is None:
+        return msgspec.structs.replace(
+            check, does_fit=None, reserved_peak_bytes=best.reserved_peak_bytes, retries=best.retries
+        )
     return msgspec.structs.replace(
         check,
+        does_fit=False,
+        reserved_peak_bytes=best.reserved_peak_bytes,
+        retries=best.retries,
         failed_bytes=trace.sizes[block],
         failed_phase=PHASE_NAMES[Phase(trace.phases[block])],
         failed_module=trace.module_names[trace.modules[block]],
@@ -387,24 +413,33 @@ def _check_capacity(trace: StepTrace, settings: AllocatorSettings, request: Esti
     )
 
 
-def _judge_capacity(run: Rehearsal, check: DepthCheck, request: EstimateRequest) -> CapacityCheck:
+def _measure_outside(outside: Sequence[OutsidePart]) -> tuple[int, int]:
+    return sum(part.least_bytes for part in outside), sum(part.most_bytes for part in outside)
+
+
+def _judge_capacity(
+    run: Rehearsal, check: DepthCheck, capacity: int, outside: Sequence[OutsidePart]
+) -> CapacityCheck:
     """Judge extrapolated values; None where their uncertainty leaves it open.
 
     It fits where there is room for what is reserved, enlarged by the error of the check, and one more
-    segment. It
-    does not fit where even what is allocated alone has no room: no flush of the cache goes below that.
+    segment, with the most set aside. It does not fit where even what is allocated alone has no room with the
+    least set aside: no flush of the cache goes below that.
     """
-    capacity = request.capacity_bytes or 0
-    room = capacity - request.context_bytes
+    least, most = _measure_outside(outside)
     off = abs(check.predicted_reserved_bytes - check.traced_reserved_bytes) / check.traced_reserved_bytes
     enough = round(run.reserved_peak_bytes * (1 + off)) + LARGE_SEGMENT_BYTES
     does_fit = None
-    if enough <= room:
+    if enough <= capacity - most:
         does_fit = True
-    elif run.allocated_peak_bytes > room:
+    elif run.allocated_peak_bytes > capacity - least:
         does_fit = False
     return CapacityCheck(
-        capacity_bytes=capacity, context_bytes=request.context_bytes, does_fit=does_fit, enough_bytes=enough
+        capacity_bytes=capacity,
+        outside_least_bytes=least,
+        outside_most_bytes=most,
+        does_fit=does_fit,
+        enough_bytes=enough,
     )
 
 

@@ -122,14 +122,27 @@ class DepthCheck(msgspec.Struct, frozen=True, kw_only=True):
     traced_reserved_bytes: int
 
 
+class OutsidePart(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the card that no tensor of the step holds, as a range of measured or documented sizes."""
+
+    name: str
+    least_bytes: int
+    likely_bytes: int
+    most_bytes: int
+    source: str
+    """Where the sizes are from."""
+
+
 class CapacityCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the step runs on a card of some size."""
 
     capacity_bytes: int
-    context_bytes: int
-    """Set aside for the CUDA context."""
+    outside_least_bytes: int
+    """Set aside at least for what no tensor holds (`outside` of the estimate)."""
+    outside_most_bytes: int
+    """Set aside at most; it fits if it does with so much less."""
     does_fit: bool | None
-    """Null where the extrapolation is too inaccurate to decide."""
+    """Null where the range of what is set aside, or the error of an extrapolation, leaves it open."""
     enough_bytes: int | None = None
     """Upper bound of extrapolated sizes: the reserved peak, the error of the check, and a segment; else null.
     """
@@ -171,6 +184,12 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     expandable_reserved_bytes: int | None = None
     """The same with expandable_segments:True; null where that is already set, or was not replayed."""
     allocator_settings: str = ""
+    outside: tuple[OutsidePart, ...]
+    """What the card must have beyond the reserved peak."""
+    card_least_bytes: int
+    """Reserved peak and the least of what is outside: what a large card shows as used."""
+    card_likely_bytes: int
+    card_most_bytes: int
     peak_phase: str
     peak_module: str
     """The module whose forward or backward pass runs at the peak; empty outside all modules."""

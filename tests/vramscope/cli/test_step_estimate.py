@@ -39,12 +39,21 @@ def test_the_text_says_that_it_is_an_estimate_and_where_the_card_is_too_small(
     warm: list[str],  # noqa: F811 - the fixture
 ) -> None:
     outcome = call(
-        "estimate", "--factory", "trainings:checkpointed", "--batch-size", "64", "--capacity", "524MiB"
+        "estimate",
+        "--factory",
+        "trainings:checkpointed",
+        "--batch-size",
+        "64",
+        "--capacity",
+        "524MiB",
+        "--context",
+        "512MiB",
     )
     assert outcome.code == 0, outcome.stderr
     told = " ".join(outcome.stdout.split())
     assert "estimated, no GPU was used" in told
-    assert "does not fit into 524 MiB, 512 MiB of it for the CUDA context: out of memory in the" in told
+    assert "does not fit into 524 MiB, 512 MiB of it for what no tensor holds: out of memory in the" in told
+    assert "as used, most likely" in told
     assert "trainings.py:" in told
     assert all(len(line) <= 80 for line in outcome.stdout.splitlines())
 
@@ -55,6 +64,7 @@ def test_the_text_says_that_it_is_an_estimate_and_where_the_card_is_too_small(
         (["--factory", "a:b", "--tp", "2"], "--tp does not go with --factory"),
         (["--factory", "a:b", "--gpu", "a100"], "--gpu does not go with --factory"),
         (["--model", "llama2-7b", "--layers", "3"], "--layers needs --factory"),
+        (["--model", "llama2-7b", "--context", "1GiB"], "--context needs --factory"),
         (["--factory", "a:b", "--full"], "--full needs --layers"),
         (["--factory", "a:b", "--layers", "3", "--snapshot", "x"], "--snapshot with --layers needs --full"),
     ],

@@ -13,6 +13,7 @@ from ..frame.flags import (
     build_look_flags,
     pick,
     refuse,
+    size,
 )
 from ..frame.parse import SubParsers, add_verb
 
@@ -48,7 +49,7 @@ COUNTS = {
     "pieces": "model chunks on each pipeline rank (interleaved schedule)",
     "world-size": "all ranks, instead of --dp",
 }
-FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot")
+FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "context", "snapshot")
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
     "seq": "tokens in a sequence",
@@ -99,6 +100,12 @@ def _add_factory(group: _ArgumentGroup) -> None:
         help="argument layers of the function; many are extrapolated, see --full",
     )
     group.add_argument("--full", action="store_true", help="trace every layer instead of extrapolating")
+    group.add_argument(
+        "--context",
+        metavar="SIZE",
+        type=size(),
+        help="memory of the CUDA context on your GPU, if you have measured it (default: a range)",
+    )
     group.add_argument(
         "--input",
         metavar="SHAPE",

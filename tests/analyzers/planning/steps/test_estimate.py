@@ -1,9 +1,11 @@
 """Estimates of small steps: by hand, beside the simulated device with real storage, extrapolated."""
 
+import msgspec
 import pytest
 
 from vramscope import estimates
 from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
+from vramscope.analyzers.planning.steps.outside import find_largest_convolution
 from vramscope.engine.errors import UsageError
 from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
@@ -43,13 +45,47 @@ def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
     assert backward.live_bytes == (12 + 4) * MIB + 2 * INPUT_BYTES + 512 + kept
     assert (backward.module, estimate.label) == ("Linear", "estimated, no GPU was used")
     assert estimate.reserved_peak_bytes == 20 * MIB + 2 * MIB
-    small = judge_traces(traced, request, 512 * MIB + 20 * MIB).capacity
-    enough = judge_traces(traced, request, 512 * MIB + 22 * MIB).capacity
+    exact = msgspec.structs.replace(request, context_bytes=512 * MIB)
+    # cuBLAS may get 64 MiB more.
+    small = judge_traces(traced, exact, (512 + 20) * MIB).capacity
+    enough = judge_traces(traced, exact, (512 + 64 + 22) * MIB).capacity
     assert small is not None
     assert enough is not None
     # The matrices fill a segment of 20 MiB; the input needs another one.
     assert (small.does_fit, small.failed_bytes, small.failed_phase) == (False, INPUT_BYTES, "forward")
     assert (enough.does_fit, enough.retries) == (True, 0)
+    assert (enough.outside_least_bytes, enough.outside_most_bytes) == (512 * MIB, 576 * MIB)
+
+
+def test_what_no_tensor_holds_is_a_range_and_a_card_must_have_its_upper_end() -> None:
+    request = StepRequest(factory="trainings:square", inputs=("8x1024",), layers=None)
+    traced = trace_steps(request)
+    found = judge_traces(traced, request, None)
+    context, workspaces = found.outside
+    assert context.least_bytes < context.likely_bytes < context.most_bytes
+    assert context.source
+    assert workspaces.most_bytes == 64 * MIB, "of cuBLAS: there is no convolution"
+    most = context.most_bytes + workspaces.most_bytes
+    assert found.card_least_bytes == found.reserved_peak_bytes + context.least_bytes
+    assert found.card_most_bytes == found.reserved_peak_bytes + most
+    assert found.card_least_bytes < found.card_likely_bytes < found.card_most_bytes
+
+    def judge(capacity_bytes: int) -> bool | None:
+        check = judge_traces(traced, request, capacity_bytes).capacity
+        assert check is not None
+        return check.does_fit
+
+    assert judge(found.card_most_bytes) is True
+    assert judge(found.card_most_bytes - 2 * MIB) is None, "only a smaller context leaves room"
+    assert judge(found.card_least_bytes) is None
+    assert judge(found.card_least_bytes - 2 * MIB) is False
+
+
+def test_the_largest_convolution_is_found_with_its_input_and_output() -> None:
+    request = StepRequest(factory="trainings:convolving", inputs=("2x8x64x64",), layers=None)
+    (trace,) = trace_steps(request).result.traces
+    # Of 8 and 32 channels at 64 x 64, two images in fp32.
+    assert find_largest_convolution(trace) == 2 * (8 + 32) * 64 * 64 * 4
 
 
 def test_what_a_step_returns_lives_until_the_next_has_returned() -> None:
@@ -144,7 +180,7 @@ def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_shallow_models_call_a_card_neither_large_enough_nor_too_small_where_a_flush_decides() -> None:
-    request = StepRequest(factory="trainings:plain", layers=40)
+    request = StepRequest(factory="trainings:plain", layers=40, context_bytes=512 * MIB)
     traced = trace_steps(request)
     needed = judge_traces(traced, request, None)
 
@@ -155,8 +191,11 @@ def test_shallow_models_call_a_card_neither_large_enough_nor_too_small_where_a_f
 
     assert ask(needed.allocated_peak_bytes - 1) is False
     assert ask(needed.reserved_peak_bytes) is None
-    assert ask(2 * needed.reserved_peak_bytes + 20 * MIB) is True
-    whole = estimate_step(request.factory, layers=40, capacity_bytes=512 * MIB + needed.reserved_peak_bytes)
+    assert ask(2 * needed.reserved_peak_bytes + (64 + 20) * MIB) is True
+    capacity_bytes = (512 + 64) * MIB + needed.reserved_peak_bytes
+    whole = estimate_step(
+        request.factory, layers=40, capacity_bytes=capacity_bytes, context_bytes=request.context_bytes
+    )
     assert whole.capacity is not None
     assert whole.traced_layers == ()
     assert whole.capacity.does_fit is not None

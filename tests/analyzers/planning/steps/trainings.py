@@ -114,6 +114,11 @@ def square(device: str) -> Any:
     return nn.Linear(1024, 1024, bias=False, device=device)
 
 
+def convolving(device: str) -> Any:
+    layers = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 32, 3, padding=1), nn.Conv2d(32, 4, 1)
+    return nn.Sequential(*layers).to(device)
+
+
 def dropping_its_output() -> Any:
     def step() -> None:
         torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")

@@ -1,0 +1,85 @@
+"""What a training process takes of its card that no tensor of its step holds, as a range.
+
+No GPU is asked, so these are numbers that others measured, each with its source. The size of a CUDA
+context depends on the architecture, the driver, the version of CUDA and the kernels that a job has loaded;
+what a convolution gets as workspace is chosen by cuDNN while the job runs.
+"""
+
+import re
+
+from ....engine.units import MIB
+from .model import OutsidePart, Phase, StepTrace
+
+CONTEXT_NAME = "CUDA context and kernels"
+WORKSPACES_NAME = "workspaces"
+# With one tensor and lazy loading of kernels: 287,047,680 bytes (pytorch/pytorch#86509).
+LEAST_CONTEXT_BYTES = 274 * MIB
+# Between 426 MiB without any kernel (RTX 6000 Ada, CUDA 13, unslothai/unsloth-zoo#1053) and more than
+# 1,000 MB with all of them (pytorch/pytorch#107667).
+LIKELY_CONTEXT_BYTES = 512 * MIB
+# What cards showed beyond the tensors of the smallest models (GPUMemNet, A100 40 GB, seen from outside).
+MOST_CONTEXT_BYTES = 1792 * MIB
+CONTEXT_SOURCE = "pytorch#86509, pytorch#107667, unsloth-zoo#1053, GPUMemNet"
+# cuBLAS on two threads, forward and autograd: 8.125 MiB each on A100, 32 MiB from H100 on (CUDABlas.cpp).
+BLAS_BYTES = (17 * MIB, 64 * MIB)
+# Of cuDNN, as multiples of the inputs and outputs of the largest convolution: learnt from half of the model
+# families in GPUMemNet's runs, `python -m benchmarks.card_estimate`.
+CONVOLUTION_SHARE = 1.5
+RESERVED_SHARE = 0.06
+WORKSPACES_SOURCE = "PyTorch (CUDABlas.cpp), GPUMemNet"
+_CONVOLUTION = re.compile(r"Conv(?:Transpose)?[123]d")
+
+
+def list_outside(
+    trace: StepTrace, reserved_bytes: int, context_bytes: int | None = None
+) -> tuple[OutsidePart, ...]:
+    """Return what a step takes of its card besides its tensors.
+
+    Args:
+        trace: The step; of several depths the deepest.
+        reserved_bytes: What the allocator reserves for its tensors.
+        context_bytes: Measured size of the context; None for a range.
+    """
+    context = (
+        OutsidePart(
+            name=CONTEXT_NAME,
+            least_bytes=LEAST_CONTEXT_BYTES,
+            likely_bytes=LIKELY_CONTEXT_BYTES,
+            most_bytes=MOST_CONTEXT_BYTES,
+            source=CONTEXT_SOURCE,
+        )
+        if context_bytes is None
+        else OutsidePart(
+            name=CONTEXT_NAME,
+            least_bytes=context_bytes,
+            likely_bytes=context_bytes,
+            most_bytes=context_bytes,
+            source="as given",
+        )
+    )
+    largest = find_largest_convolution(trace)
+    most = BLAS_BYTES[1] + round(CONVOLUTION_SHARE * largest)
+    most += round(RESERVED_SHARE * reserved_bytes) if largest else 0
+    workspaces = OutsidePart(
+        name=WORKSPACES_NAME,
+        least_bytes=0,
+        likely_bytes=BLAS_BYTES[0],
+        most_bytes=most,
+        source=WORKSPACES_SOURCE,
+    )
+    return context, workspaces
+
+
+def find_largest_convolution(trace: StepTrace) -> int:
+    """Return the bytes of input and output of the largest convolution; 0 without any."""
+    convolutions = {number for number, kind in enumerate(trace.module_types) if _CONVOLUTION.search(kind)}
+    outputs: dict[int, int] = {}
+    inputs: dict[int, int] = {}
+    for size, phase, module in zip(trace.sizes, trace.phases, trace.modules, strict=True):
+        if module not in convolutions:
+            continue
+        # A backward pass makes a gradient of the size of the input.
+        kept = {Phase.FORWARD: outputs, Phase.RECOMPUTE: outputs, Phase.BACKWARD: inputs}.get(Phase(phase))
+        if kept is not None:
+            kept[module] = max(kept.get(module, 0), size)
+    return max((outputs.get(it, 0) + inputs.get(it, 0) for it in convolutions), default=0)
