@@ -26,7 +26,7 @@ from ...analyzers.fleet.model import (
 )
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.risk import LEVELS
-from ...analyzers.trend_words import word_trend
+from ...analyzers.trend_words import grade_trend, word_trend
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...engine.units import format_age
@@ -130,7 +130,8 @@ def describe_fleet(
         if level in counts:
             pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]
     if census.filling:
-        pieces += [_GAP, Piece(f"{glyphs.trends['filling']} {census.filling:,} filling", "medium")]
+        text = f"{glyphs.trends['filling']} {census.filling:,} filling"
+        pieces += [_GAP, Piece(text, grade_trend("filling") or "text")]
     chosen = f"by {view.grouping}   sort {view.sort}"
     filtered = f"   filter {view.filter_text}" if view.filter_text else ""
     return pieces, [Piece(f"{chosen}{filtered}", "muted")]
