@@ -27,7 +27,7 @@ from ...engine.model import (
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
 from ...engine.units import format_age, format_bytes, format_gib
-from ..text import STYLES, Marks, TableStyle, show_number
+from ..text import STYLES, UNKNOWN, Marks, TableStyle, show_number
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -360,7 +360,7 @@ def describe_risk(device: DeviceSample, risk: Risk, now_s: float, marks: Marks) 
 def _describe_trend(trend: DeviceTrend | None, now_s: float, marks: Marks) -> Text:
     """Return how used memory goes where the risk is unknown, which the verdict says once."""
     if trend is None:
-        return Text(marks.risks["unknown"], style=STYLES["unknown"])
+        return Text(UNKNOWN)
     end = word_full_in(trend, now_s)
     level = grade_trend(trend.word)
     style = "" if level is None else STYLES[level]

@@ -136,6 +136,22 @@ def test_without_unicode_a_mark_is_the_same_on_screens_and_in_print(
         assert make_ascii(mark) == ASCII_MARKS.trends[word] or mark == "→"
 
 
+def test_nothing_is_said_on_a_line_until_a_device_was_watched(filling: tuple[Snapshot, History]) -> None:
+    snapshot, history = filling
+    first = msgspec.structs.replace(
+        snapshot,
+        assessments=[msgspec.structs.replace(it, device_trend=None) for it in snapshot.assessments],
+    )
+    for width, height in ((40, 10), (60, 4), (80, 24), (120, 32), (200, 50)):
+        picture = DevicePicture(UNICODE).draw(first, history, width, height, selected=None)
+        assert "?" not in "".join(map(line_text, picture))
+    status = describe_snapshot(first)
+    assert status is not None
+    rows = [line for line in _print(status) if "H100" in line]
+    assert rows
+    assert not any("?" in line for line in rows)
+
+
 def _print(status: NodeStatus, **style: bool) -> list[str]:
     return render_table(status, TableStyle(width=120, **style)).splitlines()
 
