@@ -190,6 +190,18 @@ async def test_the_processes_of_another_node_are_chosen_from_as_far_as_they_are_
         assert f"Attach to 2 processes of {NODE}?" in shown_text(app)
 
 
+async def test_the_screen_of_a_device_without_a_probe_names_the_key() -> None:
+    for feed, words in (
+        (AttachingFakeFeed(without_reports()), "Press a to attach to one that runs, or start it with"),
+        (FakeFeed(without_reports()), "or attach to a running one with `vramscope attach PID`"),
+    ):
+        app = make_app(feed)
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.press("2")
+            await pilot.pause()
+            assert words in shown_text(app)
+
+
 async def test_a_process_that_reports_is_let_go_by_the_same_key() -> None:
     devices, ranks = make_job(2)
     feed = AttachingFakeFeed(with_ranks(devices, ranks))
