@@ -85,6 +85,8 @@ async def test_every_screen_and_every_output_says_the_same(filling: tuple[Snapsh
     once = " ".join(render_table(status, TableStyle(width=200)).split())
     device, _ = read_devices(snapshot)
     fleet = "".join(piece.text for piece in describe_device(device, _find_node(), UNICODE))
+    # A narrow line loses what it does not foretell, and not the numbers.
+    assert fleet.index("GiB (") < fleet.index("device memory only, may be cache")
     ends = {match for text in (live, page, once, fleet) for match in END.findall(text)}
     assert len(ends) == 1, ends
     for text in (live, page, once, fleet):
