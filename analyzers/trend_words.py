@@ -1,6 +1,6 @@
 """The trend of used memory in words: they never say that memory runs out, which it alone cannot know."""
 
-from ..engine.model import DeviceTrend
+from ..engine.model import DeviceTrend, RiskLevel, TrendWord
 from ..engine.units import MIB, format_bytes
 
 # Why the risk is unknown of a device whose processes have no probe.
@@ -9,6 +9,11 @@ NO_FORECAST = "device memory only, may be cache"
 IF_IT_GOES_ON = "if that goes on"
 # Units of time with their seconds, and from how many of the unit before they are used.
 _UNITS = (("s", 1.0, 0.0), ("min", 60.0, 90.0), ("h", 3600.0, 90.0), ("d", 86_400.0, 36.0))
+
+
+def grade_trend(word: TrendWord | None) -> RiskLevel | None:
+    """Return the level of risk that a trend looks like everywhere; None if it looks like any text."""
+    return "medium" if word == "filling" else None
 
 
 def word_trend(trend: DeviceTrend, now_s: float) -> tuple[str, ...]:

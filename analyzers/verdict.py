@@ -394,18 +394,24 @@ def _lacks_any_probe(sample: Sample, risks: Mapping[str, Risk]) -> bool:
 
 
 def _describe_lack(sample: Sample, name: str | None, remedy: Remedy) -> Clause:
-    """Word that no probe reports, and how to change that: attach to a process, or start one."""
-    head = "OOM risk unknown"
-    where = "without a probe" if name is None else f"on {name} without a probe"
+    """Word that no probe reports, and how to change that, which stays when other words are dropped."""
     if not any(device.processes for device in sample.devices):
-        run = "start jobs with vramscope run"
-        return f"{head} {where}: {run}", f"{head}: {run}", head, "OOM risk ?"
-    if remedy == "command":
-        attach = "vramscope attach PID"
-        return f"{head} {where}: {attach} adds it", f"{head}: {attach}", head, "OOM risk ?"
-    press = "press a to attach"
-    brief = ("risk unknown: press a", "unknown: press a", "OOM risk ?")
-    return f"{head} {where}: {press}", f"{head}: {press}", f"{head}: press a", *brief
+        complete = short = brief = "start jobs with vramscope run"
+    elif remedy == "command":
+        short = brief = "vramscope attach PID"
+        complete = f"{short} adds it"
+    else:
+        complete = short = "press a to attach"
+        brief = "press a"
+    where = "without a probe" if name is None else f"on {name} without a probe"
+    return (
+        f"OOM risk unknown {where}: {complete}",
+        f"OOM risk unknown: {short}",
+        f"OOM risk unknown: {brief}",
+        f"risk unknown: {brief}",
+        f"unknown: {brief}",
+        "OOM risk ?",
+    )
 
 
 def _order_filling(

@@ -1,11 +1,11 @@
 """What all plain text shares: rows in columns, sentences in lines, sparklines, marks of risk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from ..analyzers.sentence import count_cells
-from ..engine.model import RiskLevel, TrendWord
+from ..engine.model import RiskLevel
 from ..engine.text import make_printable
 
 # Rows in aligned columns and sentences in lines, as plain text of a given width in cells.
@@ -23,6 +23,10 @@ class TableStyle(msgspec.Struct, frozen=True):
     width: int = 80
     has_color: bool = False
     is_ascii: bool = False
+
+    @property
+    def marks(self) -> "Marks":
+        return ASCII_MARKS if self.is_ascii else MARKS
 
 
 def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
@@ -107,13 +111,24 @@ def _draw_bar(values: Sequence[float], top: float) -> str:
     return _BARS[max(1, min(len(_BARS) - 1, round((len(_BARS) - 1) * most / top)))]
 
 
-# Severity in print: a glyph and a style, so that colour is never the only carrier of meaning.
+# Severity on screens and in print: a glyph and a style, so that colour is never the only carrier of meaning.
 
-GLYPHS: dict[RiskLevel, str] = {"unknown": "?", "low": "·", "medium": "▲", "high": "◆", "critical": "✖"}
-"""One character for each level of risk."""
 
-TRENDS: dict[TrendWord, str] = {"steady": "→", "rising": "↗", "filling": "↑", "full": "■"}
-"""One character for each trend of used memory."""
+class Marks(msgspec.Struct, frozen=True):
+    """One character for each level of risk and for each trend of used memory."""
+
+    risks: Mapping[str, str]
+    trends: Mapping[str, str]
+
+
+MARKS = Marks(
+    {"unknown": "?", "low": "·", "medium": "▲", "high": "◆", "critical": "✖"},
+    {"steady": "→", "rising": "↗", "filling": "↑", "full": "■"},
+)
+ASCII_MARKS = Marks(
+    {"unknown": "?", "low": ".", "medium": "^", "high": "*", "critical": "X"},
+    {"steady": "=", "rising": "/", "filling": "!", "full": "#"},
+)
 
 STYLES: dict[RiskLevel, str] = {
     "unknown": "bold",

@@ -75,7 +75,7 @@ def _describe_filling(census: Census) -> Iterator[tuple[str, ...]]:
     forms = [f"{lead.name} of {lead.node} {words}" for words in word_trend(trend, trend.time_s)]
     yield (*forms, f"{lead.node}/{lead.label} filling", "")
     if census.filling > 1:
-        yield f"{census.filling - 1:,} more filling", f"+{census.filling - 1:,}", ""
+        yield f"{census.filling - 1:,} more filling", f"{census.filling - 1:,} more", ""
 
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:

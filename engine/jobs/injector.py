@@ -48,7 +48,10 @@ PROGRAM = "vramscope.engine.jobs.injector"
 ANSWERS_WITHIN_S = 30.0
 # All threads stop within a fraction of a millisecond, unless one is in an uninterruptible system call.
 STOPS_WITHIN_S = 0.1
-# Pauses before each further try, while the lock of the table is held or a thread does not stop.
+# How long all stops of one attachment may take together; another one is made only if its wait fits in.
+MOST_STOPPED_S = 0.3
+# Pauses before each further try, while the lock of the table is held or a thread does not stop; the threads
+# run at least for as long as they were stopped.
 PAUSES_S = (0.01, 0.05, 0.2, 0.5)
 # How long it is watched whether the main thread finds the entry; it may be outside Python for hours.
 WATCHED_S = 1.0
@@ -182,10 +185,14 @@ class _Entry:
             self.stopped_s += still.stopped_s
             if self._slot >= 0:
                 return
-            if not still.is_over:
+            if not still.is_over or not self._may_stop():
                 break
-            time.sleep(pause_s)
+            time.sleep(max(pause_s, still.stopped_s))
         raise AttachRefusedError(f"{reason}; try again")
+
+    def _may_stop(self) -> bool:
+        """Return whether the threads may be stopped once more."""
+        return self.stopped_s + STOPS_WITHIN_S <= MOST_STOPPED_S
 
     def _write(self, table: Table) -> None:
         room = self._memory.read(self._room, len(self.text))
@@ -215,7 +222,7 @@ class _Entry:
                     return True
                 if table.is_flagged or not self._is_main_thread_running():
                     lost_since_s = now_s
-            if now_s - lost_since_s > patience_s:
+            if now_s - lost_since_s > patience_s and self._may_stop():
                 self._set_flag_again()
                 patience_s *= 2
                 lost_since_s = time.monotonic()

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
-from typing import cast
+from typing import cast, get_args
 
 from ..model import (
     AllocatorReading,
     Assessment,
     Backend,
+    DeviceActivity,
+    DeviceHardware,
     DeviceKind,
     DeviceSample,
     Finding,
@@ -22,17 +24,19 @@ from ..model import (
     Sample,
     StepReading,
 )
-from ..model.sample import DeviceState
+from ..model.sample import ComputeMode, DeviceState, ThrottleReason
 from ..soundness import LATEST_S
 from .readings import (
     LOOKED_FOR,
     MEMORY_FIELDS,
+    THROTTLED,
     NodeReadings,
     Point,
     Room,
     Subject,
     meaning_of,
     name_node,
+    name_state,
     parse_whole,
     read_assessment,
     read_finding,
@@ -295,6 +299,8 @@ _NUMBER = re.compile(r"(\d{1,9})(?::(\d{1,9}))?$", re.ASCII)
 _KINDS: dict[str, DeviceKind] = {
     kind: kind for kind in ("gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu")
 }
+_COMPUTE_MODES: dict[str, ComputeMode] = {it: it for it in get_args(ComputeMode)}
+_REASONS: tuple[ThrottleReason, ...] = get_args(ThrottleReason)
 _EVER = -1.0
 
 
@@ -325,7 +331,43 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
         temperature_c=subject.read("temperature", since_s),
         power_w=subject.read("power", since_s),
         step=subject.read_bytes("step", since_s),
+        activity=_read_activity(subject, since_s),
+        hardware=_read_hardware(subject, since_s),
     )
+
+
+def _read_activity(subject: Subject, since_s: float) -> DeviceActivity | None:
+    reasons = {it: subject.read(name_state(THROTTLED, it), since_s) for it in _REASONS}
+    is_known = any(value is not None for value in reasons.values())
+    found = DeviceActivity(
+        memory_bandwidth_percent=subject.read("memory_bandwidth", since_s),
+        sm_clock_mhz=subject.read_bytes("sm_clock", since_s),
+        memory_clock_mhz=subject.read_bytes("memory_clock", since_s),
+        performance_state=subject.read_bytes("performance_state", since_s),
+        throttle_reasons=tuple(it for it, value in reasons.items() if value) if is_known else None,
+        pcie_sent_bytes_per_s=subject.read("pcie_sent", since_s),
+        pcie_received_bytes_per_s=subject.read("pcie_received", since_s),
+        nvlink_sent_bytes_per_s=subject.read("nvlink_sent", since_s),
+        nvlink_received_bytes_per_s=subject.read("nvlink_received", since_s),
+    )
+    return None if found == DeviceActivity() else found
+
+
+def _read_hardware(subject: Subject, since_s: float) -> DeviceHardware | None:
+    is_repair_pending = subject.read("repair_pending", since_s)
+    found = DeviceHardware(
+        driver_version=subject.info.get("driver_version") or None,
+        cuda_version=subject.info.get("cuda_version") or None,
+        power_limit_w=subject.read("power_limit", since_s),
+        fan_percent=subject.read("fan", since_s),
+        compute_mode=_COMPUTE_MODES.get(subject.info.get("compute_mode", "")),
+        ecc_corrected=subject.read_bytes("ecc_corrected", since_s),
+        ecc_uncorrected=subject.read_bytes("ecc_uncorrected", since_s),
+        retired_pages=subject.read_bytes("retired_pages", since_s),
+        remapped_rows=subject.read_bytes("remapped_rows", since_s),
+        is_repair_pending=None if is_repair_pending is None else bool(is_repair_pending),
+    )
+    return None if found == DeviceHardware() else found
 
 
 def read_allocator(subject: Subject, since_s: float) -> AllocatorReading | None:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from ..model import SEVERITIES, Assessment, Finding, RiskLevel, Sample, make_finding_id, order_findings
+from ..model.sample import ThrottleReason
 from ..wire.stores import assessment_key
 
 # Several exporters may report one device: then agents of vramscope have precedence over dcgm-exporter, and
@@ -37,6 +38,15 @@ def _list_all(
     return found
 
 
+# Fields that are sets of states: each state is a field of its own, named by a label.
+LEVEL = "level"
+THROTTLED = "throttled"
+_STATE_LABELS: dict[str, tuple[str, frozenset[str]]] = {
+    LEVEL: ("level", frozenset(get_args(RiskLevel))),
+    THROTTLED: ("reason", frozenset(get_args(ThrottleReason))),
+}
+
+
 METRICS: dict[str, Meaning] = {
     **_list_all(
         "vramscope",
@@ -52,6 +62,23 @@ METRICS: dict[str, Meaning] = {
         power_watts="power",
         up="up",
         info="info",
+        memory_bandwidth_ratio=("memory_bandwidth", 100.0),
+        sm_clock_hertz=("sm_clock", 1e-6),
+        memory_clock_hertz=("memory_clock", 1e-6),
+        performance_state="performance_state",
+        throttled=THROTTLED,
+        pcie_sent_bytes_per_second="pcie_sent",
+        pcie_received_bytes_per_second="pcie_received",
+        nvlink_sent_bytes_per_second="nvlink_sent",
+        nvlink_received_bytes_per_second="nvlink_received",
+        power_limit_watts="power_limit",
+        fan_ratio=("fan", 100.0),
+        ecc_corrected_errors_total="ecc_corrected",
+        ecc_uncorrected_errors_total="ecc_uncorrected",
+        retired_pages="retired_pages",
+        remapped_rows="remapped_rows",
+        repair_pending="repair_pending",
+        driver_info="info",
     ),
     **_list_all(
         "vramscope",
@@ -95,7 +122,7 @@ METRICS: dict[str, Meaning] = {
         "vramscope",
         "risk",
         "vramscope_oom_{}",
-        risk_level="level",
+        risk_level=LEVEL,
         probability_ratio="probability",
         horizon_seconds="horizon",
         in_seconds="in",
@@ -114,6 +141,9 @@ METRICS: dict[str, Meaning] = {
         GPU_UTIL="utilization",
         GPU_TEMP="temperature",
         POWER_USAGE="power",
+        MEM_COPY_UTIL="memory_bandwidth",
+        SM_CLOCK="sm_clock",
+        MEM_CLOCK="memory_clock",
         XID_ERRORS="xid",
     ),
     **_list_all(
@@ -269,7 +299,7 @@ class NodeReadings:
             self._note(self._room.find(self.ranks, point.labels.get("pid", "")), point)
         elif point.meaning.of == "risk":
             key = point.labels.get("uuid", ""), point.labels.get("pid", "")
-            self._note(self._room.find(self.risks, key), _name_level(point))
+            self._note(self._room.find(self.risks, key), point)
         elif point.meaning.of == "finding":
             self._note_finding(point)
         elif uuid := name_device(point.labels):
@@ -277,8 +307,9 @@ class NodeReadings:
 
     @staticmethod
     def _note(subject: Subject | None, point: Point) -> None:
-        if subject is not None:
-            subject.note(point)
+        named = _name_state(point)
+        if subject is not None and named is not None:
+            subject.note(named)
 
     def _note_finding(self, point: Point) -> None:
         names = ("uuid", "kind", "severity")
@@ -317,12 +348,21 @@ class NodeReadings:
         self._room.give_back(others=len(gone) + len(risks))
 
 
-def _name_level(point: Point) -> Point:
-    """Make a field of each level: of a set of states one is 1 and all others are 0."""
-    if point.meaning.field != "level":
+def name_state(field: str, state: str) -> str:
+    """Return the field of one state of a set: those that hold are 1, all others are 0."""
+    return f"{field} {state}"
+
+
+def _name_state(point: Point) -> Point | None:
+    """Make a field of each state of a set; None for an unknown state."""
+    found = _STATE_LABELS.get(point.meaning.field)
+    if found is None:
         return point
-    field = f"level {point.labels.get('level', '')}"
-    return point._replace(meaning=point.meaning._replace(field=field))
+    label, states = found
+    state = point.labels.get(label, "")
+    if state not in states:
+        return None
+    return point._replace(meaning=point.meaning._replace(field=name_state(point.meaning.field, state)))
 
 
 def name_device(labels: Mapping[str, str]) -> str | None:
@@ -402,7 +442,7 @@ def read_assessment(
 ) -> Assessment | None:
     """Return an agent's risk of (UUID, pid or empty) at a moment; None if it is not current."""
     uuid, pid = key
-    level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)
+    level = next((it for it in LEVELS if subject.read(name_state(LEVEL, it), since_s) == 1), None)
     if level is None or (pid and parse_whole(pid) is None):
         return None
     return Assessment(

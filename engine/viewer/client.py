@@ -1,6 +1,6 @@
 """A viewer's end: the newest picture of a node, its history, and the state of the connection."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..clock import Clock, SystemClock
@@ -8,7 +8,7 @@ from ..errors import HubUnreachableError, UsageError
 from ..history import History
 from ..model import AdviceAction, Sample
 from ..paths import locate_runtime_folder
-from ..ranks.demands import ADVICE_WITHIN_S
+from ..ranks.demands import ADVICE_WITHIN_S, ANSWER_WITHIN_S
 from ..wire.endpoints import holder_pid, is_hub_alive
 from ..wire.messages import Advised
 from .conversation import HubStream
@@ -19,6 +19,8 @@ POLL_S = 0.25
 MOST_PATIENCE_S = 1.5
 # Between two questions of `connect` until it is answered: a question to a hub that is being replaced is lost.
 REPEAT_S = 0.5
+# A process answers within this time, unless it is stopped or its lock (GIL) is held.
+USUAL_ANSWER_S = 1.0
 # A hub that has missed this many ticks, and at least this many seconds, is silent.
 SILENT_INTERVALS = 2.5
 
@@ -97,24 +99,35 @@ class Client(NodePicture):
         """Repeat an open question: a hub that was just replaced has not got it."""
         self._stream.repeat()
 
-    def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
+    def detach(
+        self,
+        pid: int,
+        *,
+        timeout_s: float = ANSWER_WITHIN_S,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         """Detach the probe of a training process and return once it has left.
 
         Args:
             pid: Process id as in `RankSample.pid`.
-            timeout_s: How long to wait for the process.
+            timeout_s: How long to wait for the process; by default as long as the agent waits for it.
+            on_wait: Called once if the process has not answered within a second.
 
         Raises:
             UsageError: No such process reports to the agent.
             HubUnreachableError: The agent or the process did not answer in time.
         """
-        deadline_s = self._clock.monotonic_s() + timeout_s
-        number = self._questions.ask("detach", pid, self._clock.monotonic_s())
+        asked_s = self._clock.monotonic_s()
+        number = self._questions.ask("detach", pid, asked_s)
+        is_late = False
         while not self._questions.is_answered(number):
-            left_s = deadline_s - self._clock.monotonic_s()
-            if left_s <= 0:
+            waited_s = self._clock.monotonic_s() - asked_s
+            if waited_s >= timeout_s:
                 raise HubUnreachableError(self._explain_silence(pid, timeout_s))
-            self.snapshot(timeout_s=left_s)
+            if waited_s >= USUAL_ANSWER_S and not is_late:
+                is_late = True
+                on_wait()
+            self.snapshot(timeout_s=(timeout_s if is_late else min(timeout_s, USUAL_ANSWER_S)) - waited_s)
         refusal = self._questions.take_refusal(number)
         if refusal is not None:
             raise HubUnreachableError(refusal) if refusal == NO_ANSWER else UsageError(refusal)

@@ -8,7 +8,7 @@ from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..stack_text import cut_middle
-from ..text import GLYPHS, UNKNOWN, format_rows, show_number, wrap
+from ..text import MARKS, UNKNOWN, format_rows, show_number, wrap
 from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
@@ -147,7 +147,7 @@ def _tabulate_oom(report: OomReport) -> Rows:
         rows.append(
             (
                 key,
-                f"{GLYPHS[risk.risk_level]} {risk.risk_level}",
+                f"{MARKS.risks[risk.risk_level]} {risk.risk_level}",
                 show_number(risk.current_usage_percent, ".1f", " %"),
                 _growth(
                     risk.growth_rate_mb_per_sec,
@@ -212,9 +212,8 @@ def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | N
     lines = [count(len(findings), "finding")]
     for finding in findings:
         state = "" if finding.closed_s is None else ", closed"
-        head = (
-            f"{GLYPHS[finding.severity]} {finding.severity} {name_kind(finding.kind)}{state}: {finding.title}"
-        )
+        mark = MARKS.risks[finding.severity]
+        head = f"{mark} {finding.severity} {name_kind(finding.kind)}{state}: {finding.title}"
         lines += wrap(head, width, "  ")
         if finding.advice and finding.closed_s is None:
             lines += wrap(finding.advice, width, "      ")

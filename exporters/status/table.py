@@ -12,7 +12,7 @@ from rich.text import Text
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
-from ...analyzers.trend_words import word_full_in
+from ...analyzers.trend_words import grade_trend, word_full_in
 from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,
@@ -27,7 +27,7 @@ from ...engine.model import (
 )
 from ...engine.text import make_ascii, make_printable, make_printable_lines
 from ...engine.units import format_age, format_bytes, format_gib
-from ..text import GLYPHS, STYLES, TRENDS, TableStyle, show_number
+from ..text import STYLES, UNKNOWN, Marks, TableStyle, show_number
 
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -63,7 +63,7 @@ def _build_parts(
     yield from _build_head(status, style)
     if status.devices:
         yield Text()
-        yield build_device_table(status.devices, _assess_risks(status), style.width)
+        yield build_device_table(status.devices, _assess_risks(status, style.marks), style.width)
         yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
         yield from (_build_hanging(*trouble, "bold") for trouble in describe_trouble(status.devices))
     if any(device.processes or lacks_processes(device) for device in status.devices):
@@ -76,7 +76,7 @@ def _build_parts(
     open_findings = [finding for finding in status.findings if finding.is_open]
     if open_findings:
         yield Text()
-        yield from (_build_finding(_as_of_now(finding, status)) for finding in open_findings)
+        yield from (_build_finding(_as_of_now(finding, status), style.marks) for finding in open_findings)
     yield Text()
     yield _describe_host(status.host)
     # Without a device the first note is the verdict.
@@ -92,7 +92,9 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
     yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
     verdict = summarize(_sample_of(status), status.findings, assessments=status.assessments, remedy="command")
     # A report, unlike a screen, has as many lines as it takes to say everything.
-    yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
+    yield _build_hanging(
+        style.marks.risks[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level]
+    )
 
 
 def _count_devices(status: NodeStatus) -> str:
@@ -116,11 +118,14 @@ def _sample_of(status: NodeStatus) -> Sample:
     )
 
 
-def _assess_risks(status: NodeStatus) -> dict[str, Text]:
+def _assess_risks(status: NodeStatus, marks: Marks) -> dict[str, Text]:
     """Return what the row of each device says of its risk, by its UUID."""
     known = doubt_silent(_sample_of(status), status.assessments)
     risks = assess_risks(status.devices, status.findings, known, status.ranks)
-    return {device.uuid: describe_risk(device, risks[device.uuid], status.time) for device in status.devices}
+    return {
+        device.uuid: describe_risk(device, risks[device.uuid], status.time, marks)
+        for device in status.devices
+    }
 
 
 def _as_of_now(finding: Finding, status: NodeStatus) -> Finding:
@@ -131,12 +136,12 @@ def _as_of_now(finding: Finding, status: NodeStatus) -> Finding:
     return msgspec.structs.replace(finding, title=title)
 
 
-def _build_finding(finding: Finding) -> RenderableType:
+def _build_finding(finding: Finding, marks: Marks) -> RenderableType:
     lines = [Text(make_printable(finding.title))]
     if finding.advice:
         lines.append(Text(make_printable(finding.advice), style="dim"))
     grid = Table.grid(padding=(0, 1))
-    grid.add_row(Text(GLYPHS[finding.severity], style=STYLES[finding.severity]), Group(*lines))
+    grid.add_row(Text(marks.risks[finding.severity], style=STYLES[finding.severity]), Group(*lines))
     return grid
 
 
@@ -335,30 +340,31 @@ def _build_device_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -
     }
 
 
-def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
+def describe_risk(device: DeviceSample, risk: Risk, now_s: float, marks: Marks) -> Text:
     """Return how near a device is to running out of memory, or that its values are old."""
     if device.state == "lost":
-        return Text("✖ LOST", style="bold red")
+        return Text(f"{marks.risks['critical']} LOST", style="bold red")
     if device.state == "ended":
         age = "" if device.age_s is None else f" {format_age(device.age_s)} ago"
         return Text(f"ended{age}", style="dim")
     if device.state == "stale":
         age = "" if device.age_s is None else f" {format_age(device.age_s)}"
-        return Text(f"? stale{age}", style="bold yellow")
+        return Text(f"{marks.risks['unknown']} stale{age}", style="bold yellow")
     if risk.level == "unknown":
-        return _describe_trend(risk.trend, now_s)
+        return _describe_trend(risk.trend, now_s, marks)
     left_s = risk.time_left_s(now_s)
     left = "" if left_s is None else f" {format_age(left_s)}"
-    return Text(f"{GLYPHS[risk.level]} {risk.level}{left}", style=STYLES[risk.level])
+    return Text(f"{marks.risks[risk.level]} {risk.level}{left}", style=STYLES[risk.level])
 
 
-def _describe_trend(trend: DeviceTrend | None, now_s: float) -> Text:
+def _describe_trend(trend: DeviceTrend | None, now_s: float, marks: Marks) -> Text:
     """Return how used memory goes where the risk is unknown, which the verdict says once."""
     if trend is None:
-        return Text(GLYPHS["unknown"], style=STYLES["unknown"])
+        return Text(UNKNOWN)
     end = word_full_in(trend, now_s)
-    style = STYLES["medium"] if trend.word == "filling" else ""
-    return Text(f"{TRENDS[trend.word]} {trend.word}{f', {end}' if end else ''}", style=style)
+    level = grade_trend(trend.word)
+    style = "" if level is None else STYLES[level]
+    return Text(f"{marks.trends[trend.word]} {trend.word}{f', {end}' if end else ''}", style=style)
 
 
 def _draw_gauge(device: DeviceSample, width: int) -> Text:

@@ -45,7 +45,7 @@ async def test_a_sliver_shows_the_verdict_first_and_one_line_a_device() -> None:
     app = make_app(feed)
     async with app.run_test(size=(40, 10)):
         lines = [strip.text for strip in app.screen._compositor.render_strips()]
-        assert lines[0].startswith(" ? OOM risk")
+        assert lines[0].startswith(" ? risk unknown: vramscope attach")
         assert [line.split()[0].lstrip("▌") for line in lines[1:9]] == [str(index) for index in range(8)]
 
 

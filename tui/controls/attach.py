@@ -1,6 +1,7 @@
 """Attaching to processes from the live view: which process, the question, what came of it, and the offer."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ...analyzers.verdict import Remedy
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ..app import VramscopeApp
 
 CHOOSE_FIRST = "Select a process first: in the process list, or on the screen of its device."
+NO_CANDIDATE = "No process of yours here uses PyTorch without a probe: select another one."
+NO_PROCESS = "No process on the devices here could be attached to."
 READ_ONLY = "Started with --read-only: processes cannot be attached to here."
 NEWS_S = 12.0
 # Who a process is: its id may belong to another one later.
@@ -35,21 +38,39 @@ class AttachControl:
         self.remedy: Remedy | None = "key" if may_offer else "command"
         if app.signal_policy.is_replay:
             self.remedy = None
-        self._own_user = "" if self._policy == "never" else _find_own_name()
         # Processes that were looked at for the offer.
         self._seen: set[Identity] = set()
         self._notified: dict[str, frozenset[int]] = {}
 
+    @cached_property
+    def _own_user(self) -> str:
+        import os
+
+        from ...engine.sources.processes import find_user_name
+
+        return find_user_name(os.geteuid())
+
     def ask(self) -> None:
-        """Ask whether to attach to the process that is marked, or to detach from it where it reports."""
+        """Ask whether to attach to the process that is selected, or to detach from it where it reports.
+
+        Where none is selected, ask about the only process without a probe, or which of several.
+        """
         app = self._app
         sample = app.shown.sample
-        process = None if sample is None else self._find_process(sample)
         if app.signal_policy.is_read_only:
             app.notify(READ_ONLY, severity="warning")
-        elif sample is None or process is None:
+        elif sample is None or (app.fleet is not None and app.fleet.is_seen):
             app.notify(CHOOSE_FIRST, timeout=4)
-        elif _find_rank(sample, process.pid) is not None:
+        elif (process := self._find_process(sample)) is not None:
+            self._ask_about(process, sample)
+        elif self._name_other_node(sample):
+            self._choose(sample, _list_silent(sample))  # what they run is for the agent there to say
+        else:
+            self._keep_torch(self._list_own(sample), partial(self._choose, sample))
+
+    def _ask_about(self, process: ProcessReading, sample: Sample) -> None:
+        app = self._app
+        if _find_rank(sample, process.pid) is not None:
             from ..live.attach_questions import ask_to_detach
 
             question = ask_to_detach(process, self._name_other_node(sample))
@@ -74,12 +95,7 @@ class AttachControl:
         new = [it for it in self._list_own(sample) if _identify(it) not in self._seen]
         if new and isinstance(self._app.screen, NodeScreen):
             self._seen |= set(map(_identify, new))
-            run_in_background(
-                self._app.screen,
-                lambda: [it for it in new if _uses_torch(it.pid)],
-                then=self._offer,
-                otherwise=lambda error: self._app.notify(str(error), markup=False),
-            )
+            self._keep_torch(new, self._offer)
 
     def notify_outcomes(self, snapshot: Snapshot) -> None:
         known = self._notified.get(snapshot.node, frozenset())
@@ -101,6 +117,43 @@ class AttachControl:
         processes = (it for device in sample.devices for it in device.processes or ())
         found = next((it for it in processes if it.pid == pid), None)
         return found or (None if pid is None else ProcessReading(pid=pid))
+
+    def _keep_torch(
+        self, processes: list[ProcessReading], then: Callable[[list[ProcessReading]], None]
+    ) -> None:
+        """Read in the background which processes of this node use PyTorch, and call `then` with these."""
+        run_in_background(
+            self._app.screen,
+            lambda: [it for it in processes if _uses_torch(it.pid)],
+            then=then,
+            otherwise=lambda error: self._app.notify(str(error), markup=False),
+        )
+
+    def _choose(self, sample: Sample, processes: list[ProcessReading]) -> None:
+        """Ask about the only process, or about the one that is chosen of several, or about all of them."""
+        if len(processes) == 1:
+            self._ask_about(processes[0], sample)
+        elif processes:
+            from ..live.attach_questions import choose_process
+
+            question = choose_process(processes, self._name_other_node(sample))
+            self._app.push_screen(question, partial(self._ask_chosen, sample, processes))
+        else:
+            self._app.notify(NO_PROCESS if self._name_other_node(sample) else NO_CANDIDATE, timeout=6)
+
+    def _ask_chosen(self, sample: Sample, processes: list[ProcessReading], chosen: str | None) -> None:
+        if chosen is None:
+            return
+        found = [it for it in processes if str(it.pid) == chosen]
+        if found:
+            self._ask_about(found[0], sample)
+        else:
+            self._ask_about_several(processes, self._name_other_node(sample))
+
+    def _ask_about_several(self, processes: list[ProcessReading], node: str = "") -> None:
+        from ..live.attach_questions import ask_to_attach_to_several
+
+        self._app.push_screen(ask_to_attach_to_several(processes, node), partial(self._attach, processes))
 
     def _name_other_node(self, sample: Sample) -> str:
         """Return the name of the node shown; empty where its processes are those of this machine."""
@@ -142,14 +195,7 @@ class AttachControl:
             self._app.notify(f"{text[:1].upper()}{text[1:]}.", timeout=NEWS_S, markup=False)
 
     def _list_own(self, sample: Sample) -> list[ProcessReading]:
-        """Return the processes of this user on devices that do not report, each once."""
-        found = {
-            it.pid: it
-            for device in sample.devices
-            for it in device.processes or ()
-            if it.user == self._own_user and _refuse(it) is None and _find_rank(sample, it.pid) is None
-        }
-        return list(found.values())
+        return [it for it in _list_silent(sample) if it.user == self._own_user]
 
     def _offer(self, processes: list[ProcessReading]) -> None:
         if not processes:
@@ -157,18 +203,8 @@ class AttachControl:
         if self._policy == "mine":
             self._attach(processes, is_wanted=True)
             return
-        from ..live.attach_questions import ask_to_attach_to_several
-
         self._policy = "never"  # once is enough
-        self._app.push_screen(ask_to_attach_to_several(processes), partial(self._attach, processes))
-
-
-def _find_own_name() -> str:
-    import os
-
-    from ...engine.sources.processes import find_user_name
-
-    return find_user_name(os.geteuid())
+        self._ask_about_several(processes)
 
 
 def _identify(process: ProcessReading) -> Identity:
@@ -177,6 +213,17 @@ def _identify(process: ProcessReading) -> Identity:
 
 def _find_rank(sample: Sample, pid: int) -> RankSample | None:
     return next((rank for rank in sample.ranks if rank.pid == pid and rank.state != "ended"), None)
+
+
+def _list_silent(sample: Sample) -> list[ProcessReading]:
+    """Return the processes on devices that do not report and to which someone could attach, each once."""
+    found = {
+        it.pid: it
+        for device in sample.devices
+        for it in device.processes or ()
+        if _refuse(it) is None and _find_rank(sample, it.pid) is None
+    }
+    return list(found.values())
 
 
 def _refuse(process: ProcessReading) -> str | None:

@@ -9,7 +9,7 @@ from ...analyzers.finding_words import EXPLAINED, explain_error
 from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
 from ...analyzers.out_of_memory import OOM_MET
 from ...analyzers.risk import doubt_silent
-from ...analyzers.verdict import count_down
+from ...analyzers.verdict import Remedy, count_down
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, StepReading
 from ...engine.model.finding import is_last_word
@@ -50,6 +50,10 @@ NO_PROBE = (
     "No allocator data: it comes from the training process. Start that with "
     "`vramscope run -- python train.py`, or attach to a running one with `vramscope attach PID`."
 )
+NO_PROBE_BUT_KEY = (
+    "No allocator data: it comes from the training process. Press a to attach to one that runs, or start it "
+    "with `vramscope run -- python train.py`."
+)
 
 
 class PageContent(NamedTuple):
@@ -67,6 +71,8 @@ class PageContent(NamedTuple):
     window_s: float = 600.0
     # What the graphs show.
     choice: ChartChoice = "memory"
+    # How a person gets to know more of processes without a probe.
+    remedy: Remedy | None = None
 
 
 class DevicePage(LinePage):
@@ -201,7 +207,8 @@ class _Sections:
         """Return how to get missing allocator data."""
         if self._view.ranks or self._view.device.kind == "trace":
             return []
-        return [[Span(f" {text}", "muted")] for text in fields.wrap_words(NO_PROBE, self._width - 2)]
+        words = NO_PROBE_BUT_KEY if self._content.remedy == "key" else NO_PROBE
+        return [[Span(f" {text}", "muted")] for text in fields.wrap_words(words, self._width - 2)]
 
     def _findings(self) -> list[Line]:
         found: Sequence[Finding] = [

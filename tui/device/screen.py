@@ -114,6 +114,7 @@ class DeviceScreen(NodeScreen):
                 steps=self._steps.of(self._pid) if self._pid is not None else (),
                 window_s=self._window_s,
                 choice=self._charts,
+                remedy=self.remedy,
             )
         )
         self._rearrange()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...analyzers.risk import find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
-from ...analyzers.trend_words import NO_FORECAST, word_rate, word_trend
+from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_rate, word_trend
 from ...engine.model import (
     Assessment,
     DeviceSample,
@@ -57,7 +57,7 @@ def _draw_trend(trend: DeviceTrend | None, now_s: float, width: int, glyphs: Gly
     """Return how used memory grows, and what the rate rests on; empty where it does not grow."""
     if trend is None or trend.rate_bytes_per_s is None:
         return []
-    role: Role = "medium" if trend.word == "filling" else "text"
+    role: Role = grade_trend(trend.word) or "text"
     words = word_trend(trend, now_s)[0].removesuffix(f" ({NO_FORECAST})")
     head = wrap_words(f"{glyphs.trends[trend.word]} {words}", width - 2)
     low, high = trend.rate_low_bytes_per_s, trend.rate_high_bytes_per_s

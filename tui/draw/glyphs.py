@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ...exporters.text import ASCII_MARKS, MARKS
+
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
@@ -95,9 +97,9 @@ UNICODE = Glyphs(
     history="",
     history_band="",
     levels="▁▂▃▄▅▆▇█",
-    risks={"low": "·", "medium": "▲", "high": "◆", "critical": "✖", "unknown": "?"},
+    risks=MARKS.risks,
     fullness={"nearly": "◕", "full": "●"},
-    trends={"steady": "→", "rising": "↗", "filling": "↑", "full": "■"},
+    trends=MARKS.trends,
     unmeasured="—",
     ellipsis="…",
     separator="·",
@@ -131,9 +133,9 @@ ASCII = Glyphs(
     history=" .+#",
     history_band="=",
     levels="0123456789",
-    risks={"low": ".", "medium": "^", "high": "*", "critical": "X", "unknown": "?"},
+    risks=ASCII_MARKS.risks,
     fullness={"nearly": "o", "full": "O"},
-    trends={"steady": "=", "rising": "/", "filling": "!", "full": "#"},
+    trends=ASCII_MARKS.trends,
     unmeasured="-",
     ellipsis="~",
     separator="|",

@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from ...analyzers.fleet.model import FleetDevice, FleetGroup, FleetNode, FleetSort, Grouping
 from ...analyzers.risk import LEVELS
+from ...analyzers.trend_words import grade_trend
 from ..draw.bars import level_glyph
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
@@ -111,7 +112,7 @@ def mark_risk(device: FleetDevice, glyphs: Glyphs) -> tuple[str, Role]:
     """Return the glyph of the risk of a device; where that is unknown, of how used memory goes."""
     if device.trend is None:
         return glyphs.risk(device.level), device.level
-    return glyphs.trends[device.trend], "medium" if device.trend == "filling" else device.level
+    return glyphs.trends[device.trend], grade_trend(device.trend) or device.level
 
 
 def draw_cell(device: FleetDevice, figure: CellFigure, glyphs: Glyphs) -> tuple[str, Role]:

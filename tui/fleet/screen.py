@@ -26,7 +26,7 @@ from ...analyzers.fleet.model import (
 )
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.risk import LEVELS
-from ...analyzers.trend_words import word_trend
+from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_trend
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...engine.units import format_age
@@ -130,7 +130,8 @@ def describe_fleet(
         if level in counts:
             pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]
     if census.filling:
-        pieces += [_GAP, Piece(f"{glyphs.trends['filling']} {census.filling:,} filling", "medium")]
+        text = f"{glyphs.trends['filling']} {census.filling:,} filling"
+        pieces += [_GAP, Piece(text, grade_trend("filling") or "text")]
     chosen = f"by {view.grouping}   sort {view.sort}"
     filtered = f"   filter {view.filter_text}" if view.filter_text else ""
     return pieces, [Piece(f"{chosen}{filtered}", "muted")]
@@ -157,7 +158,8 @@ def _describe_risk(device: FleetDevice) -> str:
         trend = device.device_trend
         if trend is not None:
             forms = word_trend(trend, trend.time_s)
-            return forms[min(1, len(forms) - 1)]  # without how long
+            # Without how long; what it does not foretell is said behind the numbers.
+            return next(it for it in forms[1:] or forms if NO_FORECAST not in it)
         return "" if device.lacks_probe else device.reason
     return f"{device.level}: {device.reason}" if device.reason else device.level
 
@@ -185,7 +187,7 @@ def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
         facts.insert(0, f"node lost{since}, data is old")
     elif device.is_old:
         facts.insert(0, device.state)
-    return facts
+    return facts if device.full_in_s is None else [*facts, NO_FORECAST]
 
 
 # Heights from which each line is worth its row.

@@ -238,7 +238,7 @@ _PROCESS_LIST = [
     key("t", "switch_tree", "process-tree", "tree", "List processes as a tree: children, such as data workers, below their parents."),
     key("e", "show_environment", "process-environment", "environment", "Show the environment that the selected process was started with; secrets are masked."),
     key("K", "signal", "process-signal", "signal", "Send a signal to the selected process, or to all marked ones; asks first.", "K"),
-    key("a", "app.attach", "process-attach", "attach", "Attach to the selected process, so that it reports its memory, or detach from it; asks first."),
+    key("a", "app.attach", "process-attach", "attach", "Attach to the selected process, or your only one without a probe, so that it reports its memory; detach; asks first."),
     _NOTES,
 ]
 LIVE = [

@@ -10,12 +10,14 @@ from textual.widgets import Label
 
 from ...engine.model import ProcessReading
 from ..frame import keys
+from ..screens.dialogs import ChoiceScreen
 
 # Characters of a command line that are shown: of one process, of each of several.
 MAX_COMMAND = 300
 MAX_COMMAND_OF_SEVERAL = 60
 MOST_LISTED = 8
 NO_COMMAND = "—"
+ALL = "all"
 
 
 class AttachQuestion(ModalScreen[bool]):
@@ -56,16 +58,26 @@ def ask_to_detach(process: ProcessReading, node: str) -> AttachQuestion:
     )
 
 
-def ask_to_attach_to_several(processes: Sequence[ProcessReading]) -> AttachQuestion:
+def choose_process(processes: Sequence[ProcessReading], node: str) -> ChoiceScreen:
+    """Ask which of several processes to attach to: the choice is its id, or `all`."""
+    choices = {str(it.pid): _name_in_list(it) for it in processes}
+    title = f"Attach to which process{node and f' of {node}'}?"
+    return ChoiceScreen(title, {ALL: f"{'all':>8} {len(processes)} processes", **choices})
+
+
+def _name_in_list(process: ProcessReading) -> str:
+    command = shorten(process.command or NO_COMMAND, MAX_COMMAND_OF_SEVERAL, placeholder=" …")
+    return f"{process.pid:>8} {command}"
+
+
+def ask_to_attach_to_several(processes: Sequence[ProcessReading], node: str = "") -> AttachQuestion:
     count = len(processes)
-    listed = [
-        f"{it.pid:>8} {shorten(it.command or NO_COMMAND, MAX_COMMAND_OF_SEVERAL, placeholder=' …')}"
-        for it in processes[:MOST_LISTED]
-    ]
+    listed = list(map(_name_in_list, processes[:MOST_LISTED]))
     if count > MOST_LISTED:
         listed.append(f"{'':>8} … and {count - MOST_LISTED} more")
+    which = f"of {node}" if node else "of yours with PyTorch"
     return AttachQuestion(
-        f"Attach to {'a process' if count == 1 else f'{count} processes'} of yours with PyTorch?",
+        f"Attach to {'a process' if count == 1 else f'{count} processes'} {which}?",
         "\n".join(listed) + "\n\nwhat     loads the probe, which reports allocator and steps\n"
         "stop     some milliseconds for all threads (0.05 s where gdb is needed)\n"
         "undo     press a on a process, or `vramscope detach PID`",

@@ -74,7 +74,7 @@ class Layout:
     detail_y: int | None = None
     # Whether the first row names the columns of the others.
     has_header: bool = False
-    # Row of the time axis that all graphs share; None where there is none.
+    # Row of the time axis of panels, or of the device that is described; None where there is none.
     axis_y: int | None = None
 
 
@@ -192,6 +192,7 @@ def _columns_of_lines(
         rows + detail_rows,
         detail_y=rows + 1 if detail_rows else None,
         has_header=header_rows > 0,
+        axis_y=_find_detail_axis(rows, width, detail_rows),
     )
 
 
@@ -203,7 +204,15 @@ def _cells(
         Placement(index, density, node_width + index % columns * cell, index // columns, cell, 1)
         for index in range(count)
     )
-    return Layout(placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None)
+    axis_y = _find_detail_axis(rows, node_width + columns * cell, detail_rows)
+    return Layout(
+        placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None, axis_y=axis_y
+    )
+
+
+def _find_detail_axis(rows: int, width: int, detail_rows: int) -> int | None:
+    """Return the row of the time axis over the graph of the described device: the one that sets it apart."""
+    return rows if detail_rows and width >= ROOM_FOR_HISTORY else None
 
 
 DeviceFilter = Callable[[DeviceSample], bool]
@@ -351,7 +360,8 @@ class DevicePicture:
             at = {place.x: place.width for place in self.layout.placements}
             pieces[0] += [(x, cells, header) for x, cells in sorted(at.items())]
         if self.layout.axis_y is not None:
-            place = next(it for it in self.layout.placements if it.density != "line")
+            panels = (it for it in self.layout.placements if it.density in ("large", "compact"))
+            place = next(panels, DETAIL._replace(width=width))
             pieces[self.layout.axis_y].append((0, width, painter.draw_shared_axis(place)))
         return [self._compose(row, width) for row in pieces]
 

@@ -1,23 +1,24 @@
 """One process on one page: who it is, and its memory, load and processor time over the last minutes."""
 
 from collections.abc import Callable, Sequence
+from math import floor
 from typing import NamedTuple
 
 from ...engine.units import format_bytes
 from ..draw.bars import wrap_pieces
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import dots_of, draw_history, history_levels
-from ..draw.numbers import moment_text, span_text
-from ..draw.spans import Line, Span, line_width, right_text
+from ..draw.numbers import moment_text
+from ..draw.spans import Line, Span, right_text
 from ..frame import keys
+from ..live.device_graphs import Fit, TimeSpan, draw_axis, fit_history, spread_levels
 from ..live.process_rows import ProcessRow, runs_text
 from ..widgets.device_view import spell_label
 from ..widgets.line_page import LinePage
-from .history import ProcessPoint
+from .history import INTERVAL_S, ProcessPoint
 
-LEAST_WINDOW_S = 60.0
-# Windows that a history is shown in: the shortest that holds it.
-WINDOWS_S = (LEAST_WINDOW_S, 120.0, 300.0, 600.0, 1200.0)
+# Most that is shown: as much as is kept, at a reading every two seconds.
+WINDOW_S = 1200.0
 # A reading counts until the next one, but no longer.
 HOLDS_S = 6.0
 LEAST_GRAPH_ROWS = 2
@@ -76,11 +77,14 @@ def draw_process(content: ProcessContent, width: int, height: int, glyphs: Glyph
     graphs = _list_graphs(content)
     rows = (height - len(head) - 2) // len(graphs) - 1
     rows = max(LEAST_GRAPH_ROWS, min(MOST_GRAPH_ROWS, rows))
-    window_s = _choose_window(content)
+    cells = max(1, width - AXIS_CELLS - 1)
+    span = TimeSpan(content.now_s, WINDOW_S, INTERVAL_S)
+    seen_s = content.now_s - content.points[0].time_s if content.points else 0.0
+    fit = fit_history(span, 2 * cells, seen_s)
     lines = [*head, []]
     for graph in graphs:
-        lines += _draw_graph(graph, content, window_s, width, rows, glyphs)
-    return [*lines, _draw_axis(window_s, width, glyphs)]
+        lines += _draw_graph(graph, content, fit, rows, glyphs)
+    return [*lines, [Span(" "), *draw_axis(cells, fit, span, glyphs)]]
 
 
 def _draw_head(content: ProcessContent, width: int) -> list[Line]:
@@ -144,9 +148,7 @@ def _list_graphs(content: ProcessContent) -> list[_Graph]:
     ]
 
 
-def _draw_graph(
-    graph: _Graph, content: ProcessContent, window_s: float, width: int, rows: int, glyphs: Glyphs
-) -> list[Line]:
+def _draw_graph(graph: _Graph, content: ProcessContent, fit: Fit, rows: int, glyphs: Glyphs) -> list[Line]:
     """Return the heading with the newest value, and the graph with its scale at the right."""
     values = [value for point in content.points if (value := graph.value(point)) is not None]
     heading: Line = [Span(f" {graph.name} ", "strong"), Span(graph.text)]
@@ -156,25 +158,23 @@ def _draw_graph(
         least, most = graph.unit(min(values)), graph.unit(max(values))
         heading.append(Span(f"   seen {least} to {most}", "muted"))
     scale = graph.scale(max(values))
-    cells = max(1, width - AXIS_CELLS - 1)
-    low, high = _fold(content, graph.value, window_s, 2 * cells)
-    drawn = draw_history(history_levels(low, high, scale, dots_of(rows, glyphs)), rows, glyphs)
+    low, high = _fold(content, graph.value, fit)
+    levels = history_levels(low, high, scale, dots_of(rows, glyphs))
+    drawn = draw_history(spread_levels(levels, fit, 0, fit.columns), rows, glyphs)
     lines: list[Line] = []
     for number, line in enumerate(drawn):
         label = graph.unit(scale) if number == 0 else graph.unit(0.0) if number == rows - 1 else ""
         axis = right_text(label, AXIS_CELLS, glyphs.ellipsis)
-        lines.append([Span(" "), *line, Span(" " * (cells - line_width(line))), Span(axis, "faint")])
+        lines.append([Span(" "), *line, Span(axis, "faint")])
     return [heading, *lines]
 
 
 def _fold(
-    content: ProcessContent, value: Callable[[ProcessPoint], float | None], window_s: float, buckets: int
+    content: ProcessContent, value: Callable[[ProcessPoint], float | None], fit: Fit
 ) -> tuple[list[float | None], list[float | None]]:
     """Return the least and the most of each bucket; a reading counts until the next one."""
-    low: list[float | None] = [None] * buckets
-    high: list[float | None] = [None] * buckets
-    start_s = content.now_s - window_s
-    per_bucket_s = window_s / buckets
+    low: list[float | None] = [None] * fit.buckets
+    high: list[float | None] = [None] * fit.buckets
     points = content.points
     for number, point in enumerate(points):
         found = value(point)
@@ -182,25 +182,13 @@ def _fold(
             continue
         next_s = points[number + 1].time_s if number + 1 < len(points) else content.now_s
         until_s = min(next_s, point.time_s + HOLDS_S)
-        first = int((point.time_s - start_s) / per_bucket_s)
-        last = int((until_s - start_s) / per_bucket_s)
-        for at in range(max(0, first), min(buckets - 1, max(first, last)) + 1):
+        first = floor(point.time_s / fit.bucket_s) - fit.first
+        last = floor(until_s / fit.bucket_s) - fit.first
+        for at in range(max(0, first), min(fit.buckets - 1, max(first, last)) + 1):
             known_low, known_high = low[at], high[at]
             low[at] = found if known_low is None else min(known_low, found)
             high[at] = found if known_high is None else max(known_high, found)
     return low, high
-
-
-def _choose_window(content: ProcessContent) -> float:
-    seen_s = content.now_s - content.points[0].time_s if content.points else 0.0
-    return next((window_s for window_s in WINDOWS_S if window_s >= seen_s), WINDOWS_S[-1])
-
-
-def _draw_axis(window_s: float, width: int, glyphs: Glyphs) -> Line:
-    left = f" {span_text(window_s)} ago "
-    right = " now"
-    rule = glyphs.rule * max(0, width - AXIS_CELLS - len(left) - len(right))
-    return [Span(f"{left}{rule}{right}", "faint")]
 
 
 def _round_up(value_bytes: float) -> float:

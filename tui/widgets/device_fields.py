@@ -204,8 +204,10 @@ def state_note(view: DeviceView) -> Line:
 
 
 def risk_mark(view: DeviceView, glyphs: Glyphs) -> Span:
-    """Return the glyph of the risk; where that is unknown, of how used memory goes."""
+    """Return the glyph of the risk; where that is unknown, of how used memory goes, once it was watched."""
     trend = view.risk.trend
+    if trend is None and view.risk.lacks_probe:
+        return Span(glyphs.unmeasured, "muted")
     glyph = glyphs.risk(view.risk.level) if trend is None else glyphs.trends[trend.word]
     return Span(glyph, view.risk_role)
 
@@ -242,8 +244,9 @@ def _unknown_risk(view: DeviceView, glyphs: Glyphs, room: int | None, *, is_long
         forms = view.trend_forms if is_long or room is not None else view.trend_forms[-1:]
         words = next((form for form in forms if room is None or len(form) + 2 <= room), forms[-1])
         return [Span(f"{mark.text} {words}", mark.role)]
-    is_said = view.risk.lacks_probe or not is_long
-    return [mark] if is_said else [Span(f"{mark.text} {view.risk.reason}", mark.role)]
+    if view.risk.lacks_probe:
+        return []
+    return [mark] if not is_long else [Span(f"{mark.text} {view.risk.reason}", mark.role)]
 
 
 def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool, room: int | None = None) -> Line:

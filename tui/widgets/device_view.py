@@ -11,7 +11,7 @@ from ...analyzers.finding_words import LeakWords, describe_leak
 from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.pressure import FULL_SHARE
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
-from ...analyzers.trend_words import word_trend
+from ...analyzers.trend_words import grade_trend, word_trend
 from ...engine.history import History
 from ...engine.history.history import Field
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankCoordinates, RankSample, Sample
@@ -249,8 +249,8 @@ class DeviceView:
 
     @property
     def risk_role(self) -> Role:
-        is_filling = self.risk.trend is not None and self.risk.trend.word == "filling"
-        return "medium" if is_filling else self.risk.level
+        trend = self.risk.trend
+        return grade_trend(None if trend is None else trend.word) or self.risk.level
 
     @property
     def label(self) -> str:

@@ -143,6 +143,18 @@ def test_what_is_found_about_a_process_is_not_called_unknown_again(kind: str) ->
     assert "unknown" not in text
 
 
+@pytest.mark.parametrize("trend", [DeviceTrend("steady", 10.0, 0.0), FILLING])
+@pytest.mark.parametrize(("width", "least"), [(100, "GPU 0 "), (80, "GPU 0 "), (60, "GPU 0 ")])
+def test_words_on_the_device_are_dropped_before_the_command_that_adds_a_probe(
+    trend: DeviceTrend, width: int, least: str
+) -> None:
+    verdict = summarize(busy(60), (), assessments=(assess(0, trend),), remedy="command")
+    text = verdict.text(width)
+    assert "unknown: vramscope attach PID" in text
+    assert least in text
+    assert len(text) <= width
+
+
 def test_without_a_process_there_is_nothing_to_attach_to() -> None:
     text = summarize(sample(device(1)), (), assessments=(assess(0, None),), remedy="key").text(WIDE)
     assert text.startswith("OOM risk unknown without a probe: start jobs with vramscope run · GPU 0 1.0/80.0")

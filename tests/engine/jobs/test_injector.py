@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,50 @@ def test_a_table_that_is_locked_is_left_alone_until_it_is_free(
         target.wait_for("beat 1")
 
 
+def test_a_job_with_threads_is_not_stopped_again_once_it_was_stopped_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Long(Standstill):
+        """Stops a job for a moment, and says that it took long."""
+
+        def __exit__(self, *raised: Any) -> None:
+            super().__exit__(*raised)
+            stops.append(self.stopped_s)
+            self.stopped_s = 0.12
+
+    stops: list[float] = []
+    monkeypatch.setattr(injector, "Standstill", Long)
+    script = f"""
+import threading, time
+{READY}
+def work():
+    while True:
+        sum(range(1000))
+        print("alive")
+        time.sleep(0.001)
+for _ in range(6):
+    threading.Thread(target=work, daemon=True).start()
+while True:
+    time.sleep(0.001)
+"""
+    with running(script, tmp_path) as target:
+        target.wait_for("alive")
+        memory = ProcessMemory(target.pid)
+        lock = open_table(target)._anchors.lock
+        memory.write((lock, bytes(8)))
+        with pytest.raises(AttachRefusedError, match="is in use or full; try again"):
+            inject(target.pid, BEAT)
+        # A third one could bring the sum above the bound.
+        assert len(stops) == 2
+        assert 3 * 0.12 > injector.MOST_STOPPED_S >= 2 * 0.12
+        memory.write((lock, (1).to_bytes(8, "little")))
+        said = len(target.said)
+        wait_until(lambda: len(target.said) > said + 20, what="the threads to go on")
+        assert read_status(target.pid).tracer_pid == 0
+        inject(target.pid, BEAT)
+        target.wait_for("beat 1")
+
+
 def test_a_write_that_fails_half_way_is_undone(tmp_path: Path) -> None:
     class Failing(ProcessMemory):
         """Fails once, before its last range."""
@@ -200,7 +245,9 @@ def make_entry(target: Target, memory: ProcessMemory) -> tuple[injector._Entry, 
     return entry, calls
 
 
-def test_a_flag_that_a_thread_overwrites_is_set_again(tmp_path: Path) -> None:
+def test_a_flag_that_a_thread_overwrites_is_set_again_unless_the_job_was_stopped_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Overwritten(ProcessMemory):
         """Clears the flag right after it was set for the first time, as a thread does that was in between."""
 
@@ -219,6 +266,13 @@ def test_a_flag_that_a_thread_overwrites_is_set_again(tmp_path: Path) -> None:
         memory = Overwritten(target.pid)
         entry, _ = make_entry(target, memory)
         entry.put()
+        # A job that was stopped for long already is left alone: it takes the entry whenever it looks.
+        stopped_s, entry.stopped_s = entry.stopped_s, injector.MOST_STOPPED_S
+        monkeypatch.setattr(injector, "WATCHED_S", 0.1)
+        assert not entry.watch()
+        assert memory.times == 1
+        entry.stopped_s = stopped_s
+        monkeypatch.undo()
         assert entry.watch()
         assert memory.times > 1
         target.wait_for("beat 1")

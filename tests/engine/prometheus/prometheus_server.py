@@ -42,6 +42,9 @@ def dcgm_text(used_mib: Mapping[int, int], *, host: str = "gpu7", total_mib: int
             "GPU_UTIL": 97,
             "GPU_TEMP": 61,
             "POWER_USAGE": 640.5,
+            "MEM_COPY_UTIL": 41,
+            "SM_CLOCK": 1755,
+            "MEM_CLOCK": 2619,
             "XID_ERRORS": 0,
         }
         lines += [f"DCGM_FI_DEV_{name}{{{labels}}} {value}" for name, value in figures.items()]

@@ -12,7 +12,7 @@ from tests.engine.prometheus.prometheus_server import dcgm_text
 from tests.exporters.prometheus.scraped import make_picture, make_training, render
 from tests.tui.canned import NODE, make_device, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_simulated
-from vramscope.engine.model import Sample
+from vramscope.engine.model import DeviceActivity, DeviceHardware, Sample
 from vramscope.engine.prometheus.assembly import Assembler
 from vramscope.engine.prometheus.follower import measure_interval
 from vramscope.engine.prometheus.readings import join_findings, prefer_told
@@ -52,6 +52,9 @@ def test_dcgm_tells_memory_of_which_the_driver_reserves_a_part() -> None:
     assert (memory.used_bytes, memory.total_bytes) == (40_000 * MIB, 81_559 * MIB)
     assert memory.free_bytes == (81_559 - 600 - 40_000) * MIB
     assert (device.name, device.utilization_percent, device.power_w) == ("NVIDIA H100 80GB HBM3", 97, 640.5)
+    assert device.activity == DeviceActivity(
+        memory_bandwidth_percent=41.0, sm_clock_mhz=1755, memory_clock_mhz=2619
+    )
     assert device.processes is None
 
 
@@ -107,6 +110,47 @@ def test_what_an_agent_serves_is_read_as_it_was() -> None:
         assert told_rank.step is not None
         assert (rank.step.index, rank.step.peak_bytes) == (told_rank.step.index, told_rank.step.peak_bytes)
     assert (sample.node, sample.host is not None) == (NODE, True)
+
+
+def test_clocks_loads_limits_and_errors_that_an_agent_serves_are_read_as_they_were() -> None:
+    activity = DeviceActivity(
+        memory_bandwidth_percent=62.5,
+        sm_clock_mhz=1755,
+        memory_clock_mhz=2619,
+        performance_state=0,
+        throttle_reasons=("power cap", "thermal slowdown"),
+        pcie_sent_bytes_per_s=1.25e9,
+        pcie_received_bytes_per_s=0.0,
+        nvlink_sent_bytes_per_s=3.1e10,
+        nvlink_received_bytes_per_s=3.2e10,
+    )
+    hardware = DeviceHardware(
+        driver_version="570.86.15",
+        cuda_version="12.8",
+        power_limit_w=700.0,
+        fan_percent=50.0,
+        compute_mode="exclusive process",
+        ecc_corrected=3,
+        ecc_uncorrected=0,
+        retired_pages=1,
+        remapped_rows=2,
+        is_repair_pending=True,
+    )
+    snapshot = make_training()
+    assert snapshot.sample is not None
+    first, second = snapshot.sample.devices
+    told = (
+        msgspec.structs.replace(first, activity=activity, hardware=hardware),
+        msgspec.structs.replace(second, activity=DeviceActivity(throttle_reasons=())),
+    )
+    (sample,) = assemble(agent_series(make_training(devices=told)))
+    assert (sample.devices[0].activity, sample.devices[0].hardware) == (activity, hardware)
+    assert (sample.devices[1].activity, sample.devices[1].hardware) == (
+        DeviceActivity(throttle_reasons=()),
+        None,
+    )
+    (plain,) = assemble(agent_series(snapshot))
+    assert [(it.activity, it.hardware) for it in plain.devices] == [(None, None)] * 2
 
 
 def test_a_forecast_of_an_agent_is_preferred_to_one_that_is_made_of_scrapes() -> None:

@@ -1,6 +1,7 @@
 """Segment maps, detaching and recording: from a viewer through the hub to a process, and back."""
 
 import base64
+import inspect
 import json
 import os
 import threading
@@ -25,6 +26,7 @@ from vramscope.engine.ranks.messages import (
     SegmentsPart,
     unpack_segments,
 )
+from vramscope.engine.viewer import client as client_module
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.hub_feed import HubFeed
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -141,6 +143,38 @@ def test_detaching_returns_once_the_process_has_said_goodbye(private_environment
             client, lambda s: s.sample is not None and s.sample.ranks[0].state == "ended"
         ).sample.ranks  # type: ignore[union-attr] # it has a sample
         assert rank.reason == "its probe was detached"
+
+
+def test_a_process_that_is_late_is_waited_for_as_long_as_the_agent_waits(
+    private_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "USUAL_ANSWER_S", 0.0)
+    is_said = threading.Event()
+    said: list[str] = []
+    with (
+        RankHub(private_environment),
+        ProbeClient(private_environment) as probe,
+        Client(private_environment) as client,
+    ):
+        probe.send(make_hello(), make_readings(MIB))
+        see_ranks(client)
+
+        def note() -> None:
+            said.append("waits")
+            is_said.set()
+
+        def obey_late() -> None:
+            assert probe.receive().kind == "detach"
+            is_said.wait(30)
+            probe.say_goodbye(detached=True)
+
+        process = threading.Thread(target=obey_late)
+        process.start()
+        client.detach(os.getpid(), on_wait=note)
+        process.join(10)
+    assert said == ["waits"]
+    longest = inspect.signature(Client.detach).parameters["timeout_s"].default
+    assert longest == demands.ANSWER_WITHIN_S
 
 
 def test_a_process_that_does_not_react_is_named(private_environment: Path) -> None:

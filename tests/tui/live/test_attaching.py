@@ -19,9 +19,10 @@ from vramscope.engine.settings import AttachPolicy, Settings
 from vramscope.engine.sources.processes import find_user_name
 from vramscope.engine.viewer.snapshot import RankAttachment, Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.controls.attach import CHOOSE_FIRST, READ_ONLY
+from vramscope.tui.controls.attach import NO_CANDIDATE, NO_PROCESS, READ_ONLY
 from vramscope.tui.live.attach_questions import AttachQuestion
 from vramscope.tui.live.process_signals import SignalPolicy
+from vramscope.tui.screens.dialogs import ChoiceScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (150, 40)
@@ -98,8 +99,6 @@ async def test_the_marked_process_is_attached_to_after_one_question(monkeypatch:
     feed = AttachingFakeFeed(snapshot)
     app = make_app(feed)
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("a")
-        assert notices(app) == [CHOOSE_FIRST]
         await pilot.press("tab", "a")
         await until(pilot, lambda: isinstance(app.screen, AttachQuestion))
         text = shown_text(app)
@@ -121,6 +120,86 @@ async def test_the_marked_process_is_attached_to_after_one_question(monkeypatch:
             "Not attached to process 51002: process 51002 (cat) does not run Python.",
         ]
         assert [it for it in notices(app) if it in said] == said
+
+
+async def test_with_the_devices_focused_the_only_process_without_a_probe_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    possible(monkeypatch)
+    monkeypatch.setattr(attach, "has_torch", lambda pid: pid == PIDS[1])
+    feed = AttachingFakeFeed(without_reports())
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AttachQuestion))
+        assert "Attach to process 51002?" in shown_text(app)
+        await pilot.press("y")
+        assert feed.attached == [(51002, 51002.0)]
+
+
+async def test_with_the_devices_focused_one_of_several_processes_or_all_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    possible(monkeypatch)
+    feed = AttachingFakeFeed(without_reports())
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        assert "Attach to which process?" in shown_text(app)
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, AttachQuestion))
+        assert "Attach to process 51002?" in shown_text(app)
+        await pilot.press("escape", "a")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AttachQuestion))
+        assert "Attach to 2 processes of yours with PyTorch?" in shown_text(app)
+        await pilot.press("y")
+        assert feed.attached == [(51001, 51001.0), (51002, 51002.0)]
+
+
+@pytest.mark.parametrize(
+    ("local_node", "changes", "said"),
+    [
+        (None, {"user": "somebody else"}, NO_CANDIDATE),
+        (None, {"pid": 51003}, NO_CANDIDATE),
+        ("", {"location": "gone"}, NO_PROCESS),
+    ],
+)
+async def test_without_a_process_to_attach_to_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, local_node: str | None, changes: dict[str, object], said: str
+) -> None:
+    possible(monkeypatch)
+    app = make_app(AttachingFakeFeed(without_reports(**changes)), local_node=local_node)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a")
+        await until(pilot, lambda: notices(app))
+        assert notices(app) == [said]
+
+
+async def test_the_processes_of_another_node_are_chosen_from_as_far_as_they_are_known() -> None:
+    feed = AttachingFakeFeed(without_reports(user="somebody else"))
+    app = make_app(feed, local_node="")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a")
+        await pilot.pause()
+        assert f"Attach to which process of {NODE}?" in shown_text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert f"Attach to 2 processes of {NODE}?" in shown_text(app)
+
+
+async def test_the_screen_of_a_device_without_a_probe_names_the_key() -> None:
+    for feed, words in (
+        (AttachingFakeFeed(without_reports()), "Press a to attach to one that runs, or start it with"),
+        (FakeFeed(without_reports()), "or attach to a running one with `vramscope attach PID`"),
+    ):
+        app = make_app(feed)
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.press("2")
+            await pilot.pause()
+            assert words in shown_text(app)
 
 
 async def test_a_process_that_reports_is_let_go_by_the_same_key() -> None:

@@ -15,14 +15,17 @@ from vramscope.analyzers.fleet.model import FleetNode
 from vramscope.analyzers.oom import OomAnalyzer
 from vramscope.analyzers.trend_words import word_rate
 from vramscope.engine.history import History
-from vramscope.engine.model import Assessment, DeviceSample, DeviceTrend, ProcessReading, Sample
+from vramscope.engine.model import Assessment, DeviceSample, DeviceTrend, NodeStatus, ProcessReading, Sample
+from vramscope.engine.text import make_ascii
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.status.document import describe_snapshot
 from vramscope.exporters.status.table import render_table
-from vramscope.exporters.text import TableStyle
+from vramscope.exporters.text import ASCII_MARKS, MARKS, TableStyle
+from vramscope.tui.device.sections import draw_forecast
 from vramscope.tui.draw.glyphs import ASCII, UNICODE
 from vramscope.tui.draw.spans import line_text
+from vramscope.tui.fleet.grid import mark_risk
 from vramscope.tui.fleet.screen import describe_device
 from vramscope.tui.live.device_picture import DevicePicture
 from vramscope.tui.live.process_signals import SignalPolicy
@@ -82,6 +85,8 @@ async def test_every_screen_and_every_output_says_the_same(filling: tuple[Snapsh
     once = " ".join(render_table(status, TableStyle(width=200)).split())
     device, _ = read_devices(snapshot)
     fleet = "".join(piece.text for piece in describe_device(device, _find_node(), UNICODE))
+    # A narrow line loses what it does not foretell, and not the numbers.
+    assert fleet.index("GiB (") < fleet.index("device memory only, may be cache")
     ends = {match for text in (live, page, once, fleet) for match in END.findall(text)}
     assert len(ends) == 1, ends
     for text in (live, page, once, fleet):
@@ -96,6 +101,61 @@ async def test_every_screen_and_every_output_says_the_same(filling: tuple[Snapsh
     (left_s,) = told.of("vramscope_device_full_in_seconds", device="0")
     shown_s = [60 * float(it) for it in re.findall(r"\d+", ends.pop())]
     assert shown_s[0] - 30 <= left_s <= shown_s[-1] + 30
+
+
+def test_a_device_that_fills_looks_like_a_medium_risk_everywhere(filling: tuple[Snapshot, History]) -> None:
+    snapshot, history = filling
+    assert snapshot.sample is not None
+    picture = DevicePicture(UNICODE).draw(snapshot, history, 120, 32, selected=None)
+    page = draw_forecast(snapshot.assessments[0], snapshot.sample.time_s, 120, UNICODE)
+    device, _ = read_devices(snapshot)
+    pieces = describe_device(device, _find_node(), UNICODE)
+    drawn = [(span.text, span.role) for line in (*picture, *page) for span in line]
+    drawn += [(piece.text, piece.role) for piece in pieces]
+    roles = [role for text, role in drawn if "↑ filling" in text]
+    assert len(roles) >= 3
+    assert set(roles) == {"medium"}
+    assert mark_risk(device, UNICODE) == ("↑", "medium")
+    status = describe_snapshot(snapshot)
+    assert status is not None
+    row = next(it for it in _print(status, has_color=True) if "↑ filling" in it)
+    assert row.partition("↑ filling")[0].endswith("\x1b[33m")  # yellow, as a medium risk is
+
+
+def test_without_unicode_a_mark_is_the_same_on_screens_and_in_print(
+    filling: tuple[Snapshot, History],
+) -> None:
+    snapshot, history = filling
+    picture = DevicePicture(ASCII).draw(snapshot, history, 120, 32, selected=None)
+    assert any("! filling" in line_text(line) for line in picture)
+    status = describe_snapshot(snapshot)
+    assert status is not None
+    assert any("! filling" in line for line in _print(status, is_ascii=True))
+    # What is made ASCII only once it is text has the same marks, but for those that stand in sentences too.
+    for level, mark in MARKS.risks.items():
+        assert make_ascii(mark) == ASCII_MARKS.risks[level] or mark == "·"
+    for word, mark in MARKS.trends.items():
+        assert make_ascii(mark) == ASCII_MARKS.trends[word] or mark == "→"
+
+
+def test_nothing_is_said_on_a_line_until_a_device_was_watched(filling: tuple[Snapshot, History]) -> None:
+    snapshot, history = filling
+    first = msgspec.structs.replace(
+        snapshot,
+        assessments=[msgspec.structs.replace(it, device_trend=None) for it in snapshot.assessments],
+    )
+    for width, height in ((40, 10), (60, 4), (80, 24), (120, 32), (200, 50)):
+        picture = DevicePicture(UNICODE).draw(first, history, width, height, selected=None)
+        assert "?" not in "".join(map(line_text, picture))
+    status = describe_snapshot(first)
+    assert status is not None
+    rows = [line for line in _print(status) if "H100" in line]
+    assert rows
+    assert not any("?" in line for line in rows)
+
+
+def _print(status: NodeStatus, **style: bool) -> list[str]:
+    return render_table(status, TableStyle(width=120, **style)).splitlines()
 
 
 def test_unknown_stands_once_in_the_verdict_and_on_no_line(filling: tuple[Snapshot, History]) -> None:

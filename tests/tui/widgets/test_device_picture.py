@@ -28,14 +28,14 @@ def _draw(
 
 def test_a_sliver_of_a_terminal_has_a_line_a_device_with_gaps_between_the_bars() -> None:
     assert _draw([gpu(index, 10.0 * index) for index in range(8)], 40, 8, selected="GPU-1") == [
-        " 0 ▁▁▁▁▁▁▁▁▁▁   0 %   0.0/80.0  ?  98 %u",
-        "▌1 ▆▁▁▁▁▁▁▁▁▁  12 %  10.0/80.0  ?  98 %u",
-        " 2 ▆▆▁▁▁▁▁▁▁▁  25 %  20.0/80.0  ?  98 %u",
-        " 3 ▆▆▆▆▁▁▁▁▁▁  38 %  30.0/80.0  ?  98 %u",
-        " 4 ▆▆▆▆▆▁▁▁▁▁  50 %  40.0/80.0  ?  98 %u",
-        " 5 ▆▆▆▆▆▆▁▁▁▁  62 %  50.0/80.0  ?  98 %u",
-        " 6 ▆▆▆▆▆▆▆▆▁▁  75 %  60.0/80.0  ?  98 %u",
-        " 7 ▆▆▆▆▆▆▆▆▆▁◕ 88 %  70.0/80.0  ?  98 %u",
+        " 0 ▁▁▁▁▁▁▁▁▁▁   0 %   0.0/80.0  —  98 %u",
+        "▌1 ▆▁▁▁▁▁▁▁▁▁  12 %  10.0/80.0  —  98 %u",
+        " 2 ▆▆▁▁▁▁▁▁▁▁  25 %  20.0/80.0  —  98 %u",
+        " 3 ▆▆▆▆▁▁▁▁▁▁  38 %  30.0/80.0  —  98 %u",
+        " 4 ▆▆▆▆▆▁▁▁▁▁  50 %  40.0/80.0  —  98 %u",
+        " 5 ▆▆▆▆▆▆▁▁▁▁  62 %  50.0/80.0  —  98 %u",
+        " 6 ▆▆▆▆▆▆▆▆▁▁  75 %  60.0/80.0  —  98 %u",
+        " 7 ▆▆▆▆▆▆▆▆▆▁◕ 88 %  70.0/80.0  —  98 %u",
     ]
 
 
@@ -43,7 +43,7 @@ def test_a_row_that_is_left_over_names_the_columns() -> None:
     devices = [gpu(index, 11.3 * index) for index in range(8)]
     assert _draw(devices, 80, 9)[::8] == [
         " GPU MODEL        MEMORY      USED        GiB  RISK         UTIL    TEMP   POWER",
-        " 7 H100 80GB HBM3 ▆▆▆▆▆▆▆▆▆▆● 99 %  79.1/80.0  ?            98 %   64 °C   612 W",
+        " 7 H100 80GB HBM3 ▆▆▆▆▆▆▆▆▆▆● 99 %  79.1/80.0  —            98 %   64 °C   612 W",
     ]
     assert _draw(devices, 20, 9)[0] == " GPU MEMORY  USED   "
     assert _draw(devices, 120, 9)[0].endswith("  -36 s ───────── now")
@@ -58,21 +58,21 @@ def test_a_row_that_is_left_over_names_the_columns() -> None:
 
 def test_ascii_draws_the_same_in_seven_bits() -> None:
     assert _draw([gpu(0, 40.0, swing_gib=8.0), gpu(1)], 40, 2, ASCII) == [
-        " 0 ####==....  50 %  40.0/80.0  ?  98 %u",
-        " 1 #####.....  50 %  40.0/80.0  ?  98 %u",
+        " 0 ####==....  50 %  40.0/80.0  -  98 %u",
+        " 1 #####.....  50 %  40.0/80.0  -  98 %u",
     ]
 
 
 def test_two_rows_a_device_hold_facts_and_history() -> None:
     lines = _draw([gpu(index) for index in range(8)], 100, 16)
-    assert lines[0][:64] == " 0 H100 80GB HBM3  ?" + "util 98 %  64 °C  612 W".rjust(44)
+    assert lines[0][:64] == " 0 H100 80GB HBM3   " + "util 98 %  64 °C  612 W".rjust(44)
     assert lines[1][:64] == "  ███████████████████▌░░░░░░░░░░░░░░░░░░░  40.0 / 80.0 GiB  50 %"
     assert len(lines) == 16
 
 
 def test_a_large_device_says_everything_in_words() -> None:
     lines = _draw([gpu(0)], 110, 12)
-    assert lines[0].startswith(" 0 H100 80GB HBM3   ?  ")
+    assert lines[0].startswith(" 0 H100 80GB HBM3      ")
     assert "unknown" not in "".join(lines), "the verdict says it, once"
     assert lines[0].endswith("util 98 %  64 °C  612 W ")
     assert lines[1].endswith("  40.0 / 80.0 GiB  50 % ")
@@ -136,10 +136,28 @@ def test_mig_instances_stand_under_their_gpu_in_one_row() -> None:
 def test_sixty_four_devices_are_columns_then_cells_then_dots() -> None:
     devices = [gpu(index, 69.0 if index == 9 else 40.0) for index in range(64)]
     assert _draw(devices, 120, 20)[1].count("50 %") == 4
-    assert _draw(devices, 80, 14)[0].startswith("  0 ▅  50 ?  1 ▅  50 ?")
+    assert _draw(devices, 80, 14)[0].startswith("  0 ▅  50 —  1 ▅  50 —")
     dots = _draw(devices, 80, 5)
     assert dots[0].strip() == "node03 ▅▅▅▅▅▅▅▅▅▇" + "▅" * 54
     assert dots[2].startswith("  9 H100")
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 30), (120, 20), (80, 14), (80, 5)])
+def test_the_chart_of_the_described_device_has_a_time_axis_in_the_row_that_sets_it_apart(
+    width: int, height: int
+) -> None:
+    lines = _draw([gpu(index) for index in range(64)], width, height)
+    at = next(row for row, line in enumerate(lines) if line.startswith("  0 H100"))
+    axis, facts = lines[at - 1], lines[at]
+    assert axis.rstrip().endswith(" now")
+    # It begins where the chart does, behind the facts.
+    assert facts.index(" W") < axis.index("-") < width - len("-0 s now")
+
+
+def test_in_a_narrow_pane_the_described_device_has_no_chart_and_no_axis() -> None:
+    lines = _draw([gpu(index) for index in range(64)], 60, 20)
+    at = next(row for row, line in enumerate(lines) if line.startswith("  0 H100"))
+    assert not lines[at - 1].strip()
 
 
 def test_a_filter_that_matches_nothing_says_so() -> None:

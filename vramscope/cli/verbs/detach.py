@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
+from ..frame.emit import complain
 from ..frame.flags import add_read_only_flag
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import refuse_if_read_only
@@ -23,11 +24,19 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from vramscope.engine.ranks.demands import ANSWER_WITHIN_S
     from vramscope.engine.viewer.client import connect
 
-    refuse_if_read_only(arguments, f"detach would change process {arguments.pid}")
+    pid: int = arguments.pid
+    refuse_if_read_only(arguments, f"detach would change process {pid}")
+
+    def say_that_it_waits() -> None:
+        complain(
+            f"process {pid} has not answered yet: it is stopped, or its calls hold Python's lock (GIL); "
+            f"waiting for up to {ANSWER_WITHIN_S:g} s"
+        )
 
     with connect() as client:
-        client.detach(arguments.pid)
-    print(f"process {arguments.pid} no longer reports")
+        client.detach(pid, on_wait=say_that_it_waits)
+    print(f"process {pid} no longer reports")
     return 0
