@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,9 @@ class StageReport(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[MomentReport, ...]
 
 
+Bound = Literal["none", "at_least", "at_most", "open"]
+
+
 class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of a training run, stage by stage."""
 
@@ -68,8 +71,12 @@ class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     """The card that was named; `run.setup.gpu` is the one whose workspace sizes the theory uses for it."""
     capacity_bytes: int | None = None
     """Capacity it is compared with: the one given, else that of the card."""
+    bound: Bound
+    """What the peak is where flags are not counted (`run.not_counted`): what a rank needs at least, at most,
+    or neither; else `none`."""
     does_fit: bool | None = None
-    """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
+    """Whether the peak is within `FIT_SHARE` of the capacity; null without one, and where a bound leaves it
+    open."""
     changes: tuple[FittingChange, ...] | None = None
     """Where it does not fit: the smallest changes that make it fit, each by itself; else null."""
     stages: tuple[StageReport, ...]
@@ -92,6 +99,7 @@ def build_estimate(
     if calibration is not None:
         allocated, peak = calibration.shift(allocated, peak)
     fits = None if capacity_bytes is None else peak <= FIT_SHARE * capacity_bytes
+    bound = find_bound(run)
     changes = None
     if fits is False and capacity_bytes is not None:
         changes = find_fitting_changes(
@@ -105,10 +113,26 @@ def build_estimate(
         peak_bytes=peak,
         calibration=calibration,
         capacity_bytes=capacity_bytes,
-        does_fit=fits,
+        bound=bound,
+        does_fit=_judge(fits, bound),
         changes=changes,
         stages=msgspec.convert(tuple(stages), tuple[StageReport, ...], from_attributes=True),
     )
+
+
+def find_bound(run: TrainingRun) -> Bound:
+    """Return what an estimate is where a run has features that are not counted."""
+    effects = {each.effect for each in run.not_counted}
+    if not effects:
+        return "none"
+    if effects == {"more"}:
+        return "at_least"
+    return "at_most" if effects == {"less"} else "open"
+
+
+def _judge(does_fit: bool | None, bound: Bound) -> bool | None:
+    """Return whether a peak fits: it is open where what is not counted could change the answer."""
+    return None if bound in ("open", "at_least" if does_fit else "at_most") else does_fit
 
 
 def _measure_peak(stages: Sequence[RankMemory], calibration: Calibration | None) -> int:
@@ -131,6 +155,8 @@ def describe_estimate(report: EstimateReport, width: int) -> str:
 def _describe(report: EstimateReport, width: int) -> Iterator[str]:
     yield from wrap(_describe_verdict(report), width)
     yield from wrap(_describe_run(report), width)
+    yield from wrap(_describe_assumptions(report.run), width)
+    yield from wrap(_describe_not_counted(report), width) if report.run.not_counted else ()
     yield from wrap(_describe_changes(report), width) if report.changes is not None else ()
     yield ""
     head = ["stage", "layers", "parameters", "in flight", "between steps GiB", "peak GiB", "at"]
@@ -143,7 +169,9 @@ def _describe(report: EstimateReport, width: int) -> Iterator[str]:
 
 
 def _describe_verdict(report: EstimateReport) -> str:
-    text = f"{report.run.name}: an estimated peak of {format_bytes(report.peak_bytes)} allocated on a rank"
+    limit = {"at_least": "at least ", "at_most": "at most "}.get(report.bound, "")
+    peak = f"{limit}{format_bytes(report.peak_bytes)}"
+    text = f"{report.run.name}: an estimated peak of {peak} allocated on a rank"
     if report.calibration is not None:
         runs = count(report.calibration.runs, "run")
         text += f" (calibrated by {report.calibration.source}, {runs}; stages and parts are the theory's)"
@@ -152,9 +180,26 @@ def _describe_verdict(report: EstimateReport) -> str:
     capacity = format_bytes(report.capacity_bytes)
     if report.does_fit:
         return f"{text}: fits into {capacity}."
+    if report.does_fit is None:
+        return f"{text}: cannot be said whether it fits into {capacity}, since not everything is counted."
     if report.peak_bytes <= report.capacity_bytes:
         return f"{text}: more than {FIT_SHARE:.0%} of {capacity}; too close to be sure."
     return f"{text}: does not fit into {capacity}."
+
+
+def _describe_assumptions(run: TrainingRun) -> str:
+    if not run.assumptions:
+        return "Nothing was assumed: flags and file say everything that changes memory."
+    return f"Assumed, since neither flags nor file say it: {', '.join(run.assumptions)}."
+
+
+def _describe_not_counted(report: EstimateReport) -> str:
+    parts = [f"{each.feature} ({each.flag})" for each in report.run.not_counted]
+    effect = {
+        "at_least": "a rank needs more than the estimate",
+        "at_most": "a rank may need less than the estimate",
+    }.get(report.bound, "a rank may need more or less than the estimate")
+    return f"Not counted: {', '.join(parts)}; {effect}."
 
 
 def _describe_changes(report: EstimateReport) -> str:

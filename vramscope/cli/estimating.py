@@ -21,8 +21,12 @@ from vramscope.analyzers.planning.theory import (
 )
 from vramscope.analyzers.planning.theory.calibration import Calibration
 from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun
+from vramscope.analyzers.planning.theory.configs.assumptions import (
+    choose_sequence,
+    name_assumptions,
+)
 from vramscope.analyzers.planning.theory.configs.cases import read_case
-from vramscope.analyzers.planning.theory.configs.document import Described
+from vramscope.analyzers.planning.theory.configs.document import Described, find_positions
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
@@ -64,8 +68,6 @@ AMPERE: Gpu = "a100"
 BLACKWELL: Gpu = "b200"
 USUAL_GPU: Gpu = "h100"
 USUAL_CAPABILITY = 9
-# Tokens in a sequence by default; fewer where the model has fewer learned positions.
-DEFAULT_SEQUENCE = 4096
 
 
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,8 +155,8 @@ def read_run(arguments: Namespace) -> TrainingRun:
     described = describe_model(arguments.model)
     flags = {name: value for name, value in described.flags.items() if value is not None}
     flags |= _translate(arguments)
-    positions = described.shape.learned_positions or DEFAULT_SEQUENCE
-    flags.setdefault("seq-length", min(positions, DEFAULT_SEQUENCE))
+    given = Flags(flags)
+    flags = {"seq-length": choose_sequence(find_positions(described)), **flags}
     world_size = _count_ranks(arguments, described, Flags(flags))
     run = build_run(
         described.shape,
@@ -162,6 +164,10 @@ def read_run(arguments: Namespace) -> TrainingRun:
         world_size=world_size,
         gpu=choose_gpu(arguments.gpu),
         name=Path(arguments.model).name,
+    )
+    has_ranks = any(it is not None for it in (arguments.world_size, arguments.dp, described.data))
+    run = name_assumptions(
+        run, given, has_ranks=has_ranks or given.has("world-size"), has_gpu=arguments.gpu is not None
     )
     if arguments.schedule == "gpipe":
         run = msgspec.structs.replace(run, setup=msgspec.structs.replace(run.setup, is_gpipe=True))
@@ -283,8 +289,14 @@ def describe_peak(trace: "StepTrace", settings: str) -> dict[str, object]:
     return snapshot
 
 
-# Columns that are added; the last one says why a row has no estimate.
-PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
+# Columns that are added: bytes, what they assume, flags that are not counted, why a row has no estimate.
+PREDICTED = (
+    "predicted_allocated_bytes",
+    "predicted_peak_bytes",
+    "predicted_assumptions",
+    "predicted_not_counted",
+    "predicted_error",
+)
 
 
 def estimate_batch(arguments: Namespace) -> int:
@@ -313,14 +325,14 @@ def estimate_batch(arguments: Namespace) -> int:
             progress.show_count(done, len(table.rows))
             predictions.append(predict_case(row, calibration))
     text = render_table(table, predictions)
-    refused = sum(bool(row[PREDICTED[2]]) for row in predictions)
+    refused = sum(bool(row[PREDICTED[-1]]) for row in predictions)
     if arguments.output is None:
         sys.stdout.write(text)
     else:
         write_whole(text.encode(), arguments.output)
     told = f"estimated {len(predictions) - refused} of {len(predictions)} cases"
     told += f", calibrated with {calibration.source}" if calibration is not None else ""
-    told += f"; the column {PREDICTED[2]} says why the others failed" if refused else ""
+    told += f"; the column {PREDICTED[-1]} says why the others failed" if refused else ""
     complain(told)
     return UsageError.exit_code if predictions and refused == len(predictions) else 0
 
@@ -331,11 +343,12 @@ def predict_case(row: Mapping[str, str], calibration: Calibration | None = None)
         run = read_case(row)
         memory = estimate_stage(run.shape, run.layout, run.setup, -1)
     except UsageError as error:
-        return dict(zip(PREDICTED, ("", "", str(error)), strict=True))
+        return dict(zip(PREDICTED, ("", "", "", "", str(error)), strict=True))
     figures = (memory.allocated_bytes, memory.peak_bytes)
     if calibration is not None:
         figures = calibration.shift(*figures)
-    cells = (str(figures[0]), str(figures[1]), "")
+    not_counted = "; ".join(f"{each.flag} ({each.effect})" for each in run.not_counted)
+    cells = (str(figures[0]), str(figures[1]), "; ".join(run.assumptions), not_counted, "")
     return dict(zip(PREDICTED, cells, strict=True))
 
 

@@ -18,6 +18,8 @@ from vramscope.analyzers.planning.cluster import (
 )
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
 from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup, check_all
+from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
+from vramscope.analyzers.planning.theory.configs.document import find_positions
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.analyzers.planning.time import (
@@ -215,10 +217,6 @@ def _spread(layout: ParallelLayout, shape: ModelShape) -> ParallelLayout:
     return msgspec.structs.replace(layout, stage_layers=sizes)
 
 
-# Tokens in a sequence by default; fewer where the model has fewer learned positions.
-DEFAULT_SEQUENCE = 4096
-
-
 class PlanChoices(TypedDict, total=False):
     """What `plan_cluster` chooses from; defaults are those of `JointOptions`."""
 
@@ -262,10 +260,10 @@ def plan_cluster(
         UsageError: A name, size or option is invalid, or nothing fits; the text says what fits.
         InputFileError: A file cannot be read.
     """
-    shape = describe_model(model).shape
+    described = describe_model(model)
+    shape = described.shape
     where = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    usual = min(shape.learned_positions or DEFAULT_SEQUENCE, DEFAULT_SEQUENCE)
-    tokens = usual if seq_length is None else seq_length
+    tokens = choose_sequence(find_positions(described)) if seq_length is None else seq_length
     options = replace(JointOptions(global_batch=global_batch, seq_length=tokens), **_settle(choices))
     assumptions = _assume(efficiency, measured_times, shape, where, options)
     return plan_jointly(Path(model).name, shape, where, options, assumptions)

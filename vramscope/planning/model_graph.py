@@ -24,6 +24,7 @@ from vramscope.analyzers.planning.graph import (
 )
 from vramscope.analyzers.planning.graph.catalog import MODELS
 from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
+from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
 from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError, UsageError
@@ -185,7 +186,7 @@ def create_gpt_model_graph(
 
 def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: int) -> Batch:
     sizes = find_model(model) if isinstance(model, str) else model
-    return Batch(sizes.positions if seq_length is None else seq_length, micro_batch)
+    return Batch(choose_sequence(sizes.positions) if seq_length is None else seq_length, micro_batch)
 
 
 _SCRIPT = "vramscope.engine.workloads.model_tracer"

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from ....engine.errors import UsageError
+from ..theory.configs.assumptions import choose_sequence
 from .catalog import (
     RELATIVE_BUCKETS,
     Architecture,
@@ -346,7 +347,7 @@ def plan_layers(
 
     Args:
         model: A name of the catalog, or sizes.
-        seq_length: Tokens of a sequence; None for the longest the model is made for.
+        seq_length: Tokens of a sequence; None for the longest the model is made for, 4,096 at most.
         micro_batch: Sequences of a micro-batch.
         data_type: Of weights and of what layers send on.
         figures: `legacy` for the original's `compute_flops`.
@@ -356,7 +357,7 @@ def plan_layers(
     """
     name = model if isinstance(model, str) else "the model"
     sizes = check_architecture(find_model(model) if isinstance(model, str) else model, name)
-    sequence = sizes.positions if seq_length is None else seq_length
+    sequence = choose_sequence(sizes.positions) if seq_length is None else seq_length
     if sequence < 1 or micro_batch < 1:
         raise UsageError(f"{sequence} tokens in {micro_batch} sequences: expected at least 1 of each")
     recipe = Recipe(Batch(sequence, micro_batch), data_type, figures)

@@ -20,13 +20,14 @@ LIKELY_CONTEXT_BYTES = 512 * MIB
 # What cards showed beyond the tensors of the smallest models (GPUMemNet, A100 40 GB, seen from outside).
 MOST_CONTEXT_BYTES = 1792 * MIB
 CONTEXT_SOURCE = "pytorch#86509, pytorch#107667, unsloth-zoo#1053, GPUMemNet"
-# cuBLAS on two threads, forward and autograd: 8.125 MiB each on A100, 32 MiB from H100 on (CUDABlas.cpp).
+# cuBLAS on two threads, forward and autograd: 8.125 MiB each, 32 MiB on Hopper (CublasHandlePool.cpp).
 BLAS_BYTES = (17 * MIB, 64 * MIB)
 # Of cuDNN, as multiples of the inputs and outputs of the largest convolution: learnt from half of the model
 # families in GPUMemNet's runs, `python -m benchmarks.card_estimate`.
 CONVOLUTION_SHARE = 1.5
-RESERVED_SHARE = 0.06
-WORKSPACES_SOURCE = "PyTorch (CUDABlas.cpp), GPUMemNet"
+# Of what else kernels ask for, and of ties that a driver decides otherwise, as a share of the reserved bytes.
+RESERVED_SHARE = 0.08
+WORKSPACES_SOURCE = "PyTorch (CublasHandlePool.cpp), GPUMemNet"
 _CONVOLUTION = re.compile(r"Conv(?:Transpose)?[123]d")
 
 
@@ -59,7 +60,7 @@ def list_outside(
     )
     largest = find_largest_convolution(trace)
     most = BLAS_BYTES[1] + round(CONVOLUTION_SHARE * largest)
-    most += round(RESERVED_SHARE * reserved_bytes) if largest else 0
+    most += round(RESERVED_SHARE * reserved_bytes)
     workspaces = OutsidePart(
         name=WORKSPACES_NAME,
         least_bytes=0,

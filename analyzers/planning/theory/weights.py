@@ -189,12 +189,13 @@ def count_states(weights: Sequence[WeightTensor], layout: ParallelLayout, setup:
 
     Stage 1 divides master weights and moments by the data ranks, 2 gradients too, 3 weights too (ZeRO,
     arXiv 1910.02054, section 5). Data ranks are DP x CP / instances for dense parameters, and the copies of
-    an expert for routed ones (Megatron-LM, core/distributed/distributed_data_parallel.py).
+    an expert / instances for routed ones (Megatron-LM, core/parallel_state.py: the partial groups).
     """
     dense = layout.data * layout.context // setup.optimizer_instances or 1
+    routed = layout.expert_data // setup.optimizer_instances or 1
     total = _Sum()
     for tensor in weights:
-        total.add(tensor, setup, layout.expert_data if tensor.is_expert else dense)
+        total.add(tensor, setup, routed if tensor.is_expert else dense)
     return total.as_bytes()
 
 
@@ -258,9 +259,9 @@ MIB = 1024**2
 BLOCK_BYTES = 512
 # cuBLAS gets a workspace for each thread that calls it: the one that runs forward, and autograd's.
 GEMM_THREADS = 2
-# PyTorch's default before compute capability 9, :4096:2:16:8 (aten/src/ATen/cuda/CublasHandlePool.cpp).
-AMPERE_WORKSPACE_BYTES = 2 * 4 * MIB + 8 * 16 * 1024
-# PyTorch's default from compute capability 9 on; CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for as much.
+# PyTorch's default but on Hopper, :4096:2:16:8 (aten/src/ATen/cuda/CublasHandlePool.cpp).
+USUAL_WORKSPACE_BYTES = 2 * 4 * MIB + 8 * 16 * 1024
+# Its default at compute capability 9.0 alone; CUBLAS_WORKSPACE_CONFIG=:4096:8 asks for as much.
 HOPPER_WORKSPACE_BYTES = 32 * MIB
 # Workspace of Transformer Engine's GEMM before compute capability 9 (get_cublas_workspace_size_bytes).
 ENGINE_AMPERE_BYTES = 4 * MIB
@@ -277,9 +278,9 @@ def round_up(size_bytes: int) -> int:
 
 def count_workspaces(setup: TrainingSetup) -> int:
     """Return the bytes of library workspaces that stay allocated after the first step."""
-    is_ampere = setup.gpu == "a100"
-    gemm = AMPERE_WORKSPACE_BYTES if is_ampere and not setup.is_deterministic else HOPPER_WORKSPACE_BYTES
-    engine = ENGINE_AMPERE_BYTES if is_ampere else ENGINE_HOPPER_BYTES
+    is_large = setup.gpu in ("h100", "h200") or setup.is_deterministic
+    gemm = HOPPER_WORKSPACE_BYTES if is_large else USUAL_WORKSPACE_BYTES
+    engine = ENGINE_AMPERE_BYTES if setup.gpu == "a100" else ENGINE_HOPPER_BYTES
     return GEMM_THREADS * gemm + (setup.engine_workspaces * engine if setup.has_transformer_engine else 0)
 
 

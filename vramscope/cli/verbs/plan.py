@@ -116,7 +116,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 def _add_training(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     group.add_argument(
-        "--seq", metavar="N", type=COUNT, help="tokens in a sequence (default: the most the model allows)"
+        "--seq",
+        metavar="N",
+        type=COUNT,
+        help="tokens in a sequence (default: the most the model allows, up to 4096)",
     )
     add_old_flag(group, "--seq-length", use="--seq", dest="seq", type=COUNT)
     group.add_argument(

@@ -1,7 +1,6 @@
 """Rows of a table of cases: columns, and Megatron-LM's flags where a row has them."""
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import msgspec
 from .....engine.errors import UsageError
 from ..estimate import RankMemory, estimate_stages
 from ..shape import GPUS, Gpu, Recompute
+from .assumptions import name_assumptions
 from .flags import BERT, Flags, TrainingRun
 from .megatron import read_megatron_run
 
@@ -44,7 +44,6 @@ DEGREES = (
     "context-parallel-size",
     "expert-model-parallel-size",
 )
-_RESHARD = re.compile(r"reshard_(\d+)x(\d+)x(\d+|None)")
 _FREE_RUNS = (
     "nondeterministic",
     "memory_speed",
@@ -70,13 +69,16 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
     world_size = given.find_count("world-size", 0) if given.has("world-size") else _assume_world_size(flags)
     platform = row.get("platform", "").lower()
     # The longest name that fits: gb200 is no b200.
-    gpu: Gpu = max((name for name in GPUS if name in platform), key=len, default="h100")
-    return read_megatron_run(
+    named: list[Gpu] = sorted((name for name in GPUS if name in platform), key=len)
+    run = read_megatron_run(
         flags,
         world_size=world_size,
-        gpu=gpu,
+        gpu=named[-1] if named else "h100",
         is_deterministic=_is_deterministic(row),
         name=row.get("case", ""),
+    )
+    return name_assumptions(
+        run, flags, has_ranks=given.has("world-size") or flags.has("world-size"), has_gpu=bool(named)
     )
 
 
@@ -98,30 +100,14 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
         columns |= {"group-query-attention": True, "num-query-groups": row["kv_groups"]}
     text = (row.get("arguments") or "").strip()
     if not text:
-        return Flags({"bf16": True, **columns, **_read_second_run(row)})
+        return Flags({"bf16": True, **columns})
     try:
         given = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"arguments are not a JSON object of flags: {error}") from None
     # A size that a tokenizer decides is no flag; the table may have it nevertheless.
     known = {name: columns.get(name) for name in ("vocab-size", BERT)}
-    return Flags({**known, **given, **_read_second_run(row)})
-
-
-def _read_second_run(row: Mapping[str, str]) -> dict[str, object]:
-    """Return the degrees of a run that continues with another layout, in which it was measured.
-
-    Names of such cases end in TP x PP x layers of a piece: `reshard_8x1xNone`.
-    """
-    match = _RESHARD.search(row.get("case", ""))
-    if match is None:
-        return {}
-    tensor, pipeline, size = match.groups()
-    return {
-        "tensor-model-parallel-size": tensor,
-        "pipeline-model-parallel-size": pipeline,
-        "num-layers-per-virtual-pipeline-stage": size,
-    }
+    return Flags({**known, **given})
 
 
 def _is_deterministic(row: Mapping[str, str]) -> bool:

@@ -7,8 +7,10 @@ from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
 from ..presets import find_preset
 from ..shape import ModelShape
-from .flags import MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags
+from .flags import MICRO_BATCHES, PLAIN_TRAINING, PYTORCH, RECOMPUTE_EVERY, Flags
 from .megatron import read_shape
+
+POSITIONS = "max-position-embeddings"
 
 
 class Described(NamedTuple):
@@ -19,6 +21,11 @@ class Described(NamedTuple):
     """Flags of Megatron-LM for layout and setup."""
     data: int | None = None
     """Data ranks, where they are given."""
+
+
+def find_positions(described: Described) -> int | None:
+    """Return the longest sequence that a model is made for; None where its description does not say."""
+    return described.shape.learned_positions or Flags(described.flags).find_count(POSITIONS, 0) or None
 
 
 def describe_preset(name: str) -> Described:
@@ -304,6 +311,7 @@ def flag_plain_training() -> dict[str, object]:
         "hidden-dropout": 0.0,
         "attention-dropout": 0.0,
         "no-create-attention-mask-in-dataloader": True,
+        PLAIN_TRAINING: True,
     }
 
 

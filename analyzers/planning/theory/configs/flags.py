@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,8 @@ RECOMPUTE_EVERY = "recompute-every"
 MICRO_BATCHES = "micro-batches"
 # No flag of Megatron-LM either: its script for BERT decides that the model is BERT.
 BERT = "is-bert"
+# No flag either: dropout and numbers are as usual, and nobody said so.
+PLAIN_TRAINING = "assumes-plain-training"
 
 
 class Flags:
@@ -91,6 +94,19 @@ class Flags:
         return str(self._values[name]) if self.has(name) else None
 
 
+# What a feature that is not counted does to the memory of a rank.
+Effect = Literal["more", "less", "unknown"]
+
+
+class NotCounted(msgspec.Struct, frozen=True, kw_only=True):
+    """A flag that changes memory, was read, and is not in the estimate."""
+
+    flag: str
+    feature: str
+    effect: Effect
+    """Whether the run needs more than the estimate, less, or either."""
+
+
 class TrainingRun(msgspec.Struct, frozen=True, kw_only=True):
     """Model, layout, setup and name of a run."""
 
@@ -98,3 +114,7 @@ class TrainingRun(msgspec.Struct, frozen=True, kw_only=True):
     shape: ModelShape
     layout: ParallelLayout
     setup: TrainingSetup
+    assumptions: tuple[str, ...] = ()
+    """What was assumed, since neither flags nor files say it."""
+    not_counted: tuple[NotCounted, ...] = ()
+    """Flags that were read, change memory and are not in an estimate."""

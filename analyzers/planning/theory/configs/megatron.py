@@ -345,7 +345,10 @@ def _read_stage(flags: Flags) -> int:
         return 3
     if _is_megatron_fsdp(flags):
         return _STRATEGIES.get(flags.find_word("data-parallel-sharding-strategy", "no_shard"), 0)
-    return 1 if flags.is_on("use-distributed-optimizer") else 0
+    # It gives whole layers to the data ranks, with their master weights and moments
+    # (Megatron-LM, core/optimizer/layer_wise_optimizer.py).
+    is_layer_wise = flags.find_word("optimizer", "") == "dist_muon"
+    return 1 if is_layer_wise or flags.is_on("use-distributed-optimizer") else 0
 
 
 def _is_megatron_fsdp(flags: Flags) -> bool:

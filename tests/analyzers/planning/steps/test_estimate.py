@@ -46,15 +46,16 @@ def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
     assert (backward.module, estimate.label) == ("Linear", "estimated, no GPU was used")
     assert estimate.reserved_peak_bytes == 20 * MIB + 2 * MIB
     exact = msgspec.structs.replace(request, context_bytes=512 * MIB)
-    # cuBLAS may get 64 MiB more.
+    # cuBLAS may get 64 MiB more, and other kernels 8 % of what is reserved.
+    most = 64 * MIB + round(0.08 * estimate.reserved_peak_bytes)
     small = judge_traces(traced, exact, (512 + 20) * MIB).capacity
-    enough = judge_traces(traced, exact, (512 + 64 + 22) * MIB).capacity
+    enough = judge_traces(traced, exact, (512 + 22) * MIB + most).capacity
     assert small is not None
     assert enough is not None
     # The matrices fill a segment of 20 MiB; the input needs another one.
     assert (small.does_fit, small.failed_bytes, small.failed_phase) == (False, INPUT_BYTES, "forward")
     assert (enough.does_fit, enough.retries) == (True, 0)
-    assert (enough.outside_least_bytes, enough.outside_most_bytes) == (512 * MIB, 576 * MIB)
+    assert (enough.outside_least_bytes, enough.outside_most_bytes) == (512 * MIB, 512 * MIB + most)
 
 
 def test_what_no_tensor_holds_is_a_range_and_a_card_must_have_its_upper_end() -> None:
@@ -64,7 +65,7 @@ def test_what_no_tensor_holds_is_a_range_and_a_card_must_have_its_upper_end() ->
     context, workspaces = found.outside
     assert context.least_bytes < context.likely_bytes < context.most_bytes
     assert context.source
-    assert workspaces.most_bytes == 64 * MIB, "of cuBLAS: there is no convolution"
+    assert workspaces.most_bytes == 64 * MIB + round(0.08 * found.reserved_peak_bytes), "no convolution"
     most = context.most_bytes + workspaces.most_bytes
     assert found.card_least_bytes == found.reserved_peak_bytes + context.least_bytes
     assert found.card_most_bytes == found.reserved_peak_bytes + most
@@ -192,9 +193,11 @@ def test_shallow_models_call_a_card_neither_large_enough_nor_too_small_where_a_f
     assert ask(needed.allocated_peak_bytes - 1) is False
     assert ask(needed.reserved_peak_bytes) is None
     assert ask(2 * needed.reserved_peak_bytes + (64 + 20) * MIB) is True
-    capacity_bytes = (512 + 64) * MIB + needed.reserved_peak_bytes
+    # A little less than shallow models ask for, and enough for the whole depth.
+    enough = 512 * MIB + needed.reserved_peak_bytes + needed.outside[1].most_bytes + 19 * MIB
+    assert ask(enough - 512 * MIB) is None
     whole = estimate_step(
-        request.factory, layers=40, capacity_bytes=capacity_bytes, context_bytes=request.context_bytes
+        request.factory, layers=40, capacity_bytes=enough, context_bytes=request.context_bytes
     )
     assert whole.capacity is not None
     assert whole.traced_layers == ()

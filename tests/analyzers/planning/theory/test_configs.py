@@ -294,7 +294,7 @@ def test_a_row_gives_figures_or_a_sentence_and_never_an_exception(
 ) -> None:
     arguments = json.dumps({**MEGATRON, **junk})
     cells = predict_case({"case": "x", "world_size": world_size, "arguments": arguments})
-    allocated, peak, error = (cells[name] for name in PREDICTED)
+    allocated, peak, *_, error = (cells[name] for name in PREDICTED)
     assert bool(error) == (not allocated) == (not peak)
     assert error or 0 < int(allocated) <= int(peak)
     assert "\n" not in error

@@ -9,6 +9,7 @@ from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun, read
 from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.analyzers.planning.theory.configs.document import flag_torchtitan
 from vramscope.analyzers.planning.theory.shape import Gpu
+from vramscope.analyzers.planning.theory.weights import count_workspaces
 from vramscope.engine.errors import UsageError
 
 SIZES = {"num-layers": 12, "hidden-size": 512, "num-attention-heads": 8, "seq-length": 1024, "bf16": True}
@@ -93,6 +94,40 @@ def test_moments_are_those_of_the_optimizer(optimizer: str, bytes_less: int) -> 
     less = allocate(read({})) - allocate(run)
     parameters = count_parameters(run.shape)
     assert 0.55 * bytes_less * parameters <= less <= bytes_less * parameters + 4096
+
+
+def test_optimizer_instances_shard_the_states_of_experts_too() -> None:
+    """Two instances of four ranks each: an expert's four copies shard over two ranks, not four."""
+    flags = {**EXPERTS, **SENT, "use-distributed-optimizer": True}
+    one, two = read(flags), read({**flags, "num-distributed-optimizer-instances": 2})
+    # Each of eight experts, four on a rank, in eleven or twelve layers: two matrices of 512 x 2048.
+    routed = 12 * 4 * 2 * 512 * 2048
+    parameters = count_parameters(one.shape) - 12 * 8 * 2 * 512 * 2048
+    more = 12 * (routed * (1 / 2 - 1 / 4) + parameters * (1 / 4 - 1 / 8))
+    assert allocate(two) - allocate(one) == pytest.approx(more, rel=0.01)
+
+
+def test_dist_muon_gives_layers_to_the_data_ranks() -> None:
+    muon, spread = read({"optimizer": "muon"}), read({"optimizer": "dist_muon"})
+    assert (muon.setup.zero_stage, spread.setup.zero_stage) == (0, 1)
+    assert allocate(spread) < allocate(muon)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flags", "workspace_mib"),
+    [
+        ("a100", {}, 8.125),
+        ("h100", {}, 32),
+        ("h200", {}, 32),
+        ("gb200", {}, 8.125),
+        ("gb200", {"deterministic-mode": True}, 32),
+    ],
+)
+def test_cublas_has_large_workspaces_on_hopper_alone(
+    gpu: Gpu, flags: dict[str, object], workspace_mib: float
+) -> None:
+    setup = read({"transformer-impl": "local", **flags}, gpu).setup
+    assert count_workspaces(setup) == 2 * workspace_mib * MIB
 
 
 def test_fp8_keeps_one_copy_where_the_gpu_multiplies_either_way() -> None:

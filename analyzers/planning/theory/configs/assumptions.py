@@ -1,0 +1,130 @@
+"""What an estimate assumes where neither flags nor files say, and what it read and does not count.
+
+Both are printed with every estimate: a size that nobody gave is no fact, and a feature that takes memory
+and is not counted makes the estimate a bound.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from ..shape import BF16
+from .flags import MICRO_BATCHES, PLAIN_TRAINING, Effect, Flags, NotCounted, TrainingRun
+from .megatron import DEFAULT_VOCAB, VOCABS
+
+# Longer sequences than that are not assumed, however many positions a model has.
+MOST_ASSUMED_TOKENS = 4096
+
+
+def choose_sequence(positions: int | None) -> int:
+    """Return the tokens of a sequence where nobody says: the positions of the model, 4,096 at most."""
+    return min(positions or MOST_ASSUMED_TOKENS, MOST_ASSUMED_TOKENS)
+
+
+class _Assumption(NamedTuple):
+    # Flags of which any says it.
+    flags: tuple[str, ...]
+    describe: Callable[[TrainingRun, Flags], str]
+
+
+def _describe_vocabulary(run: TrainingRun, flags: Flags) -> str:
+    kind = flags.find_word("tokenizer-type", "")
+    why = f"that of {kind}" if kind in VOCABS else "GPT-2's"
+    return f"a vocabulary of {run.shape.vocab or DEFAULT_VOCAB:,} ({why})"
+
+
+_ASSUMPTIONS = (
+    _Assumption(("seq-length",), lambda run, _: f"sequences of {run.setup.seq_length:,} tokens"),
+    _Assumption(
+        ("micro-batch-size",),
+        lambda run, _: f"micro-batches of {_count(run.setup.micro_batch_size, 'sequence')}",
+    ),
+    _Assumption(
+        ("global-batch-size", MICRO_BATCHES),
+        lambda run, _: f"{_count(run.setup.micro_batches, 'micro-batch', 'micro-batches')} in a step",
+    ),
+    _Assumption(
+        ("attention-backend", "use-flash-attn", "transformer-impl"),
+        lambda run, _: f"{run.setup.attention} attention",
+    ),
+)
+
+
+def list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> tuple[str, ...]:
+    """Return what an estimate assumes, each as a few words.
+
+    Args:
+        run: As it was read.
+        flags: All that were given, by flags and files, without defaults of ours.
+        has_ranks: Whether the number of ranks was given.
+        has_gpu: Whether the GPU was.
+    """
+    return tuple(_list_assumptions(run, flags, has_ranks=has_ranks, has_gpu=has_gpu))
+
+
+def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> Iterator[str]:
+    if not has_ranks:
+        yield _count(run.layout.world_size, "rank")
+    for names, describe in _ASSUMPTIONS:
+        if not any(flags.has(name) for name in names):
+            yield describe(run, flags)
+    # A model that is known by its name, or from a table of its sizes, has a vocabulary.
+    if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
+        yield _describe_vocabulary(run, flags)
+    if flags.is_on(PLAIN_TRAINING):
+        numbers = run.setup.numbers
+        yield "training in bf16 without dropout" if numbers == BF16 else "training without dropout"
+    elif not flags.has("bf16") and not flags.has("fp16"):
+        yield "training in fp32"
+    if not has_gpu:
+        yield f"workspaces of {run.setup.gpu.upper()}"
+
+
+def name_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> TrainingRun:
+    """Return a run with what it assumes and does not count; arguments as of `list_assumptions`."""
+    return msgspec.structs.replace(
+        run,
+        assumptions=list_assumptions(run, flags, has_ranks=has_ranks, has_gpu=has_gpu),
+        not_counted=list_not_counted(flags),
+    )
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# Flags of Megatron-LM (megatron/training/arguments.py) that change memory in ways that are not modelled.
+_NOT_COUNTED: tuple[tuple[str, str, Effect], ...] = (
+    ("cpu-offloading", "offloading to the host", "less"),
+    ("cpu-offloading-num-layers", "offloading to the host", "less"),
+    ("fine-grained-activation-offloading", "offloading of activations", "less"),
+    ("offload-modules", "offloading of activations", "less"),
+    ("offload-optimizer-states", "offloading of the optimizer", "less"),
+    ("enable-cuda-graph", "CUDA graphs", "more"),
+    ("external-cuda-graph", "CUDA graphs", "more"),
+    ("cuda-graph-impl", "CUDA graphs", "more"),
+    ("inference-dynamic-batching", "serving in the same process", "more"),
+    ("perform-rl-step", "reinforcement learning", "more"),
+    ("rl-offload-optimizer-during-inference", "reinforcement learning", "unknown"),
+    ("export-kd-teacher-load", "a teacher model", "more"),
+    ("kd-teacher-load", "a teacher model", "more"),
+    ("teacher-load", "a teacher model", "more"),
+    ("vision-pretraining", "a vision tower", "more"),
+    ("use-vision-backbone-fp8-arch", "a vision tower", "more"),
+    ("use-nccl-ub", "buffers registered with NCCL", "more"),
+    ("nccl-ub", "buffers registered with NCCL", "more"),
+    ("fp4-format", "fp4", "unknown"),
+    ("fp4", "fp4", "unknown"),
+)
+# A list of all arguments, as a log has it, has these where a feature is off.
+_OFF_WORDS = frozenset({"none", "no", "off", "[]", "0.0"})
+
+
+def list_not_counted(flags: Flags) -> tuple[NotCounted, ...]:
+    """Return the flags that change memory in ways that are not modelled, each feature once."""
+    found: dict[str, NotCounted] = {}
+    for flag, feature, effect in _NOT_COUNTED:
+        if flags.is_on(flag) and flags.find_word(flag, "") not in _OFF_WORDS:
+            found.setdefault(feature, NotCounted(flag=flag, feature=feature, effect=effect))
+    return tuple(found.values())
