@@ -103,11 +103,11 @@ def _become(request: Request, streams: list[int]) -> None:
     os.environ.update(request.variables)
 
 
-def run_script(words: list[str]) -> None:
-    """Run a script as Python would, and let the process end as Python ends it."""
+def run_script(words: list[str]) -> NoReturn:
+    """Run a script as Python would, and end without taking down torch: that takes longer than most scripts."""
     sys.argv = words
     sys.path[0] = os.getcwd()  # noqa: PTH109
-    runpy.run_path(words[0], run_name="__main__")
+    os._exit(_call(lambda: runpy.run_path(words[0], run_name="__main__")))
 
 
 def run_program(words: list[str]) -> NoReturn:
@@ -136,9 +136,7 @@ def _call(action: Callable[[], Any]) -> int:
     except BaseException:  # noqa: BLE001 - as Python does
         traceback.print_exc()
         code = 1
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

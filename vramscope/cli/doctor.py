@@ -40,6 +40,8 @@ from vramscope.tui.terminal.abilities import read_abilities
 from .frame.settings import load_configuration
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from vramscope.engine.model import HubStatus
 
 
@@ -149,11 +151,12 @@ def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
 
 def examine_module() -> Iterator[Check]:
     """Check which distribution the imported module `pynvml` comes from; several have one."""
-    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+    from importlib.metadata import PackageNotFoundError, distributions, version
 
     import pynvml
 
-    rivals = sorted(set(packages_distributions().get("pynvml", [])) - {NVML_DISTRIBUTION})
+    owners = {str(it.metadata["Name"]) for it in distributions() if _has_pynvml(it)}
+    rivals = sorted(owners - {NVML_DISTRIBUTION})
     try:
         found = f"{pynvml.__file__} of {NVML_DISTRIBUTION} {version(NVML_DISTRIBUTION)}"
     except PackageNotFoundError:
@@ -167,6 +170,13 @@ def examine_module() -> Iterator[Check]:
         )
     else:
         yield Check("pynvml", "ok", found)
+
+
+def _has_pynvml(distribution: "Distribution") -> bool:
+    """Search the lists of files as text: `packages_distributions` parses all of them, which takes longer."""
+    names = (distribution.read_text("top_level.txt") or "").split()
+    files = "\n" + (distribution.read_text("RECORD") or "")
+    return "pynvml" in names or "\npynvml.py," in files or "\npynvml/" in files
 
 
 def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:

@@ -197,12 +197,16 @@ def test_an_examination_that_fails_is_itself_a_problem() -> None:
     assert (check.status, check.found) == ("problem", "this check failed: ZeroDivisionError: oops")
 
 
-def test_a_rival_module_of_the_same_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "content"), [("top_level.txt", "pynvml\n"), ("RECORD", "a.py,,\npynvml.py,,\n")], ids=str
+)
+def test_a_rival_module_of_the_same_name_is_named(
+    file: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = tmp_path / "pynvml-11.5.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pynvml\nVersion: 11.5\n")
-    (info / "top_level.txt").write_text("pynvml\n")
-    (info / "RECORD").write_text("pynvml.py,,\n")
+    (info / file).write_text(content)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     (check,) = examine_module()
     assert check.status == "warning"
