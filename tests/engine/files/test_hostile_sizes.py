@@ -3,6 +3,7 @@
 import gzip
 import os
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -65,6 +66,13 @@ def test_a_table_without_bounds_is_refused_at_once(
     assert len(str(caught.value)) < 300
 
 
+def pack_repeated(unit: bytes, count: int, head: bytes = b"") -> bytes:
+    """Return a gzip file of `head` and `count` times `unit`, without compressing each time; its end is missing."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, wbits=16 + zlib.MAX_WBITS)
+    start = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    return start + (packer.compress(unit) + packer.flush(zlib.Z_FULL_FLUSH)) * count
+
+
 PACKED: dict[str, tuple[Callable[[], bytes], str]] = {
     "tiny members": (
         lambda: gzip.compress(b"x") * 100_000,
@@ -74,7 +82,7 @@ PACKED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: gzip.compress(b"") * 100_000,
         "more than 1,000 gzip members of less than 256 bytes",
     ),
-    "a bomb": (lambda: gzip.compress(bytes(300 * MIB), 6), "unpacks to more than 250 times its size"),
+    "a bomb": (lambda: pack_repeated(bytes(MIB), 300), "unpacks to more than 250 times its size"),
     "bombs": (lambda: gzip.compress(bytes(2 * MIB), 6) * 150, "unpacks to more than 250 times its size"),
 }
 
@@ -135,29 +143,40 @@ def test_members_padding_and_a_cut_are_read_as_gzip_reads_them(tmp_path: Path) -
     assert file.is_cut
 
 
-def write_log_of_many_devices(path: Path) -> Path:
-    """Write 4 MB of `nvidia-smi` with 90,000 indices, of which the first 4,096 are read."""
-    lines = (f"2026/01/01 00:00:{n * 50 // 90_000:02d}.000, {n}, A, 2 MiB, 2 MiB" for n in range(90_000))
+def write_log_of_many_devices(path: Path, count: int) -> Path:
+    """Write a log of `nvidia-smi` with so many indices, of which the first 4,096 are read."""
+    lines = (f"2026/01/01 00:00:{n * 50 // count:02d}.000, {n}, A, 2 MiB, 2 MiB" for n in range(count))
     path.write_text("\n".join(("timestamp, index, name, memory.used [MiB], memory.total [MiB]", *lines, "")))
     return path
+
+
+MANY_DEVICES, MORE_THAN_IS_READ = 90_000, 5_000
+
+
+def test_a_log_of_tens_of_thousands_of_devices_is_read_soon(tmp_path: Path) -> None:
+    path = write_log_of_many_devices(tmp_path / "smi.csv", MANY_DEVICES)
+    source, started_s = open_series(path), time.process_time()
+    assert len({device.uuid for it in source.samples() for device in it.devices}) == 4096
+    assert time.process_time() - started_s < 1.5 * MOST_S
+    assert any("expected at most 4,096" in note for note in source.notes)
 
 
 @pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
 def test_a_report_of_thousands_of_devices_does_not_take_the_square_of_them(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write_log_of_many_devices(tmp_path / "smi.csv")
+    path = write_log_of_many_devices(tmp_path / "smi.csv", MORE_THAN_IS_READ)
     started_s = time.process_time()
     assert run([verb, "--input", str(path)]) in (0, 1, 3)
-    assert time.process_time() - started_s < 1.5 * MOST_S
+    assert time.process_time() - started_s < MOST_S
     assert "expected at most 4,096" in capsys.readouterr().err
 
 
 def test_two_runs_of_thousands_of_devices_do_not_take_the_square_of_them(tmp_path: Path) -> None:
-    path = write_log_of_many_devices(tmp_path / "smi.csv")
+    path = write_log_of_many_devices(tmp_path / "smi.csv", MORE_THAN_IS_READ)
     started_s = time.process_time()
     assert run(["diff", str(path), str(path)]) == 0
-    assert time.process_time() - started_s < 3 * MOST_S
+    assert time.process_time() - started_s < 2 * MOST_S
 
 
 TRACE = '{"traceEvents":['
@@ -251,7 +270,7 @@ REFUSED: dict[str, tuple[str, Callable[[], str | bytes], str, Callable[[Path], o
     ),
     "a bomb for a flight record": (
         "a.json.gz",
-        lambda: gzip.compress(b'{"schema":"vramscope.flight/1","x":"' + b"a" * 250_000_000, 6),
+        lambda: pack_repeated(b"a" * MIB, 240, b'{"schema":"vramscope.flight/1","x":"'),
         "unpacks to more than 250 times its size",
         read_flight_record,
     ),
@@ -263,7 +282,7 @@ REFUSED: dict[str, tuple[str, Callable[[], str | bytes], str, Callable[[Path], o
     ),
     "a bomb for a memory snapshot": (
         "a.pickle.gz",
-        lambda: gzip.compress(b"\x80\x04" + b"N0" * 60_000_000, 6),
+        lambda: pack_repeated(b"N0" * (MIB // 2), 120, b"\x80\x04"),
         "unpacks to more than 250 times its size",
         read_memory_snapshot,
     ),
