@@ -1,10 +1,11 @@
 """Every verb: paths that no file can have, outputs that cannot be written, and streams that are closed."""
 
+import json
 import os
 import subprocess
 import sys
 from argparse import Action, _SubParsersAction
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -162,31 +163,88 @@ PRINTING = {
 }
 
 
-@pytest.mark.parametrize("name", PRINTING)
-def test_closed_streams_end_no_verb_in_an_internal_error(name: str, folder: Path) -> None:
-    words = [sys.executable, "-m", "vramscope", *PRINTING[name]]
+ALL = """
+import json, os, sys
+import vramscope.cli.application
+from vramscope.__main__ import main
+codes = {}
+for name, words in json.loads(os.environ["ALL"]).items():
+    out = os.pipe() if "READER" in os.environ else ()
+    pid = os.fork()
+    if not pid:
+        if out:
+            os.close(out[0])
+            os.dup2(out[1], 1)
+        if "APART" in os.environ:
+            apart = os.open(f"{name}.err", os.O_WRONLY | os.O_CREAT)
+            os.dup2(apart, 2)
+            os.close(apart)  # it may have the number of a closed stream
+        sys.argv = ["vramscope", *words]
+        sys.exit(main())
+    if out:
+        os.close(out[1])
+        os.read(out[0], 1)
+        os.close(out[0])
+    codes[name] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+with open("codes.json", "w") as out:
+    json.dump(codes, out)
+"""
+"""Runs each verb in a process that has this one's streams, of an interpreter that was started with them closed.
 
-    def outcome(redirection: str) -> tuple[int, str]:
-        done = subprocess.run(
-            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *words],
+With READER, its standard output is a pipe that is read for one byte.
+"""
+
+
+@pytest.fixture
+def run_all(folder: Path) -> Callable[..., dict[str, tuple[int, str]]]:
+    """Return what runs all of `PRINTING` under a redirection; it returns their exit codes and complaints."""
+    (folder / "all.py").write_text(ALL)
+
+    def run_all(redirection: str, *flags: str) -> dict[str, tuple[int, str]]:
+        given = environment(ALL=json.dumps(PRINTING), **dict.fromkeys(flags, "1"))
+        subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "all.py"],
             cwd=folder,
-            env=environment(PYTHONSAFEPATH="1"),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
+            env=given,
+            timeout=120,
             check=False,
         )
-        return done.returncode, done.stderr
+        codes = json.loads((folder / "codes.json").read_text())
+        (folder / "codes.json").unlink()
+        said = dict.fromkeys(PRINTING, "")
+        for path in folder.glob("*.err"):
+            said[path.stem] = path.read_text(encoding="utf-8")
+            path.unlink()
+        return {name: (codes[name], said[name]) for name in PRINTING}
 
-    usual, said = outcome(">/dev/null")
-    for redirection, reason in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
-        code, err = outcome(redirection)
-        assert (code, err.splitlines()[-1]) == (1, f"vramscope: cannot write the output: {reason}")
-        assert "internal" not in err
-    assert outcome("<&- >/dev/null") == (usual, said)
-    assert outcome("2>&- >/dev/null") == (usual, "")
-    assert outcome(">/dev/null 2>/dev/full")[0] == usual
-    assert outcome("| head -c 1 >/dev/null") == (0, said)
+    return run_all
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+)
+def test_a_stdout_that_cannot_be_written_ends_no_verb_in_an_internal_error(
+    redirection: str, reason: str, run_all: Callable[..., dict[str, tuple[int, str]]]
+) -> None:
+    ended = run_all(redirection, "APART")
+    assert {name: (code, err.splitlines()[-1]) for name, (code, err) in ended.items()} == dict.fromkeys(
+        PRINTING, (1, f"vramscope: cannot write the output: {reason}")
+    )
+    assert not [err for _, err in ended.values() if "internal" in err]
+
+
+def test_other_closed_streams_change_the_outcome_of_no_verb(
+    run_all: Callable[..., dict[str, tuple[int, str]]],
+) -> None:
+    usual = run_all(">/dev/null", "APART")
+    codes = {name: code for name, (code, _) in usual.items()}
+    assert run_all("<&- >/dev/null", "APART") == usual
+    assert run_all("2>&- >/dev/null") == {name: (codes[name], "") for name in PRINTING}
+    full = run_all(">/dev/null 2>/dev/full")
+    assert {name: code for name, (code, _) in full.items()} == codes
+    left = run_all("| cat", "APART", "READER")
+    assert {name: err for name, (_, err) in left.items()} == {name: err for name, (_, err) in usual.items()}
 
 
 def test_an_output_may_be_a_stream(folder: Path) -> None:
