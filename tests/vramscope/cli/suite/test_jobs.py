@@ -18,7 +18,7 @@ from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ....engine.ranks.running import await_steps
 from ....waiting import wait_until
-from ..running import Outcome, run, start
+from ..running import Outcome, Program, run, start
 from .running import report_of
 
 MIB = 1 << 20
@@ -95,18 +95,28 @@ def watch_until_mapped() -> dict[str, Any]:
     raise AssertionError("the job told of no segment map")
 
 
-def test_a_job_is_told_by_its_allocator_and_found_by_process_or_name(job: "subprocess.Popen[bytes]") -> None:
-    outcome = run("profile", "--duration", "2", "--pid", str(job.pid))
+@pytest.mark.timeout(600)
+def test_a_leaking_job_is_seen_from_the_inside_and_its_line_is_named(job: "subprocess.Popen[bytes]") -> None:
+    """One job for all: most of what each of these takes is the start of one, and the time until it is a leak."""
+    with start("--json") as stream:
+        check_reports(job.pid)
+        check_line_found_by_the_agent(stream, job.pid)
+    check_line_found_by_tracking(job.pid)
+
+
+def check_reports(pid: int) -> None:
+    """Check what is told of a job by its allocator, found by process or name."""
+    outcome = run("profile", "--duration", "2", "--pid", str(pid))
     report = report_of(outcome, "profile")
     (device,) = report["devices"].values()
     assert device["memory_source"] == "allocator"
     assert 0 < device["current_memory"]["allocated"] <= device["current_memory"]["reserved"]
     assert device["current_memory"]["reserved"] < device["current_memory"]["used"] <= 2 << 30
     assert device["statistics"]["avg_fragmentation"] is not None
-    assert (report["evidence"]["source"], report["evidence"]["pid"]) == ("agent", job.pid)
+    assert (report["evidence"]["source"], report["evidence"]["pid"]) == ("agent", pid)
 
     device = watch_until_mapped()
-    assert device["pid"] == job.pid
+    assert device["pid"] == pid
     assert sum(device["allocation_pattern"]["size_distribution"].values()) > 0
 
     outcome = run("leak", "--duration", "1", "--job", "other")
@@ -114,7 +124,24 @@ def test_a_job_is_told_by_its_allocator_and_found_by_process_or_name(job: "subpr
     assert "job other was not seen on any device" in outcome.stderr
 
 
-def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]") -> None:
+def check_line_found_by_the_agent(stream: Program, pid: int) -> None:
+    """Check that the agent looks for the line of a leak by itself, and that the stream tells it."""
+    assert stream.stdout is not None
+    lines = (json.loads(line) for line in stream.stdout)
+    found = (finding for line in lines for finding in line["findings"] if finding["kind"] == "leak")
+    named = next((finding for finding in found if "kept by" in finding["title"]), None)
+    stream.kill()
+    assert named is not None, "the stream ended before the line was named"
+    assert named["title"].endswith(", kept by remember() at train.py:8")
+    assert named["advice"].startswith("Look at remember() at train.py:8: ")
+    evidence = {each["name"]: each["value"] for each in named["evidence"]}
+    assert evidence["process"] == pid
+    assert evidence["source file"].endswith("/train.py:8")
+    assert evidence["share of the growth"] == 100
+
+
+def check_line_found_by_tracking(pid: int) -> None:
+    """Check that tracking that is asked for names the line too."""
     process = start("leak", "--enable-tracking", "--duration", "0", "--interval", "1")
     assert process.stderr is not None
     try:
@@ -123,29 +150,12 @@ def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]
         printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert f"process {job.pid}: most of the growth is kept by remember() at train.py:8" in said
+    assert f"process {pid}: most of the growth is kept by remember() at train.py:8" in said
     tracking = report_of(Outcome(0, printed, ""), "leak")["tracking"]
-    assert (tracking["active"], tracking["pids"]) == (True, [job.pid])
+    assert (tracking["active"], tracking["pids"]) == (True, [pid])
     source = tracking["sources"][0]
     assert (source["line"], source["function"]) == (8, "remember")
     assert source["grown_bytes"] >= MIB
-
-
-@pytest.mark.timeout(600)
-def test_the_agent_looks_for_the_line_of_a_leak_by_itself(job: "subprocess.Popen[bytes]") -> None:
-    with start("--json") as process:
-        assert process.stdout is not None
-        lines = (json.loads(line) for line in process.stdout)
-        found = (finding for line in lines for finding in line["findings"] if finding["kind"] == "leak")
-        named = next((finding for finding in found if "kept by" in finding["title"]), None)
-        process.kill()
-    assert named is not None, "the stream ended before the line was named"
-    assert named["title"].endswith(", kept by remember() at train.py:8")
-    assert named["advice"].startswith("Look at remember() at train.py:8: ")
-    evidence = {each["name"]: each["value"] for each in named["evidence"]}
-    assert evidence["process"] == job.pid
-    assert evidence["source file"].endswith("/train.py:8")
-    assert evidence["share of the growth"] == 100
 
 
 def test_without_a_job_tracking_says_why_it_could_not_be(tmp_path: Path) -> None:
