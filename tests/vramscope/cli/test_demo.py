@@ -135,14 +135,14 @@ def test_a_viewer_that_is_killed_takes_the_job_and_the_folder_along(
 
 
 def test_two_demos_at_once_write_to_folders_of_their_own(state_folder: Path) -> None:
+    outputs = [folder / "output.log" for folder in (state_folder, state_folder.parent / "demo-2")]
     with terminal("demo") as first, terminal("demo") as second:
         for screen in (first, second):
-            screen.wait_for("simulated")
+            screen.wait_for("Alerts")
+        wait_until(lambda: all(it.exists() for it in outputs), what="the output of two jobs")
         for screen in (first, second):
             screen.type("q")
             assert screen.wait_for_end() == 0
-    assert (state_folder / "output.log").exists()
-    assert (state_folder.parent / "demo-2" / "output.log").exists()
 
 
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:

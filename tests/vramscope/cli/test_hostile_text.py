@@ -140,7 +140,7 @@ def test_the_report_of_an_internal_error_can_be_read_in_a_terminal(
     [
         ("estimate", "--factory", "made:make", "--input", "1x4"),
         ("plan", "--factory", "made:make", "--input", "1x4", "--stages", "2"),
-        ("phases", "--factory", "made:make", "--device", "cpu", "--num-steps", "1"),
+        ("phases", "--factory", "made:make", "--dp-mode", "none", "--device", "cpu", "--num-steps", "1"),
     ],
     ids=lambda words: words[0],
 )

@@ -95,8 +95,18 @@ def job(*words: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate()
 
 
-def test_a_job_appears_in_the_agent_that_was_started_for_it(mark: Path) -> None:
-    with job("--job", "gpt", "--", sys.executable, str(mark.with_name("train.py")), str(mark)) as process:
+def test_a_job_of_an_environment_without_vramscope_appears_in_the_agent_that_was_started_for_it(
+    mark: Path, tmp_path: Path
+) -> None:
+    python = make_environment_with_torch_alone(tmp_path / "other")
+    names = ("torch", "vramscope", "msgspec", "zmq")
+    code = f"import importlib.util as u; print(*(bool(u.find_spec(name)) for name in {names}))"
+    seen = subprocess.run(
+        [python, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60, cwd=tmp_path
+    )
+    assert seen.stdout == "True False False False\n"
+    script = str(mark.with_name("train.py"))
+    with job("--job", "gpt", "--", str(python), script, str(mark)) as process:
         await_steps()
         (rank,) = list_ranks()
         assert (rank["pid"], rank["job"], rank["backend"]) == (process.pid, "gpt", "cpu")
@@ -113,20 +123,6 @@ def test_a_process_that_is_spawned_appears_and_its_parent_does_not(mark: Path) -
         await_steps()
         (rank,) = list_ranks()
         assert rank["pid"] != process.pid
-        mark.touch()
-
-
-def test_an_environment_without_vramscope_is_enough(mark: Path, tmp_path: Path) -> None:
-    python = make_environment_with_torch_alone(tmp_path / "other")
-    names = ("torch", "vramscope", "msgspec", "zmq")
-    code = f"import importlib.util as u; print(*(bool(u.find_spec(name)) for name in {names}))"
-    seen = subprocess.run(
-        [python, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60, cwd=tmp_path
-    )
-    assert seen.stdout == "True False False False\n"
-    with job("--", str(python), str(mark.with_name("train.py")), str(mark)) as process:
-        await_steps()
-        assert [rank["pid"] for rank in list_ranks()] == [process.pid]
         mark.touch()
 
 
