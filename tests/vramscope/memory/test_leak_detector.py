@@ -1,6 +1,8 @@
 """`MemoryLeakDetector` in a program: growth, a baseline, and the Python objects that have become more."""
 
 import gc
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,14 @@ from typing import Any
 import pytest
 
 import vramscope
+from tests import REPOSITORY
 from vramscope.engine.errors import UsageError
-from vramscope.memory.leak_detector import ReferenceTracker
 
-from ...conftest import leave_out_of_collections
+from ...components import require_package
 from ...exporters.reports.shapes import check_shape
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
+from ...warm.starter import run_warm
 
 GIB, MIB = 1 << 30, 1 << 20
 KEPT: list[object] = []
@@ -111,31 +114,34 @@ def test_garbage_is_collected_on_demand(detector: vramscope.MemoryLeakDetector) 
     assert detector.force_garbage_collection() >= 2
 
 
-@pytest.fixture(params=[False, True], ids=["", "frozen"])
-def _frozen_program(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A program that has taken all that it loaded out of the collector's sight, and one that has not."""
-    gc.unfreeze()
-    if request.param:
-        gc.freeze()
-    yield
-    leave_out_of_collections()
+KEEPING = f"""
+import gc, json, sys
+sys.path.insert(0, {str(REPOSITORY)!r})
+import torch
+from vramscope.memory.leak_detector import ReferenceTracker
+gc.unfreeze()
+if "frozen" in sys.argv:
+    gc.freeze()
+KEPT = []
+before = [torch.ones(1024) for _ in range(8)]
+tracker = ReferenceTracker()
+tracker.set_baseline()
+KEPT.extend(torch.ones(1 << 18) for _ in range(16))
+found = [it for it in tracker.find_growth() if it.name == "torch.Tensor"]
+KEPT.clear()
+after = [it for it in tracker.find_growth() if it.name == "torch.Tensor"]
+print(json.dumps([[it.more, it.size_bytes, it.holders] for it in (*found, *after)]))
+"""
 
 
-@pytest.mark.usefixtures("_frozen_program")
-def test_tensors_that_stay_are_told_with_who_holds_them() -> None:
-    torch = pytest.importorskip("torch")
-    tracker = ReferenceTracker()
-    before = [torch.ones(1024) for _ in range(8)]
-    tracker.set_baseline()
-    KEPT.extend(torch.ones(1 << 18) for _ in range(16))
-    try:
-        found = next(it for it in tracker.find_growth() if it.name == "torch.Tensor")
-        assert (found.more, found.size_bytes) == (16, 16 * MIB)
-        assert found.holders == (f"list of 16 `KEPT` of module {__name__}",)
-    finally:
-        KEPT.clear()
-    assert len(before) == 8
-    assert not [it for it in tracker.find_growth() if it.name == "torch.Tensor"]
+@pytest.mark.parametrize("words", [(), ("frozen",)], ids=["", "frozen"])
+def test_tensors_that_stay_are_told_with_who_holds_them(words: tuple[str, ...], tmp_path: Path) -> None:
+    """In a program that has taken all that it loaded out of the collector's sight, and one that has not."""
+    require_package("torch")
+    (tmp_path / "keep.py").write_text(KEEPING)
+    done = run_warm((str(tmp_path / "keep.py"), *words), tmp_path, os.environ, 60.0)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == [[16, 16 * MIB, ["list of 16 `KEPT` of module __main__"]]]
 
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
