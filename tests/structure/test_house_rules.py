@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vramscope
-from tests.structure.tree import FOLDERS, PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
+from tests.structure.tree import FOLDERS, PRODUCT_FOLDERS, ROOT, list_nodes, parse, python_files, text_files
 from vramscope.engine import probe
 from vramscope.engine.model import Analyzer
 from vramscope.engine.model.finding import Inquirer
@@ -85,7 +85,7 @@ def test_the_four_folders_import_each_other_by_relative_names_only() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in python_files(("engine", "analyzers", "exporters", "tui"))
-        for node in ast.walk(parse(path))
+        for node in list_nodes(path)
         if isinstance(node, ast.Import | ast.ImportFrom) and _names_the_house(node)
     ]
     assert wrong == []
@@ -96,7 +96,7 @@ def test_no_python_is_started_that_looks_for_modules_in_the_current_folder() -> 
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in python_files(PRODUCT_FOLDERS)
-        for node in ast.walk(parse(path))
+        for node in list_nodes(path)
         if isinstance(node, ast.List | ast.Tuple)
         and {"-m", "-c"} & (words := {it.value for it in node.elts if isinstance(it, ast.Constant)})
         and not {"-P", "-I", "/bin/sh"} & words
@@ -108,7 +108,7 @@ def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in python_files(PRODUCT_FOLDERS)
-        for node in ast.walk(parse(path))
+        for node in list_nodes(path)
         if isinstance(node, ast.Constant) and node.value == "-m"
     }
     assert found == {"engine/child_processes.py"}
@@ -157,7 +157,7 @@ def test_text_reaches_the_terminal_by_one_way() -> None:
     writing, past, styled = set(), set(), set()
     for path in python_files(PRODUCT_FOLDERS):
         name = str(path.relative_to(ROOT))
-        for node in ast.walk(parse(path)):
+        for node in list_nodes(path):
             if not name.startswith("vramscope/cli/") and _writes_to_a_stream(node):
                 writing.add(name)
             if _goes_past_a_stream(node):
@@ -206,9 +206,18 @@ def _writes_to_a_stream(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "sys" and bool({it.name for it in node.names} & {"stdout", "stderr"})
     if isinstance(node, ast.Call):
-        called = ast.unparse(node.func)
-        return called == "print" or called.startswith("traceback.print_")
-    return isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr.startswith("print_") and ast.unparse(node.func.value) == "traceback"
+        return isinstance(node.func, ast.Name) and node.func.id == "print"
+    return _is_a_stream(node)
+
+
+def _is_a_stream(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in ("stdout", "stderr")
+        and ast.unparse(node.value) == "sys"
+    )
 
 
 def _goes_past_a_stream(node: ast.AST) -> bool:
@@ -216,7 +225,7 @@ def _goes_past_a_stream(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return node.value in ("/dev/tty", "/dev/stdout", "/dev/stderr", "unguarded")
     if isinstance(node, ast.Attribute):
-        is_replaced = isinstance(node.ctx, ast.Store) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+        is_replaced = isinstance(node.ctx, ast.Store) and _is_a_stream(node)
         return is_replaced or node.attr in ("unguarded", "__stdout__", "__stderr__")
     if not isinstance(node, ast.Call) or not node.args:
         return False

@@ -13,8 +13,13 @@ FOLDERS = (*PRODUCT_FOLDERS, "tests", "benchmarks", "docs", "examples", ".ci")
 TEXT_SUFFIXES = {"", ".c", ".h", ".json", ".md", ".py", ".sh", ".tcss", ".toml", ".txt", ".yaml"}
 
 
-def text_files() -> Iterator[Path]:
-    """Yield every file of the repository that people write, links not followed."""
+@cache
+def text_files() -> tuple[Path, ...]:
+    """Return every file of the repository that people write, links not followed."""
+    return tuple(_find_text_files())
+
+
+def _find_text_files() -> Iterator[Path]:
     yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT_SUFFIXES)
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -39,3 +44,9 @@ def python_files(folders: tuple[str, ...] = FOLDERS) -> list[Path]:
 def parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@cache
+def list_nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's syntax tree: to walk it takes longer than what most rules do with it."""
+    return tuple(ast.walk(parse(path)))
