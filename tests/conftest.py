@@ -50,7 +50,7 @@ gc.disable()  # until all tests are collected: nothing of that is garbage
 GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
 WORKERS_BESIDE_CORES = 2
-"""Half of the time of the tests is waiting for programs, which another worker can use."""
+"""Tests wait for programs and clocks too, which other workers can use."""
 
 
 settings.register_profile("suite", max_examples=40, deadline=None)
@@ -90,9 +90,24 @@ def pytest_collection(session: pytest.Session) -> None:
                 importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the verbs, whose tests run programs: at the end one worker would have the longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with tests that wait, on as many workers as there are beside the cores, then with the verbs.
+
+    The others compute meanwhile. At the end one worker would have the longest, and the cores nothing to do.
+    """
     items.sort(key=lambda item: not item.path.is_relative_to(REPOSITORY / "tests" / "vramscope"))
+    waiting = [item for item in items if item.get_closest_marker("waits")]
+    rest = [item for item in items if not item.get_closest_marker("waits")]
+    count = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    ordered: list[pytest.Item] = []
+    lanes = min(WORKERS_BESIDE_CORES, count)
+    for lane in range(lanes):
+        size = (len(items) - len(ordered)) // (count - lane)  # what xdist gives to this worker
+        first = waiting[lane::lanes]
+        fill = max(size - len(first), 0)
+        ordered += [*first, *rest[:fill]]
+        rest = rest[fill:]
+    items[:] = ordered + rest
 
 
 def pytest_collection_finish() -> None:

@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from vramscope.engine.recording import Recording
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until
 from .panes import PROGRAM, pane
 from .test_tmux import quit_of
+
+pytestmark = pytest.mark.waits
 
 
 def test_a_recording_is_begun_left_found_again_and_ended(

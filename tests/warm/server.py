@@ -104,7 +104,7 @@ def _become(request: Request, streams: list[int]) -> None:
 
 
 def run_script(words: list[str]) -> NoReturn:
-    """Run a script as Python would, and end without taking down torch: that takes longer than most scripts."""
+    """Run a script as Python would, and end without taking down torch: most scripts are faster than that."""
     sys.argv = words
     sys.path[0] = os.getcwd()  # noqa: PTH109
     os._exit(_call(lambda: runpy.run_path(words[0], run_name="__main__")))

@@ -66,6 +66,7 @@ def wait_for_answer(client: Client, number: int) -> RankAttachment:
     return find()[0]
 
 
+@pytest.mark.waits
 def test_a_viewer_has_its_agent_attach_and_detach(folder: Path, tmp_path: Path) -> None:
     script = f"import torch\nprint('ready')\n{BUSY}"
     with running(script, tmp_path, PYTHONPATH=make_stub_torch(tmp_path)) as target:

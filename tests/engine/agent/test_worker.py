@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,6 +144,7 @@ class _Noter:
         pass
 
 
+@pytest.mark.waits
 def test_analyzers_that_were_chosen_close_what_is_theirs_and_nothing_of_others(
     private_environment: Path,
 ) -> None:

@@ -16,6 +16,8 @@ from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.model import Finding, HubStatus
 from vramscope.engine.viewer.client import Client, connect
 
+pytestmark = pytest.mark.waits
+
 
 def hub_of(client: Client) -> HubStatus:
     hub = client.snapshot(0.05).hub

@@ -77,6 +77,7 @@ def test_what_was_sampled_while_a_relay_was_away_is_not_lost() -> None:
             assert list_seqs(watch.nodes[name].picture) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.waits
 def test_a_node_that_is_lost_behind_a_relay_says_why_and_comes_back() -> None:
     with ListeningHub(None, keys_folder()) as hub:
         hub.producer.push([make_sample(seq) for seq in range(1, 6)])
@@ -128,6 +129,7 @@ def test_roles_are_those_at_the_relay_and_its_key_decides_at_the_node() -> None:
         assert watch.nodes[name].picture.newest.sample == make_sample(1)
 
 
+@pytest.mark.waits
 def test_a_node_that_is_reached_twice_is_one_and_the_other_way_takes_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

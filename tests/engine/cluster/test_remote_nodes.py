@@ -161,6 +161,7 @@ def _worker(trust: Trust, address: TcpAddress) -> Iterator[list[str]]:
         thread.join(timeout=60)
 
 
+@pytest.mark.waits
 def test_a_worker_says_that_nobody_listens() -> None:
     with _worker(trust_of(None), TcpAddress(LOOPBACK, free_port())) as told:
         wait_until(lambda: told, what="a word")

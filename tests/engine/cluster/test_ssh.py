@@ -26,6 +26,8 @@ from .remote import has_seq, says, until
 from .sshd import LoopbackSshd
 from .test_detail import has_processes, make_full
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture
 def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackSshd]:

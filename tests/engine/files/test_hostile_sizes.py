@@ -67,7 +67,7 @@ def test_a_table_without_bounds_is_refused_at_once(
 
 
 def pack_repeated(unit: bytes, count: int, head: bytes = b"") -> bytes:
-    """Return a gzip file of `head` and `count` times `unit`, without compressing each time; its end is missing."""
+    """Return a gzip file of `head` and `count` times `unit`, compressed once; its end is missing."""
     packer = zlib.compressobj(6, zlib.DEFLATED, wbits=16 + zlib.MAX_WBITS)
     start = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
     return start + (packer.compress(unit) + packer.flush(zlib.Z_FULL_FLUSH)) * count

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from vramscope.analyzers.gap import explain_gap
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.sample import ALLOCATED
@@ -55,6 +57,7 @@ def _ranks(snapshot: Snapshot) -> tuple[RankSample, ...]:
     return () if snapshot.sample is None else snapshot.sample.ranks
 
 
+@pytest.mark.waits
 def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -> None:
     script, running = tmp_path / "train.py", tmp_path / "running"
     script.write_text(SCRIPT)

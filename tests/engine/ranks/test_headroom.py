@@ -64,6 +64,7 @@ def _has_advice(snapshot: Snapshot) -> bool:
     )
 
 
+@pytest.mark.waits
 def test_a_job_tries_what_it_was_told(tmp_path: Path) -> None:
     script, answer = tmp_path / "train.py", tmp_path / "answer"
     script.write_text(SCRIPT)

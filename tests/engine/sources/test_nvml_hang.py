@@ -96,6 +96,7 @@ def test_once_shows_the_others_and_calls_it_stale(
     assert UNANSWERED in outcome.lines[0]["devices"][0]["reason"]
 
 
+@pytest.mark.waits
 def test_once_is_bounded_where_every_device_hangs(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

@@ -25,6 +25,8 @@ from ...vramscope.cli.test_stream import agent
 from ...waiting import wait_until
 from .test_hub_feed import Watcher
 
+pytestmark = pytest.mark.waits
+
 GIB = 1 << 30
 
 

@@ -25,6 +25,8 @@ from vramscope.engine.recording import Recording
 from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import MIB
 
+pytestmark = pytest.mark.waits
+
 METRICS_AT = "vramscope agent: metrics are available at "
 
 

@@ -7,6 +7,8 @@ from tests.waiting import wait_until
 
 from ..panes import PROGRAM, Pane, pane
 
+pytestmark = pytest.mark.waits
+
 LOUD = {"VRAMSCOPE_ALERTS_LEVEL": "low", "VRAMSCOPE_ALERTS_BELL_LEVEL": "low"}
 
 

@@ -170,6 +170,7 @@ def write_waiting_script(door: Path) -> str:
     return f"import torch\nprint('ready')\nopen({str(door)!r})\nprint('through')\n{BUSY}"
 
 
+@pytest.mark.waits
 def test_a_main_thread_that_waits_takes_the_probe_up_when_it_returns(tmp_path: Path) -> None:
     door = tmp_path / "door"
     with running(write_waiting_script(door), tmp_path, PYTHONPATH=make_stub_torch(tmp_path)) as target:

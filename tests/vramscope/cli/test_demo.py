@@ -88,6 +88,7 @@ def has_ended(pid: int) -> bool:
     return not read_proc(pid, "cmdline")
 
 
+@pytest.mark.waits
 @pytest.mark.timeout(2 * STORY_S)
 def test_the_story_is_told_to_its_end_and_nothing_is_left_running(
     state_folder: Path, private_environment: Path
@@ -120,6 +121,7 @@ def test_a_demo_ends_by_itself_after_the_time_that_was_set(state_folder: Path) -
     assert (state_folder / "output.log").exists()
 
 
+@pytest.mark.waits
 def test_a_viewer_that_is_killed_takes_the_job_and_the_folder_along(
     state_folder: Path, private_environment: Path
 ) -> None:

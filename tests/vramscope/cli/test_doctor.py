@@ -161,6 +161,7 @@ def test_a_broken_settings_file_is_a_problem(tmp_path: Path) -> None:
     assert outcome.code != 0
 
 
+@pytest.mark.waits
 def test_a_driver_that_hangs_is_told_and_holds_nothing_up(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

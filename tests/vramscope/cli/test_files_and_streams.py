@@ -189,7 +189,7 @@ for name, words in json.loads(os.environ["ALL"]).items():
 with open("codes.json", "w") as out:
     json.dump(codes, out)
 """
-"""Runs each verb in a process that has this one's streams, of an interpreter that was started with them closed.
+"""Runs each verb in a fork that has this one's streams: as of an interpreter started with them closed.
 
 With READER, its standard output is a pipe that is read for one byte.
 """

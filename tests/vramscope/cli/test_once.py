@@ -166,6 +166,7 @@ def test_a_driver_without_devices_is_no_device(pretend_environment: dict[str, st
     assert outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.waits
 def test_a_driver_that_hangs_holds_nothing_up(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

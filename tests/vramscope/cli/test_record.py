@@ -45,6 +45,7 @@ def test_a_node_without_an_agent_is_recorded_until_the_time_is_up(
     assert '"format": "recording"' in report.stdout
 
 
+@pytest.mark.waits
 def test_beside_an_agent_it_follows_that_one_and_ctrl_c_ends_it_cleanly(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def is_whole(path: Path) -> bool:
         return not recording.is_unfinished
 
 
+@pytest.mark.waits
 def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
     require_package("torch")
     (tmp_path / "train.py").write_text(TRAINING)
@@ -76,6 +77,7 @@ def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_pa
         assert all(sample.ranks == () for sample in list(recording.samples())[:1]), "from before its start"
 
 
+@pytest.mark.waits
 def test_a_short_job_is_recorded_too_and_finds_no_child_that_is_not_its_own(tmp_path: Path) -> None:
     path = tmp_path / "run.vscope"
     outcome = run("run", "--quiet", f"--record={path}", "--", sys.executable, "-c", WAIT)

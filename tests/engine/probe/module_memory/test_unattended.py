@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.vramscope.cli.running import run
 from tests.waiting import wait_until
 from vramscope.analyzers.modules import make_breakdown
@@ -33,6 +35,7 @@ SAVED_BY_LAYERS = 4 * 32 * (64 + 128)
 """The input of the first layer, and the output of relu, which the second reads."""
 
 
+@pytest.mark.waits
 def test_a_job_is_profiled_without_its_knowledge(tmp_path: Path) -> None:
     script, folder = tmp_path / "train.py", tmp_path / "profile"
     script.write_text(TRAINING)

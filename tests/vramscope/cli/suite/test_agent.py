@@ -3,6 +3,8 @@
 import json
 import signal
 
+import pytest
+
 from vramscope.engine.viewer.client import connect
 
 from ....pretend_nvml.driver import PretendDriver
@@ -12,6 +14,7 @@ from ..test_stream import agent
 from .running import report_of
 
 
+@pytest.mark.waits
 def test_an_agent_is_asked_and_its_past_counts(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

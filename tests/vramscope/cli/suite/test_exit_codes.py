@@ -176,6 +176,7 @@ def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
+@pytest.mark.waits
 def test_a_watch_that_a_hanging_driver_kept_from_measuring_says_so_and_is_no_success(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_watch_that_a_hanging_driver_kept_from_measuring_says_so_and_is_no_suc
         assert bool(printed) == verb.startswith("distributed"), "of others a report, of itself none"
 
 
+@pytest.mark.waits
 def test_a_watch_of_devices_that_never_answered_says_so_and_names_the_one_that_hangs_beside_others(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_signal_ends_a_watch_with_its_report(
     assert json.loads(printed)["devices"]["0"]["device_id"] == 0
 
 
+@pytest.mark.waits
 def test_a_watch_that_was_ended_gives_3_for_what_it_found(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

@@ -95,9 +95,10 @@ def watch_until_mapped() -> dict[str, Any]:
     raise AssertionError("the job told of no segment map")
 
 
+@pytest.mark.waits
 @pytest.mark.timeout(600)
 def test_a_leaking_job_is_seen_from_the_inside_and_its_line_is_named(job: "subprocess.Popen[bytes]") -> None:
-    """One job for all: most of what each of these takes is the start of one, and the time until it is a leak."""
+    """One job for all: what takes long is to start one, and the time until it is a leak."""
     with start("--json") as stream:
         check_reports(job.pid)
         check_line_found_by_the_agent(stream, job.pid)

@@ -12,6 +12,8 @@ from ....pretend_nvml.driver import PretendDriver
 from ..running import GIB, run
 from .running import read_report, report_of
 
+pytestmark = pytest.mark.waits
+
 LINES = (
     "profile --duration 60 --output profile.json --plot",
     "profile --devices 0 1 --duration 120",
