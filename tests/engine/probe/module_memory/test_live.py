@@ -60,7 +60,7 @@ def job_in_training(folder: Path, script: str) -> Iterator[list[str]]:
         training.join(100)
 
 
-def see_answer(client: Client, pid: int, after: int = 0, *, is_refused: bool = False) -> RankModules:
+def see_answer(client: Client, pid: int, after: int, *, is_refused: bool = False) -> RankModules:
     """Return the next answer of a process; one that was on its way as a job ended comes before a refusal."""
 
     def is_there() -> list[RankModules]:
@@ -69,6 +69,13 @@ def see_answer(client: Client, pid: int, after: int = 0, *, is_refused: bool = F
 
     see(client, lambda _: is_there(), "an answer", timeout_s=60.0)
     return is_there()[0]
+
+
+def ask(client: Client, pid: int, *, is_refused: bool = False) -> RankModules:
+    """Ask a process and return its answer, so that nothing that was asked is on its way after that."""
+    known = [each.number for each in client.snapshot(timeout_s=0.0).modules if each.pid == pid]
+    client.ask_modules(pid)
+    return see_answer(client, pid, max(known, default=0), is_refused=is_refused)
 
 
 def find_step(snapshot: Snapshot) -> int:
@@ -96,10 +103,8 @@ def test_a_job_is_asked_while_it_trains_and_let_go_by_itself(private_environment
             weight = find_node(tree, ("0", "weight"))
             assert weight is not None
             assert weight.measured_bytes == 4 * 16 * 32
-            client.ask_modules(pid)
-            first = see_answer(client, pid)
-            client.ask_modules(pid)
-            second = see_answer(client, pid, first.number)
+            first = ask(client, pid)
+            second = ask(client, pid)
             assert first.memory is not None
             assert second.memory is not None
             assert second.memory.moments[-1].time_s > first.memory.moments[-1].time_s
@@ -110,8 +115,7 @@ def test_a_job_is_asked_while_it_trains_and_let_go_by_itself(private_environment
             trees = {"params", "os_state", "activation"}
             assert any(moment.layouts.keys() >= trees for moment in second.memory.moments)
         assert printed == ["0 None []\n"], "no hook is left once nobody asks"
-        client.ask_modules(pid)
-        refused = see_answer(client, pid, second.number, is_refused=True)
+        refused = ask(client, pid, is_refused=True)
         assert refused.refusal == f"process {pid} has ended or was detached"
         assert refused.memory is not None, "what was there stays"
         assert refused.memory.moments[-1].time_s >= second.memory.moments[-1].time_s
