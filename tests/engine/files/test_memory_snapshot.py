@@ -1,15 +1,15 @@
 """Reader of memory snapshots: every dialect comes to the same columns."""
 
 import gzip
+import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.components import missing
+from tests.components import require_package
+from tests.warm.starter import run_warm
 from vramscope.engine.files.memory_snapshot import (
     UNMEASURED,
     BlockState,
@@ -195,14 +195,11 @@ with open(sys.argv[1], "wb") as file:
 
 
 def test_snapshot_that_pytorch_makes_of_a_profile_is_read(tmp_path: Path) -> None:
+    require_package("torch")
     path = tmp_path / "profile.pickle"
     script = tmp_path / "train_step.py"
     script.write_text(PROFILE)
-    result = subprocess.run(
-        [sys.executable, script, path], capture_output=True, text=True, timeout=110, check=False
-    )
-    if "No module named 'torch'" in result.stderr:
-        missing("torch is not installed (pip install 'vramscope[train]')")
+    result = run_warm((str(script), str(path)), tmp_path, os.environ, 110.0)
     assert result.returncode == 0, result.stderr
     found = read_memory_snapshot(path)
     live = sum(
