@@ -16,33 +16,35 @@ import msgspec
 # For a character that is not shown.
 REPLACEMENT = "�"
 _BLANKS = frozenset("\t\n\v\f\r\x85\u2028\u2029")
-_ASCII_FORMS = str.maketrans(
-    {
-        "·": "-",
-        "—": "-",
-        "–": "-",
-        "…": "~",
-        "█": "#",
-        "▒": "+",
-        "░": ".",
-        "°": " ",
-        "✖": "X",
-        "◆": "*",
-        "▲": "^",
-        "→": ">",
-        "↗": "/",
-        "↑": "!",
-        "■": "#",
-        "×": "x",
-        "▁": "_",
-        "▂": ".",
-        "▃": ":",
-        "▄": "-",
-        "▅": "=",
-        "▆": "+",
-        "▇": "*",
-    }
-)
+# A look-alike in ASCII, of one cell, for each character that texts and screens draw.
+ASCII_FORMS = {
+    ord(character): form
+    for form, characters in {
+        "-": "·—–─━┄╌╍═▔‐‑−▄",
+        "|": "│┃║╎╏▏▎▍▌▐▕▊▋•",
+        "+": "▒┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝┏┓┗┛▆",
+        "#": "█■▉▓▀▛▜▙▟▗▖▝▘",
+        "*": "◆●○✓☐☑□▇",
+        "_": "▁",
+        ".": "░▂",
+        ":": "▃",
+        "=": "▅",
+        "/": "↗",
+        "~": "…",
+        "^": "▲△⇧",
+        "!": "↑",
+        "v": "▼▽↓",
+        ">": "→▶▸▷›",
+        "<": "←◀◂◁‹",
+        "X": "✖✗",
+        "x": "×",
+        "'": "’‘′",
+        '"': "“”″",
+        "u": "µ",
+        " ": "\u00a0\u2009\u202f⠀°",
+    }.items()
+    for character in characters
+}
 # What JSON writes for a control character; a text with a backslash may look so, which only costs time.
 _ESCAPED = re.compile(rb"\\[bfnrtu]")
 _PLAIN = (int, float, bytes, type(None), msgspec.Raw)
@@ -78,7 +80,7 @@ def make_ascii(text: str) -> str:
     """Return text in ASCII of the same width; characters without a likeness become a question mark."""
     if text.isascii():
         return text
-    return text.translate(_ASCII_FORMS).encode("ascii", "replace").decode("ascii")
+    return text.translate(ASCII_FORMS).encode("ascii", "replace").decode("ascii")
 
 
 def fit_to_reader(text: str, stream: TextIO) -> str:

@@ -102,7 +102,9 @@ class Census(NamedTuple):
     present: int = 0
     # Those of them whose level is unknown.
     unknown: int = 0
-    # Those of these that fill.
+    # Those of these on which no process has a probe.
+    lacking: int = 0
+    # Those of the unknown that fill.
     filling: int = 0
     # Those at medium level or above.
     grave: tuple[FleetDevice, ...] = ()
@@ -118,7 +120,7 @@ class Census(NamedTuple):
 def count_devices(devices: Sequence[FleetDevice]) -> Census:
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
-    lost = unknown = filling = 0
+    lost = unknown = lacking = filling = 0
     fullest = 0.0
     for device in devices:  # of every device of a fleet, at each of its samples
         level = device.level
@@ -129,6 +131,7 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
             lost += 1
         elif level == "unknown":
             unknown += 1
+            lacking += device.lacks_probe and device.rank is None and not device.jobs
             filling += device.trend == "filling"
         if device.used_bytes is not None and device.total_bytes:
             share = device.used_bytes / device.total_bytes
@@ -136,19 +139,21 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
     present = len(devices) - lost
     gravest = find_gravest(devices)
     need = find_need(levels)
-    return Census(len(devices), levels, present, unknown, filling, tuple(grave), gravest, fullest, need)
+    total = len(devices)
+    return Census(total, levels, present, unknown, lacking, filling, tuple(grave), gravest, fullest, need)
 
 
 def add_up(parts: Iterable[Census]) -> Census:
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
     gravest: list[FleetDevice] = []
-    total = present = unknown = filling = 0
+    total = present = unknown = lacking = filling = 0
     fullest = 0.0
     for part in parts:
         total = total + part.total
         present = present + part.present
         unknown = unknown + part.unknown
+        lacking = lacking + part.lacking
         filling = filling + part.filling
         fullest = max(fullest, part.fullest_share)
         for level, count in part.levels.items():
@@ -159,7 +164,7 @@ def add_up(parts: Iterable[Census]) -> Census:
             gravest.append(part.gravest)
     lead = find_gravest(gravest)
     need = find_need(levels)
-    return Census(total, levels, present, unknown, filling, tuple(grave), lead, fullest, need)
+    return Census(total, levels, present, unknown, lacking, filling, tuple(grave), lead, fullest, need)
 
 
 class Coverage(NamedTuple):

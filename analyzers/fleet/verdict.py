@@ -6,21 +6,30 @@ from collections.abc import Iterator, Sequence
 from ...engine.units import format_age
 from ..sentence import Sentence
 from ..trend_words import word_trend
-from ..verdict import Verdict
+from ..verdict import Remedy, Verdict
 from .fleet import Census, Coverage
 from .model import FleetDevice, find_gravest
 
+# How a person of a fleet gets to know more of processes without a probe, in full and in few words.
+_REMEDIES: dict[Remedy, tuple[str, str]] = {
+    "key": ("open a device and press a to attach", "open one, press a"),
+    "command": ("vramscope attach PID on its node adds it", "vramscope attach PID"),
+}
 
-def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
+
+def judge_fleet(census: Census, coverage: Coverage, remedy: Remedy | None = None) -> Verdict:
     """Return the verdict on a fleet; less than full coverage is always reported.
 
     Devices of lost nodes are counted apart: only a high risk in their last message is reported, and named so.
+
+    Args:
+        remedy: What to name where nothing but the driver is known of the devices whose risk is unknown.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
     seen = (*seen, *_count_followed(census, coverage))
     lead = find_gravest(census.grave)
     if lead is None:
-        return _judge_calm(census, coverage, seen)
+        return _judge_calm(census, coverage, seen, remedy)
     others = [device for device in census.grave if device is not lead]
     return Verdict(lead.level, Sentence((_describe_lead(lead), *_count_others(others), *seen)))
 
@@ -44,7 +53,9 @@ def _count_followed(census: Census, coverage: Coverage) -> Iterator[tuple[str, .
         yield coverage.followed_text, coverage.followed_text.replace(" of ", "/").removesuffix(" followed")
 
 
-def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...]) -> Verdict:
+def _judge_calm(
+    census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...], remedy: Remedy | None
+) -> Verdict:
     """Return the verdict where no risk is medium or above, on the devices whose nodes are not lost."""
     known = census.present
     unknown = census.unknown
@@ -62,7 +73,12 @@ def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...],
         return Verdict("low", Sentence(((f"OOM risk low on {whole}", "OOM risk low"), *seen)))
     told = f"OOM risk unknown on {unknown:,} of {known:,} devices"
     short = "OOM risk unknown"
-    clauses = ((told, f"{short}: {unknown:,}/{known:,}", short), *_describe_filling(census), *seen)
+    counted: tuple[str, ...] = (told, f"{short}: {unknown:,}/{known:,}", short)
+    if remedy is not None and census.lacking == unknown:
+        complete, brief = _REMEDIES[remedy]
+        # How to change that stays longer than on how many devices.
+        counted = (f"{told} without a probe: {complete}", f"{told}: {brief}", f"{short}: {brief}", short)
+    clauses = (counted, *_describe_filling(census), *seen)
     return Verdict("unknown", Sentence(clauses))
 
 

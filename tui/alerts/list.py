@@ -126,6 +126,13 @@ def _place(finding: Finding, sample: Sample | None, ranks: dict[int, RankSample]
     return place if known is None else f"{place} rank {known}"
 
 
+def strip_place(title: str, where: str) -> str:
+    """Return a title without the device and rank at its beginning that `where` says already."""
+    device, _, rank = where.partition(" rank ")
+    inside = rf"(?: \((?:rank {re.escape(rank)})\))?" if rank else ""
+    return re.sub(rf"^{re.escape(device)}{inside}(?:: | (?=[^\s(]))", "", title)
+
+
 def _contains(row: AlertRow, term: str) -> bool:
     finding = row.finding
     fields = (
@@ -240,7 +247,8 @@ class AlertList(LinePage):
         ]
         if width >= KIND_FROM_CELLS:
             line.append(Span(f"{row.kind:<{cells.kind}}  ", role))
-        return self._fit([*line, Span(finding.title, "muted" if row.is_dimmed else "strong")], width)
+        title = strip_place(finding.title, row.where)
+        return self._fit([*line, Span(title, "muted" if row.is_dimmed else "strong")], width)
 
     def _describe_stage(self, row: AlertRow) -> str:
         """Return since when it is open, when it closed, or what was decided about it."""

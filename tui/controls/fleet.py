@@ -102,19 +102,19 @@ class FleetControl:
         from ..fleet.screen import FleetScreen
 
         app = self._app
-        self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.clock)
+        self.screen = FleetScreen(self._fleet, self.cluster, self._view, app.clock, app.attachment.remedy)
         self.screen.show_paused(is_paused=app.is_paused)
         app.show_over(self.screen)
 
     def show_nodes(self) -> None:
         from ..fleet.nodes_screen import NodesScreen
 
-        self._show_over_fleet(NodesScreen(self._fleet, self._app.clock))
+        self._show_over_fleet(NodesScreen(self._fleet, self._app.clock, self._app.attachment.remedy))
 
     def show_cluster(self) -> None:
         from ..fleet.cluster import ClusterScreen
 
-        self._show_over_fleet(ClusterScreen(self._fleet, self.cluster))
+        self._show_over_fleet(ClusterScreen(self._fleet, self.cluster, self._app.attachment.remedy))
 
     def _show_over_fleet(self, screen: "NodesScreen | ClusterScreen") -> None:
         self._over = screen

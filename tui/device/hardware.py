@@ -1,6 +1,6 @@
 """The hardware of a device on its page: clocks, limits, throughput, errors and versions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...engine.model import DeviceActivity, DeviceHardware, DeviceSample
 from ...engine.units import format_bytes
@@ -10,54 +10,84 @@ from ..widgets.device_fields import FAULTS
 
 # A name with its value, and None as the value where the driver does not report it.
 _Fact = tuple[str, str | None, Role]
+# Cells of the subject at the beginning of a line.
+_SUBJECT_CELLS = 13
+# Width from which the longest fact fits next to it.
+_NEXT_TO_FROM_CELLS = 50
 
 
 def draw_hardware(device: DeviceSample, width: int) -> list[Line]:
-    """Return all that is known apart from memory, and what the driver does not report; empty without any."""
+    """Return all that is known apart from memory, by subject, and what the driver does not report.
+
+    Empty where nothing is known.
+    """
     if device.activity is None and device.hardware is None:
         return []
     activity = device.activity or DeviceActivity()
     hardware = device.hardware or DeviceHardware()
-    facts = [*_list_activity(activity, hardware), *_list_hardware(hardware)]
-    pieces: list[Line] = [[Span("hardware ", "strong")]]
-    pieces += [
-        [Span(f"{name} ", "muted"), Span(f"{value} ", role)]
-        for name, value, role in facts
-        if value is not None
-    ]
-    missing = [name for name, value, _ in facts if value is None]
-    lines = [[Span(" "), *line] for line in wrap_pieces(pieces, max(1, width - 1))]
-    if missing:
-        words = [[Span(f"{word} ", "muted")] for word in f"not reported: {', '.join(missing)}".split()]
-        tight = [[Span(span.text.rstrip(), span.role) for span in word] for word in words]
-        lines += [[Span(" "), *line] for line in wrap_pieces(tight, max(1, width - 1))]
-    return lines
+    subjects: dict[str, tuple[_Fact, ...]] = {
+        "clocks": tuple(_list_clocks(activity, hardware)),
+        "power": tuple(_list_power(hardware)),
+        "traffic": tuple(_list_traffic(activity, hardware)),
+        "errors": tuple(_list_errors(hardware)),
+        "software": tuple(_list_software(hardware)),
+    }
+    lines: list[Line] = []
+    missing: list[str] = []
+    for subject, facts in subjects.items():
+        known = [
+            [Span(f"{name} ", "muted"), Span(f"{value} ", role)]
+            for name, value, role in facts
+            if value is not None
+        ]
+        missing += [name for name, value, _ in facts if value is None]
+        lines += _draw_subject(Span(subject, "strong"), known, width)
+    words = [[Span(word, "muted")] for word in ", ".join(missing).split()]
+    return [*lines, *_draw_subject(Span("not reported", "muted"), words, width)]
 
 
-def _list_activity(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
+def _draw_subject(subject: Span, pieces: Sequence[Line], width: int) -> list[Line]:
+    """Return the pieces in as many lines as they need, after the subject or below it; empty without any."""
+    if pieces and width < _NEXT_TO_FROM_CELLS:
+        below = wrap_pieces(pieces, max(1, width - 1))
+        return [[Span(f" {subject.text}", subject.role)], *([Span(" "), *line] for line in below)]
+    wrapped = wrap_pieces(pieces, max(1, width - 1 - _SUBJECT_CELLS))
+    heads = [f" {subject.text:<{_SUBJECT_CELLS}}", " " * (1 + _SUBJECT_CELLS)]
+    return [[Span(heads[min(at, 1)], subject.role), *line] for at, line in enumerate(wrapped)]
+
+
+def _list_clocks(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
     yield "SM clock", _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz), "text"
     yield "memory clock", _clock(activity.memory_clock_mhz, hardware.memory_clock_max_mhz), "text"
     state = activity.performance_state
     yield "performance state", None if state is None else f"P{state}", "text"
     reasons = activity.throttle_reasons
-    is_fault = not FAULTS.isdisjoint(reasons or ())
-    lowered = None if reasons is None else ", ".join(reasons) or "nothing"
-    yield "clocks lowered by", lowered, "medium" if is_fault else "text"
+    if reasons is not None and not reasons:
+        yield "clocks lowered", "no", "text"
+    else:
+        is_fault = not FAULTS.isdisjoint(reasons or ())
+        yield "clocks lowered by", ", ".join(reasons or ()) or None, "medium" if is_fault else "text"
+
+
+def _list_power(hardware: DeviceHardware) -> Iterator[_Fact]:
+    limit = hardware.power_limit_w
+    yield "power cap", None if limit is None else f"{limit:.0f} W", "text"
+    fan = hardware.fan_percent
+    yield "fan", None if fan is None else f"{fan:.0f} %", "text"
+
+
+def _list_traffic(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
     bandwidth = activity.memory_bandwidth_percent
     yield "memory bandwidth", None if bandwidth is None else f"{bandwidth:.0f} %", "text"
     yield "PCIe sent", _rate(activity.pcie_sent_bytes_per_s), "text"
     yield "PCIe received", _rate(activity.pcie_received_bytes_per_s), "text"
     yield "NVLink sent", _rate(activity.nvlink_sent_bytes_per_s), "text"
     yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
-
-
-def _list_hardware(hardware: DeviceHardware) -> Iterator[_Fact]:
-    limit = hardware.power_limit_w
-    yield "power cap", None if limit is None else f"{limit:.0f} W", "text"
-    fan = hardware.fan_percent
-    yield "fan", None if fan is None else f"{fan:.0f} %", "text"
     yield "PCIe generation", _count(hardware.pcie_generation), "text"
     yield "PCIe lanes", _count(hardware.pcie_lanes), "text"
+
+
+def _list_errors(hardware: DeviceHardware) -> Iterator[_Fact]:
     is_on = hardware.is_ecc_on
     yield "ECC", None if is_on is None else "on" if is_on else "off", "text"
     if is_on is not False:
@@ -70,9 +100,12 @@ def _list_hardware(hardware: DeviceHardware) -> Iterator[_Fact]:
         yield "retired pages", _count(hardware.retired_pages), "text"
     if hardware.is_repair_pending:
         yield "repair", "waits for a reset of the GPU", "medium"
-    yield "compute mode", hardware.compute_mode, "text"
+
+
+def _list_software(hardware: DeviceHardware) -> Iterator[_Fact]:
     yield "driver", hardware.driver_version, "text"
     yield "CUDA", hardware.cuda_version, "text"
+    yield "compute mode", hardware.compute_mode, "text"
 
 
 def _clock(now_mhz: int | None, most_mhz: int | None) -> str | None:

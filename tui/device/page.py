@@ -158,7 +158,8 @@ class _Sections:
                 room -= len(section) + blank
             else:  # there is no room above the map: it is a scroll away
                 below.append(section)
-        most = max(least, int(self._height * MOST_GRAPH_SHARE))
+        # Without a process that reports, nothing below needs the room.
+        most = room if rank is None else max(least, int(self._height * MOST_GRAPH_SHARE))
         graph_rows = max(least, min(most, room - map_rows))
         history = graph.draw(
             self._content.history,

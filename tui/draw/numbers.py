@@ -28,8 +28,10 @@ def celsius_text(value: float | None, glyphs: Glyphs) -> str:
     return text.rjust(CELSIUS_WIDTH)
 
 
-def watts_text(value: float | None, glyphs: Glyphs) -> str:
-    """Return a power in six cells (` 612 W`)."""
+def watts_text(value: float | None, glyphs: Glyphs, *, limit_w: float | None = None) -> str:
+    """Return a power in six cells (` 612 W`), or in more with its limit (` 612/700 W`)."""
+    if value is not None and limit_w is not None:
+        return f"{value:.0f}/{limit_w:.0f} W".rjust(WATTS_WIDTH)
     text = glyphs.unmeasured if value is None else f"{value:.0f} W"
     return text.rjust(WATTS_WIDTH)
 

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from ...analyzers.cluster_state import ClusterPicture, ClusterState, JobState, StageLoad
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
+from ...analyzers.verdict import Remedy
 from ...engine.model import SEVERITIES, Finding, MemoryReading
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import Snapshot
@@ -229,9 +230,10 @@ class ClusterScreen(ThriftyScreen[None]):
     }
     """
 
-    def __init__(self, fleet: Fleet, cluster: ClusterWatch) -> None:
+    def __init__(self, fleet: Fleet, cluster: ClusterWatch, remedy: Remedy | None = None) -> None:
         super().__init__()
         self._fleet = fleet
+        self._remedy = remedy
         self._cluster = cluster
         self._verdict = VerdictLine(id="verdict")
         self.page = ClusterPage(id="page")
@@ -256,5 +258,6 @@ class ClusterScreen(ThriftyScreen[None]):
         if not self.is_mounted:
             return
         with self.drawn_at_once():
-            self._verdict.show(judge_fleet(self._fleet.picture.census, self._fleet.coverage))
+            fleet = self._fleet
+            self._verdict.show(judge_fleet(fleet.picture.census, fleet.coverage, self._remedy))
             self.page.show(self._cluster.picture, order_by_gravity(self._cluster.findings))

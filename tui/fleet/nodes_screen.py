@@ -11,6 +11,7 @@ from textual.message import Message
 
 from ...analyzers.fleet.fleet import Fleet, NodeSummary, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
+from ...analyzers.verdict import Remedy
 from ...engine.clock import Clock
 from ...engine.units import format_bytes
 from ..draw.columns import join_columns
@@ -168,9 +169,10 @@ class NodesScreen(ThriftyScreen[None]):
             super().__init__()
             self.name = name
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+    def __init__(self, fleet: Fleet, clock: Clock, remedy: Remedy | None = None) -> None:
         super().__init__()
         self._fleet = fleet
+        self._remedy = remedy
         self._clock = clock
         self._title = OneLine(id="title")
         self._verdict = VerdictLine(id="verdict")
@@ -213,7 +215,7 @@ class NodesScreen(ThriftyScreen[None]):
             if coverage.nodes_left_out:
                 title.append(Piece(f"  {coverage.followed_text}", "muted"))
             self._title.set_pieces(title, [Piece("lost first, then by risk", "muted")])
-            self._verdict.show(judge_fleet(self._fleet.picture.census, coverage))
+            self._verdict.show(judge_fleet(self._fleet.picture.census, coverage, self._remedy))
             self.nodes.show(summaries, self._clock.wall_s())
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
             self._write_facts()

@@ -27,6 +27,7 @@ from ...analyzers.fleet.model import (
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.risk import LEVELS
 from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_trend
+from ...analyzers.verdict import Remedy
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...engine.units import format_age
@@ -233,9 +234,17 @@ class FleetScreen(ThriftyScreen[None]):
     class NodesAsked(Message):
         """The nodes are to be listed."""
 
-    def __init__(self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, clock: Clock) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        cluster: ClusterWatch,
+        view: FleetView,
+        clock: Clock,
+        remedy: Remedy | None = None,
+    ) -> None:
         super().__init__()
         self._fleet = fleet
+        self._remedy = remedy
         self._cluster = cluster
         self._view = view
         self._clock = clock
@@ -321,7 +330,7 @@ class FleetScreen(ThriftyScreen[None]):
             groups = group_fleet(picture, view.grouping, view.sort, wanted)
             absence = "No device matches; Esc shows all." if picture.census.total else "No devices yet."
             self.grid.show(groups, self._choose(wanted), view.figure, self._describe_lost, absence)
-            self._verdict.show(judge_fleet(picture.census, picture.coverage))
+            self._verdict.show(judge_fleet(picture.census, picture.coverage, self._remedy))
             self._write_title(picture.census.total if wanted is None else len(wanted))
             self._write_facts()
             self._show_across()

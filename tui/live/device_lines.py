@@ -290,8 +290,17 @@ def draw_compact(
     """Return the lines of one device, with a history in the shape of `compact_shape`."""
     room = facts_width(width, rows, widths)
     second = _memory_and_facts if rows == 2 else _memory
-    left = [_compact_identity(view, widths, room, rows, glyphs), second(view, widths, room, glyphs)]
-    left += _details(view, widths, room, rows - 2, glyphs)
+    first = _compact_identity(view, widths, room, rows, glyphs)
+    has_hardware_above = False
+    if rows > 2 and view.is_fresh:
+        # What else is known of the hardware takes the room that the name and the risk leave.
+        hardware, more = fields.join_facts(fields.hardware_facts(view), room - line_width(first) - 3)
+        has_hardware_above = bool(hardware) and not more
+        if has_hardware_above:
+            free = room - line_width(first) - line_width(hardware)
+            first = [*first, Span(" " * free), *hardware]
+    left = [first, second(view, widths, room, glyphs)]
+    left += _details(view, widths, room, rows - 2, glyphs, has_hardware=not has_hardware_above)
     if not graph:
         return left[:rows]
     return [
@@ -338,9 +347,11 @@ def _memory_and_facts(view: DeviceView, widths: SharedWidths, room: int, glyphs:
     return [*left, Span("   "), *found]
 
 
-def _details(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def _details(
+    view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs, *, has_hardware: bool
+) -> list[Line]:
     """Return the metrics and as many facts as fit into `rows` lines."""
-    found = fields.facts(view, widths, glyphs)
+    found = fields.facts(view, widths, glyphs, has_hardware=has_hardware)
     metrics = fields.metrics(view, widths, glyphs)
     if metrics:
         found.insert(0, metrics)

@@ -138,12 +138,12 @@ COLUMNS: tuple[Column, ...] = (
         is_of_host=False,
     ),
     Column(
-        "pid", "PID", 8, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,), "process id"
+        "pid", "PID", 7, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,), "process id"
     ),
     Column(
         "user",
         "USER",
-        10,
+        8,
         False,
         lambda row: row.process.user or "—",
         lambda row: _optional(row.process.user),
@@ -162,7 +162,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "memory",
         "MEMORY",
-        10,
+        9,
         True,
         lambda row: format_bytes(row.process.used_bytes),
         lambda row: _optional(row.process.used_bytes),
@@ -172,7 +172,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "share",
         "OF GPU",
-        7,
+        6,
         True,
         lambda row: _percent(row.share_percent),
         lambda row: _optional(row.share_percent),
@@ -182,7 +182,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "sm",
         "SM",
-        6,
+        5,
         True,
         lambda row: _percent(row.process.sm_percent),
         lambda row: _optional(row.process.sm_percent),
@@ -192,7 +192,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "bandwidth",
         "MEM BW",
-        7,
+        6,
         True,
         lambda row: _percent(row.process.memory_bandwidth_percent),
         lambda row: _optional(row.process.memory_bandwidth_percent),
@@ -202,7 +202,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "cpu",
         "CPU",
-        8,
+        7,
         True,
         lambda row: _percent(row.process.cpu_percent),
         lambda row: _optional(row.process.cpu_percent),
@@ -260,7 +260,7 @@ FURTHER_COLUMNS: tuple[SortColumn, ...] = (
     "threads",
 )
 # Cells that the command keeps before a further column joins.
-ROOMY_COMMAND_CELLS = 30
+ROOMY_COMMAND_CELLS = 24
 LEAST_COMMAND_CELLS = 8
 
 

@@ -3,6 +3,7 @@
 They cover no data. Several wait for each other: the newest is shown first, with how many earlier ones wait.
 """
 
+import re
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -31,6 +32,10 @@ FIRST_LINES = ("alerts", "keys", "hooks", "host", "notes")
 LAST_LINES = ("title", "verdict")
 # Cells of the number of a part, `  1/2`.
 NUMBER_CELLS = 5
+# Marks a part that others precede or follow.
+GOES_ON = "…"
+# Cells that the subject of a notice leaves to each of its parts.
+LEAST_PART_CELLS = 24
 # Cells of a dialog's border that its subtitle cannot have.
 BORDER_CELLS = 6
 
@@ -124,7 +129,7 @@ class NoticeBoard:
         widths = [line.size.width - 4] if line is not None else []
         widths += [dialog.size.width - BORDER_CELLS] if dialog is not None else []
         left = self._count_rest()
-        self._parts = _split(notice.text, min(widths, default=80) - (cell_len(left) + 2 if left else 0))
+        self._parts = split_notice(notice.text, min(widths, default=80) - (cell_len(left) + 2 if left else 0))
         self._part = min(self._part, len(self._parts) - 1)
         text = self._parts[self._part]
         mark = f"{self._part + 1}/{len(self._parts)}" if len(self._parts) > 1 else ""
@@ -177,9 +182,23 @@ class NoticeBoard:
         return (None if base is None else find_line(base)), dialog
 
 
-def _split(text: str, room: int) -> list[str]:
-    """Return the parts of a notice that fit into so many cells, with room for their number."""
-    return [text] if cell_len(text) <= room else wrap_words(text, room - NUMBER_CELLS)
+def split_notice(text: str, room: int) -> list[str]:
+    """Return the parts of a notice that fit into so many cells, with room for their number.
+
+    Each later part begins with what the notice is about (`Not exported: …`), where that is short, so that it
+    can be understood without those before.
+    """
+    if cell_len(text) <= room:
+        return [text]
+    room -= NUMBER_CELLS + cell_len(f"{GOES_ON} {GOES_ON}")
+    heads = [text[: colon.end()] for colon in re.finditer(": ", text)]
+    head = next((it for it in reversed(heads) if room - cell_len(it) >= LEAST_PART_CELLS), "")
+    parts = wrap_words(text.removeprefix(head), room - cell_len(head))
+    last = len(parts) - 1
+    return [
+        f"{head}{f'{GOES_ON} ' if at else ''}{part}{'' if at == last else f' {GOES_ON}'}"
+        for at, part in enumerate(parts)
+    ]
 
 
 def find_line(screen: Screen[object]) -> OneLine | None:

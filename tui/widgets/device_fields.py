@@ -21,7 +21,7 @@ from ..draw.numbers import (
     watts_text,
 )
 from ..draw.spans import Line, Role, Span, fit_text, line_width
-from .device_view import DeviceView, SharedWidths, explain_state, rank_role, rank_text
+from .device_view import DeviceView, SharedWidths, explain_state, find_limit, rank_role, rank_text
 from .replay_words import comparison_fact
 
 # Below so much device use parts are shown in MiB.
@@ -197,7 +197,9 @@ def state_note(view: DeviceView) -> Line:
         return [Span(f"LOST{ago}", "critical"), Span(reason, "muted")]
     if view.state == "ended":
         ago = f"{age_text(view.age_s)} ago" if view.age_s is not None else ""
-        return [Span(f"ended{ago}", "muted"), Span(reason, "muted")]
+        # The reason says of the process what the state says of the device.
+        once = reason.replace(": the process has ended", "").replace(": the process ended", "")
+        return [Span(f"ended{ago}", "muted"), Span(once, "muted")]
     if view.state == "unsupported":
         return [Span("unsupported", "medium"), Span(reason, "muted")]
     return []
@@ -299,7 +301,7 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
         Span("util", "muted"),
         Span(percent_text(device.utilization_percent, glyphs), role),
         Span(" " + celsius_text(device.temperature_c, glyphs), role),
-        Span(" " + watts_text(device.power_w, glyphs), role),
+        Span(" " + watts_text(device.power_w, glyphs, limit_w=find_limit(device)).rjust(widths.power), role),
         *details_age(view),
     ]
 
@@ -372,7 +374,7 @@ def fault_facts(view: DeviceView) -> list[Line]:
 
 
 def hardware_facts(view: DeviceView) -> list[Line]:
-    """Return clock, bandwidth and power cap, as far as they are measured."""
+    """Return clock, bandwidth and fan, as far as they are measured."""
     found: list[Line] = []
     activity = view.device.activity
     hardware = view.device.hardware
@@ -382,8 +384,8 @@ def hardware_facts(view: DeviceView) -> list[Line]:
     if activity is not None and activity.memory_bandwidth_percent is not None:
         share = f"{activity.memory_bandwidth_percent:3.0f} %"
         found.append([Span("bandwidth ", "muted"), Span(share, role)])
-    if hardware is not None and hardware.power_limit_w is not None:
-        found.append([Span("cap ", "muted"), Span(f"{hardware.power_limit_w:.0f} W", role)])
+    if hardware is not None and hardware.fan_percent is not None:
+        found.append([Span("fan ", "muted"), Span(f"{hardware.fan_percent:.0f} %", role)])
     return found
 
 

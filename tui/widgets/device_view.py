@@ -285,6 +285,8 @@ class SharedWidths:
     has_leak: bool = False
     # Whether the run has a simulation.
     has_comparison: bool = False
+    # Cells of a power; of the widest with its limit, where any is known.
+    power: int = 0
 
 
 class FullnessLevels:
@@ -444,7 +446,15 @@ def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
         has_ranks=any(view.ranks for view in views),
         has_leak=any(view.leak is not None for view in views),
         has_comparison=any(view.comparison is not None for view in views),
+        power=max(
+            (len(f" {limit:.0f}/{limit:.0f} W") for limit in map(find_limit, devices) if limit), default=0
+        ),
     )
+
+
+def find_limit(device: DeviceSample) -> float | None:
+    """Return the power limit in watts; None where it is unknown."""
+    return None if device.hardware is None else device.hardware.power_limit_w
 
 
 def _is_measured(device: DeviceSample) -> bool:
@@ -461,7 +471,9 @@ def rank_role(view: DeviceView) -> Role:
 def rank_text(view: DeviceView, *, is_long: bool = True) -> str:
     """Name the ranks that train on a device with their coordinates (`rank 5 tp1 pp2`), or nothing."""
     if view.ranks:
-        return name_ranks(view.ranks, is_long=is_long)
+        # Of an ended device its own state says that its processes have ended.
+        name = _name_all if view.state == "ended" else name_ranks
+        return name(view.ranks, is_long=is_long)
     device = view.device
     place = view.device.rank
     if place is None:

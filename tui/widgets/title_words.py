@@ -19,6 +19,8 @@ from .replay_words import name_part
 
 # Skipped updates within a minute from which the screen counts as behind.
 MANY_FRAMES = 5
+# Width from which the versions of driver and CUDA are in the title.
+DRIVER_FROM_CELLS = 100
 # Nouns for the kinds of devices that are no GPU of their own.
 _NOUNS = {"trace": "rank", "mig": "MIG", "simulated": "simulated GPU", "cpu": "CPU"}
 # States of a worker that must be shown, the most severe first.
@@ -54,6 +56,8 @@ def word_title(
         *([] if recording is None else [recording]),
         *_describe(snapshot, frames_skipped),
     ]
+    if snapshot.sample is not None and width >= DRIVER_FROM_CELLS:
+        facts += _describe_driver(snapshot.sample)
     return _fit(facts, width - measure_pieces(right) - 1), right
 
 
@@ -194,6 +198,16 @@ def _describe_agent(hub: HubStatus, sample: Sample | None) -> Fact:
         parts.insert(0, f"up {format_age(max(0.0, sample.time_s - hub.started_s))}")
     short = f"agent {cost[0]}" if cost else ""
     return Fact(f"agent {', '.join(parts)}" if parts else f"agent {hub.pid}", short, "muted")
+
+
+def _describe_driver(sample: Sample) -> Iterator[Fact]:
+    """Yield the versions of the driver and of CUDA, where all devices with a driver have the same."""
+    known = {(it.driver_version, it.cuda_version) for d in sample.devices if (it := d.hardware) is not None}
+    driver, cuda = known.pop() if len(known) == 1 else (None, None)
+    if driver is not None:
+        yield Fact(
+            f"driver {driver}" + ("" if cuda is None else f", CUDA {cuda}"), f"driver {driver}", "muted"
+        )
 
 
 def _describe_time(sample: Sample | None, paused_since_s: float | None) -> list[Piece]:

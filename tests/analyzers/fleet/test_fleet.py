@@ -3,7 +3,7 @@
 import msgspec
 
 from tests.analyzers.fleet.nodes import make_node
-from tests.tui.canned import NOON_S
+from tests.tui.canned import NOON_S, make_snapshot
 from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -51,6 +51,29 @@ def test_the_sentence_names_the_device_its_node_and_the_coverage() -> None:
     assert verdict.text(36) == "GPU 5 of n1: OOM in 1m16s · 2 of 3"
     places = [(it.rank, it.tp, it.pp) for it in fleet.devices_of("n1")]
     assert places[5] == (5, 5, 0)
+
+
+def test_where_no_process_has_a_probe_the_sentence_names_what_adds_one() -> None:
+    fleet = Fleet()
+    for name in ("n1", "n2"):
+        node = make_snapshot(8)
+        assert node.sample is not None
+        sample = msgspec.structs.replace(node.sample, node=name)
+        _note(fleet, msgspec.structs.replace(node, node=name, sample=sample))
+    census, coverage = fleet.picture.census, fleet.coverage
+    assert census.lacking == census.unknown == 16
+    told = "OOM risk unknown on 16 of 16 devices"
+    assert judge_fleet(census, coverage).text(120) == told
+    by_key = judge_fleet(census, coverage, "key")
+    assert by_key.text(120) == f"{told} without a probe: open a device and press a to attach"
+    assert by_key.text(60) == f"{told}: open one, press a"
+    assert by_key.text(40) == "OOM risk unknown: open one, press a"
+    by_command = judge_fleet(census, coverage, "command")
+    assert by_command.text(120) == f"{told} without a probe: vramscope attach PID on its node adds it"
+    assert by_command.text(40) == "OOM risk unknown: vramscope attach PID"
+    _note(fleet, make_node("n3", 1))  # one that has a probe, and whose risk is not known yet
+    mixed = judge_fleet(fleet.picture.census, fleet.coverage, "key")
+    assert mixed.text(120) == "OOM risk unknown on 17 of 17 devices"
 
 
 def test_a_clock_that_is_off_is_told_and_delay_is_not() -> None:

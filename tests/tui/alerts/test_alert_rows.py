@@ -7,7 +7,7 @@ from tests.tui.alert_looks import on_alerts
 from tests.tui.canned import FakeFeed, make_app
 from tests.tui.canned_alerts import LEAK, OOM, make_alerts
 from tests.tui.looks import shown_text
-from vramscope.tui.alerts.list import AlertOrder, collect_rows, filter_rows, sort_rows
+from vramscope.tui.alerts.list import AlertOrder, collect_rows, filter_rows, sort_rows, strip_place
 from vramscope.tui.alerts.screen import AlertHeading
 
 
@@ -82,3 +82,20 @@ async def test_sorting_by_dialog_and_by_keys() -> None:
         await pilot.press("less_than_sign")
         await pilot.pause()
         assert app.screen.query_one(AlertHeading).text.endswith("by kind")
+
+
+@pytest.mark.parametrize(
+    ("title", "where", "left"),
+    [
+        ("GPU sim0 lost: its process ended", "GPU sim0", "lost: its process ended"),
+        ("GPU 5 (rank 5) leaks 20 MiB a step", "GPU 5 rank 5", "leaks 20 MiB a step"),
+        ("GPU 5 (rank 5) leaks 20 MiB a step", "GPU 5", "GPU 5 (rank 5) leaks 20 MiB a step"),
+        ("GPU 5: 3.2 GiB left", "GPU 5", "3.2 GiB left"),
+        ("GPU 50 is full", "GPU 5", "GPU 50 is full"),
+        ("rank 3 peaks at 79.1 GiB", "rank 3", "peaks at 79.1 GiB"),
+        ("40.0 GiB used on GPU 5", "GPU 5", "40.0 GiB used on GPU 5"),
+        ("GPU 5", "GPU 5", "GPU 5"),
+    ],
+)
+def test_a_title_does_not_repeat_the_device_that_the_row_names(title: str, where: str, left: str) -> None:
+    assert strip_place(title, where) == left

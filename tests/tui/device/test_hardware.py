@@ -8,7 +8,8 @@ from vramscope.engine.history import History
 from vramscope.engine.model import DeviceActivity, DeviceHardware, DeviceSample
 from vramscope.tui.device.hardware import draw_hardware
 from vramscope.tui.draw.glyphs import UNICODE
-from vramscope.tui.widgets.device_fields import facts
+from vramscope.tui.draw.spans import line_text
+from vramscope.tui.widgets.device_fields import facts, metrics
 from vramscope.tui.widgets.device_view import build_views, measure_widths
 
 BUSY = DeviceActivity(
@@ -56,25 +57,32 @@ def facts_of(device: DeviceSample) -> list[str]:
     return ["".join(span.text for span in fact) for fact in found]
 
 
-def test_everything_that_is_known_with_its_unit() -> None:
-    assert words_of(make()) == (
-        "hardware SM clock 1,755 of 1,980 MHz memory clock 2,619 of 2,619 MHz performance state P0 "
-        "clocks lowered by power cap memory bandwidth 41 % PCIe sent 11 MiB/s PCIe received 32 MiB/s "
-        "NVLink sent 74.5 GiB/s NVLink received 73.6 GiB/s power cap 700 W fan 40 % PCIe generation 5 "
-        "PCIe lanes 16 ECC on corrected errors 1,234 uncorrected errors 0 remapped rows 2 "
-        "compute mode default driver 580.95.05 CUDA 13.0"
-    )
+def test_everything_that_is_known_is_on_the_line_of_its_subject_with_its_unit() -> None:
+    lines = [line_text(line) for line in draw_hardware(make(), 140)]
+    assert [" ".join(line.split()) for line in lines] == [
+        "clocks SM clock 1,755 of 1,980 MHz memory clock 2,619 of 2,619 MHz performance state P0 "
+        "clocks lowered by power cap",
+        "power power cap 700 W fan 40 %",
+        "traffic memory bandwidth 41 % PCIe sent 11 MiB/s PCIe received 32 MiB/s NVLink sent 74.5 GiB/s "
+        "NVLink received 73.6 GiB/s",
+        "PCIe generation 5 PCIe lanes 16",
+        "errors ECC on corrected errors 1,234 uncorrected errors 0 remapped rows 2",
+        "software driver 580.95.05 CUDA 13.0 compute mode default",
+    ]
+    values = {len(line) - len(line[14:].lstrip()) for line in lines}
+    assert values == {14}, "all begin in one column"
+    assert "clocks lowered no" in words_of(make(replace(BUSY, throttle_reasons=())))
 
 
 @pytest.mark.parametrize("width", [40, 78, 200])
 def test_it_fits_panes_of_any_width(width: int) -> None:
-    assert words_of(make(), width).endswith("CUDA 13.0")
+    assert words_of(make(), width).endswith("compute mode default")
 
 
 def test_what_the_driver_does_not_report_is_named_and_is_not_zero() -> None:
     words = words_of(make(DeviceActivity(sm_clock_mhz=1755), DeviceHardware(is_ecc_on=False)))
-    shown, _, missing = words.partition(" not reported: ")
-    assert shown == "hardware SM clock 1,755 MHz ECC off"
+    shown, _, missing = words.partition(" not reported ")
+    assert shown == "clocks SM clock 1,755 MHz errors ECC off"
     assert "fan" in missing
     assert "NVLink sent" in missing
     assert "0" not in missing
@@ -91,8 +99,18 @@ def test_an_older_gpu_has_retired_pages() -> None:
     assert "remapped" not in words
 
 
-def test_clocks_bandwidth_and_cap_are_the_last_facts_of_a_line() -> None:
-    assert facts_of(make())[-3:] == ["SM 1,755 MHz", "bandwidth  41 %", "cap 700 W"]
+def test_clocks_bandwidth_and_fan_are_the_last_facts_of_a_line() -> None:
+    assert facts_of(make())[-3:] == ["SM 1,755 MHz", "bandwidth  41 %", "fan 40 %"]
+
+
+def test_the_power_is_next_to_its_limit_and_all_are_as_wide() -> None:
+    devices = [replace(make(), power_w=95.0), replace(make(hardware=None), power_w=612.0), make(None, None)]
+    views = build_views(make_snapshot(sample=make_sample(tuple(devices))), devices, History(), None)
+    widths = measure_widths(views)
+    lines = [line_text(metrics(view, widths, UNICODE)) for view in views]
+    assert lines[0].endswith("   95/700 W")
+    assert lines[1].endswith("      612 W")
+    assert len({*map(len, lines)}) == 1
 
 
 def test_faults_come_first_and_a_power_cap_that_is_reached_is_none() -> None:

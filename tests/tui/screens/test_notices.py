@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from vramscope.tui.inspect.inspected import read_inspected
 from vramscope.tui.inspect.screen import view_file
-from vramscope.tui.screens.notices import Notice, NoticeQueue
+from vramscope.tui.screens.notices import Notice, NoticeQueue, split_notice
 from vramscope.tui.screens.terminal_app import TerminalApp
 
 from ..canned import FakeFeed, make_app, make_finding, make_snapshot
@@ -125,6 +125,24 @@ async def test_several_wait_and_their_number_is_said_and_a_long_one_comes_in_par
         assert "earlier" not in shown[-1]
         told = " ".join(shown)
         assert all(f"/a/folder/of/number/{number}" in told for number in range(12))
+
+
+def test_each_part_of_a_long_notice_says_what_it_is_about_and_that_it_goes_on() -> None:
+    text = (
+        "Not attached to process 4711: gdb is not installed; install it, or start the job with vramscope run"
+    )
+    parts = split_notice(text, 74)
+    assert parts == [
+        "Not attached to process 4711: gdb is not installed; install it, or …",
+        "Not attached to process 4711: … start the job with vramscope run",
+    ]
+    assert max(map(len, parts)) <= 74 - len("  1/2")
+    both = split_notice("medium: GPU 7 nearly full: 79.0 of 80.0 GiB used and 389 MiB free at its peak", 70)
+    assert both[1] == "medium: GPU 7 nearly full: … free at its peak"
+    assert split_notice("Settings saved.", 72) == ["Settings saved."]
+    narrow = split_notice(text, 34)
+    assert narrow[0] == "Not attached to process …"
+    assert all(part.startswith("… ") and len(part) <= 34 for part in narrow[1:])
 
 
 async def test_a_notice_goes_by_itself_and_the_alerts_come_back() -> None:

@@ -100,6 +100,23 @@ def test_a_device_whose_ranks_have_ended_says_so_at_every_size() -> None:
         assert "ended 2 m" in " ".join(_draw(with_ranks(over, ended), width, rows))
 
 
+def test_an_ended_device_says_so_once() -> None:
+    devices, ranks = make_simulated()
+    ended = [msgspec.structs.replace(rank, state="ended") for rank in ranks]
+    for reason, told in (
+        ("process 4000: the process has ended", "process 4000"),
+        ("process 4000: the process ended without notice", "process 4000 without notice"),
+        ("process 4000: its probe was detached", "process 4000: its probe was detached"),
+    ):
+        over = [
+            msgspec.structs.replace(it, state="ended", age_s=130.0, allocator=None, reason=reason)
+            for it in devices
+        ]
+        line = _draw(with_ranks(over, ended), 120, 20)[0]
+        assert f"ended 2 m 10 s ago: {told}" in line
+        assert line.count("ended") == 1
+
+
 def test_a_process_without_coordinates_goes_by_its_pid() -> None:
     assert name_rank(make_rank(0, coordinates=None)) == "pid 4000"
 
