@@ -115,8 +115,9 @@ def score(runs: Iterable[Watched], detector: str) -> Score:
         if run.truth.is_benign:
             total.benign_hours += run.device_hours
             total.benign_runs += 1
-            total.false_runs += any(claim.kind in FAULTS for claim in claims)
-            total.false.update(claim.kind for claim in claims)
+            wrong = [claim for claim in claims if not _is_of_fill(run, claim)]
+            total.false_runs += any(claim.kind in FAULTS for claim in wrong)
+            total.false.update(claim.kind for claim in wrong)
         if run.shape.has_allocator:
             total.leak.add(match_leaks(run, claims, "leak"))
             _score_warnings(total, run, claims)
@@ -147,8 +148,19 @@ def match_leaks(run: Watched, claims: Sequence[Claim], kind: str) -> LeakScore:
             result.found += 1
         else:
             result.missed += 1
-    result.false = len(calls) - len(rightly)
+    result.false = len(calls) - len(rightly) - sum(_is_of_fill(run, call) for call in calls)
     return result
+
+
+def _is_of_fill(run: Watched, call: Claim) -> bool:
+    """Return whether a finding is about healthy growth that looks like a leak, and closed when that ended."""
+    truth = run.truth
+    interval_s = run.shape.interval_s
+    return any(
+        fill.onset_s - interval_s <= call.opened_s <= fill.end_s
+        and (call.closed_s or run.duration_s) <= fill.end_s + truth.allow_s(fill, interval_s)
+        for fill in truth.fills
+    )
 
 
 def _is_within(call: Claim, leak: Leak, interval_s: float) -> bool:
@@ -236,7 +248,7 @@ def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
     for run in runs:
         claims = run.claims[detector]
         of_run = score([run], detector)
-        wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS]
+        wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS and not _is_of_fill(run, c)]
         for claim in wrong:
             yield f"{run.name} ({run.shape.name}): false {claim.kind} at {claim.opened_s:.0f} s"
         for kind, of_kind in (("leak", of_run.leak), ("host_leak", of_run.host_leak)):
