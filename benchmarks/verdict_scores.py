@@ -157,7 +157,7 @@ def _is_of_fill(run: Watched, call: Claim) -> bool:
     truth = run.truth
     interval_s = run.shape.interval_s
     return any(
-        fill.onset_s - interval_s <= call.opened_s <= fill.end_s
+        fill.onset_s - interval_s <= call.opened_s <= fill.end_s + GRACE * (fill.end_s - fill.onset_s)
         and (call.closed_s or run.duration_s) <= fill.end_s + truth.allow_s(fill, interval_s)
         for fill in truth.fills
     )

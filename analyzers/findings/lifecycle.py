@@ -288,6 +288,10 @@ MEDIUM_S = 3600.0
 # Least seconds to the error of each severity; beyond the last, there is no finding.
 LOW_S = 21600.0
 
+# Least growth seen, as a share of the room that is left, of the two most severe.
+CRITICAL_SHARE = 1.0
+HIGH_SHARE = 0.5
+
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),
     (HIGH_S, "high"),
@@ -296,6 +300,13 @@ _LIMITS: tuple[tuple[float, Severity], ...] = (
 )
 
 
-def grade_time_left(seconds: float) -> Severity | None:
-    """Return the severity of so many seconds left; None where they are too many for a finding."""
-    return next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
+def grade_time_left(seconds: float, share: float = math.inf) -> Severity | None:
+    """Return the severity of so many seconds left; None where they are too many for a finding.
+
+    `share` is the growth seen so far, as a share of the room that is left: what has grown for a short while
+    may well end, so that it is not as severe yet as it would be if it were sure to go on.
+    """
+    severity = next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
+    if severity == "critical" and share < CRITICAL_SHARE:
+        severity = "high"
+    return "medium" if severity == "high" and share < HIGH_SHARE else severity

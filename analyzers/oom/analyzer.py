@@ -364,7 +364,7 @@ def grade_finding(forecast: Forecast) -> Severity | None:
     """Return the severity of a finding on a forecast; None where no error is forecast."""
     middle_s = forecast.middle_s
     if middle_s is not None and forecast.belief >= BELIEVED:
-        severity = grade_time_left(middle_s)
+        severity = grade_time_left(middle_s, forecast.share)
         is_raised = severity is not None and forecast.is_pressed and middle_s >= HIGH_S
         return "high" if is_raised else severity
     return None

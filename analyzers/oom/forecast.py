@@ -136,6 +136,8 @@ class Forecast(NamedTuple):
     belief: float = 0.0
     # Whether the device refuses memory already while peaks grow.
     is_pressed: bool = False
+    # Growth seen so far as a share of the headroom.
+    share: float = 0.0
 
 
 def make_forecast(now: Situation) -> Forecast:
@@ -170,6 +172,7 @@ def make_forecast(now: Situation) -> Forecast:
         high_s=high_s,
         belief=belief,
         is_pressed=now.is_pressed,
+        share=now.share,
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Place = Literal["device", "host"]
-FLAT_STEPS, FLAT_SAMPLES, FLAT_SHARE = 64, 64, 0.25
+FLAT_STEPS, FLAT_SAMPLES, FLAT_SHARE = 64, 128, 0.25
 """A finding on growth that has ended may stand for so many steps or samples, or such a share of its length."""
 
 

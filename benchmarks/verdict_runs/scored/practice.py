@@ -9,6 +9,7 @@ from ..growth import (
     draw_onset,
     draw_watch,
     find_events,
+    find_new_heights,
     fit_steps,
     grow_evenly,
     hold,
@@ -128,7 +129,9 @@ def run_mapped_files(rng: Rng, span_s: float) -> Scene:
     moments = np.arange(0.0, span_s, 5.0)
     epoch_s = draw_log(rng, 300, 5400)
     resident = 8 * 2**30 + (moments % epoch_s) / epoch_s * rng.uniform(1, 30) * 2**30
-    return Scene((fit_steps(rng, job, span_s),), surroundings=Surroundings(host_s=moments, host_bytes=resident))
+    around = Surroundings(host_s=moments, host_bytes=resident)
+    # The first epoch is as even as a leak.
+    return Scene((fit_steps(rng, job, span_s),), surroundings=around, fills=(Leak(0.0, epoch_s, "host"),))
 
 
 def run_requests(rng: Rng, span_s: float) -> Scene:
@@ -138,7 +141,8 @@ def run_requests(rng: Rng, span_s: float) -> Scene:
     count = len(plan.ends_s)
     noise = np.convolve(rng.normal(0, 1, count), np.ones(200) / 200, mode="same")
     load = 0.5 + 0.3 * np.sin(2 * np.pi * (plan.ends_s / draw_log(rng, 1800, 20_000) + rng.random())) + noise
-    return Scene((hold(plan, np.clip(load, 0.02, 0.9) * job.headroom_bytes),))
+    kept = np.clip(load, 0.02, 0.9) * job.headroom_bytes
+    return Scene((hold(plan, kept),), fills=find_new_heights(plan, kept, 0.05 * job.headroom_bytes))
 
 
 def run_prefix_cache(rng: Rng, span_s: float) -> Scene:

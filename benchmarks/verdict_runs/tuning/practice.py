@@ -8,6 +8,7 @@ from ..growth import (
     draw_life,
     draw_onset,
     draw_watch,
+    find_new_heights,
     fit_steps,
     grow_evenly,
     hold,
@@ -71,7 +72,8 @@ def run_waves(rng: Rng, span_s: float) -> Scene:
     job = draw_job(rng, (0.2, 1.0))
     plan = fit_steps(rng, job, span_s)
     waves = sum(np.sin(2 * np.pi * (plan.ends_s / draw_log(rng, 900, 9000) + rng.random())) for _ in range(3))
-    return Scene((hold(plan, (0.5 + np.asarray(waves) / 7) * job.headroom_bytes * rng.uniform(0.3, 0.9)),))
+    kept = (0.5 + np.asarray(waves) / 7) * job.headroom_bytes * rng.uniform(0.3, 0.9)
+    return Scene((hold(plan, kept),), fills=find_new_heights(plan, kept, 0.05 * job.headroom_bytes))
 
 
 def run_guests(rng: Rng, span_s: float) -> Scene:
@@ -91,7 +93,9 @@ def run_touched_pages(rng: Rng, span_s: float) -> Scene:
     epoch_s = draw_log(rng, 200, 2400)
     whole, part = np.divmod(moments / epoch_s, 1.0)
     resident = 6 * 2**30 + rng.uniform(2, 30) * 2**30 * (1 - 0.5**whole * (1 - part / 2))
-    return Scene((fit_steps(rng, job, span_s),), surroundings=Surroundings(host_s=moments, host_bytes=resident))
+    around = Surroundings(host_s=moments, host_bytes=resident)
+    # The first epoch is as even as a leak.
+    return Scene((fit_steps(rng, job, span_s),), surroundings=around, fills=(Leak(0.0, epoch_s, "host"),))
 
 
 def _make_locked(interval_s: float) -> Callable[[Rng, float], Scene]:
