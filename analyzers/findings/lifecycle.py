@@ -289,8 +289,7 @@ MEDIUM_S = 3600.0
 LOW_S = 21600.0
 
 # Least growth seen, as a share of the room that is left, of the two most severe.
-CRITICAL_SHARE = 1.0
-HIGH_SHARE = 0.5
+SEVERE_SHARE = 1.0
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),
@@ -307,6 +306,4 @@ def grade_time_left(seconds: float, share: float = math.inf) -> Severity | None:
     may well end, so that it is not as severe yet as it would be if it were sure to go on.
     """
     severity = next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
-    if severity == "critical" and share < CRITICAL_SHARE:
-        severity = "high"
-    return "medium" if severity == "high" and share < HIGH_SHARE else severity
+    return "medium" if severity in ("high", "critical") and share < SEVERE_SHARE else severity

@@ -196,8 +196,9 @@ FLAT_BEATS = 32
 FLAT_BEATS_AT_FIRST = 16
 # Blocks of a scale that must show no growth.
 FLAT_BLOCKS = 4
-# How far growth should have gone meanwhile, in ranges by which the newest blocks scatter.
-FLAT_RANGES = 2.0
+# Standard errors by which their pace is below this share of the usual one.
+FLAT_ERRORS = 2.5
+FLAT_DOUBT = 0.6
 # How much longer than any pause that growth came back from one must last.
 FLAT_PAUSES = 1.5
 
@@ -371,15 +372,15 @@ class GrowthTrack:
         pauses = floors.peak_pauses if is_peak else floors.pauses
         least_s = FLAT_PAUSES * max(pauses.find_longest(onset_s), self._longest_pause_s)
         for level in range(self.completed):
-            count = max(FLAT_BLOCKS, -(-beats // floors.beats_at(level)))
-            blocks = floors.pyramid.latest(level, count + 1)
-            if len(blocks) <= count or blocks[1].end_s <= onset_s:
-                continue
-            quiet_s = blocks[-1].end_s - blocks[0].end_s
-            if quiet_s < least_s:
-                continue
-            if _is_flat([turn_over(it) for it in blocks] if is_peak else blocks, bytes_per_s):
-                return quiet_s
+            found = floors.pyramid.latest(level, KEPT)
+            least = max(FLAT_BLOCKS, -(-beats // floors.beats_at(level)))
+            for count in range(least, len(found), FLAT_BLOCKS):
+                blocks = found[-count - 1 :]
+                quiet_s = blocks[-1].end_s - blocks[0].end_s
+                if blocks[0].start_s < onset_s or quiet_s < least_s:
+                    continue
+                if _is_flat([turn_over(it) for it in blocks] if is_peak else blocks, bytes_per_s):
+                    return quiet_s
         return 0.0
 
     def _end(self, because: str) -> None:
@@ -390,17 +391,17 @@ class GrowthTrack:
 
 
 def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
-    """Return whether blocks brought next to nothing of what they should have, by more than their scatter."""
-    span_s = blocks[-1].mid_s - blocks[0].mid_s
-    expected = bytes_per_s * span_s
-    half = len(blocks) // 2
-    last, first = blocks[-half:], blocks[:half]
-    apart_s = sum([it.mid_s for it in last]) - sum([it.mid_s for it in first])
-    pace = (sum([it.low for it in last]) - sum([it.low for it in first])) / max(apart_s, 1e-9)
-    if expected <= 0.0 or pace >= PLATEAU_SHARE * bytes_per_s:
+    """Return whether blocks brought next to nothing of what they should have, beyond all doubt."""
+    count = len(blocks)
+    middle_s = sum([it.mid_s for it in blocks]) / count
+    middle = sum([it.low for it in blocks]) / count
+    spread = sum([(it.mid_s - middle_s) ** 2 for it in blocks])
+    pace = sum([(it.mid_s - middle_s) * (it.low - middle) for it in blocks]) / spread
+    if pace >= PLATEAU_SHARE * bytes_per_s:
         return False
-    rests = [it.low - pace * (it.mid_s - blocks[0].mid_s) for it in blocks]
-    return expected >= FLAT_RANGES * (max(rests) - min(rests) + _blur_of(blocks))
+    squares = sum([(it.low - middle - pace * (it.mid_s - middle_s)) ** 2 for it in blocks])
+    error = math.sqrt(max(squares / (count - 2), _blur_of(blocks) ** 2) / spread)
+    return pace + FLAT_ERRORS * error <= FLAT_DOUBT * bytes_per_s
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:

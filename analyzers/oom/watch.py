@@ -296,6 +296,7 @@ class Watch:
                 line=line,
                 share=self._share(floor),
                 is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
+                is_refused=self.pressed.is_counted,
                 is_believed=episode is None or episode.is_believed,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
@@ -362,6 +363,11 @@ class Pressed:
         if limit_bytes is not None and FULL_SHARE * limit_bytes < before and reserved < FALLEN_SHARE * before:
             self._times.append(time_s)
         self._reserved = reserved
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether refusals are counted; else they are concluded from what is reserved."""
+        return self._retries is not None
 
     def is_met(self, time_s: float, within_s: float) -> bool:
         return bool(self._times) and time_s - self._times[-1] <= within_s
