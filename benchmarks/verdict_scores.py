@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from .verdict_detectors import Claim, Forecast
+from .verdict_detectors import FAULTS, Claim, Forecast
 from .verdict_runs import Leak
 from .verdict_watch import Moment, Watched
 
-FAULTS = ("leak", "host_leak", "oom", "fragmentation", "divergence", "idle_held")
-"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) tell facts."""
 LEADS_S = (60.0, 300.0)
 GRACE = 0.1
 """Of the length of a leak: how much later it may still be called."""
@@ -45,6 +43,28 @@ class LeakScore:
         self.found += other.found
         self.missed += other.missed
         self.false += other.false
+
+
+@dataclass
+class AlarmScore:
+    """Alarms while nothing grows, of runs that are seen in one way."""
+
+    runs: int
+    quiet_hours: float
+    false: int
+
+    @property
+    def false_per_1000_hours(self) -> float | None:
+        """False alarms in a thousand device-hours in which nothing grows."""
+        return 1000 * self.false / self.quiet_hours if self.quiet_hours else None
+
+
+def score_alarms(runs: Iterable[Watched], kind: str) -> AlarmScore:
+    """Return how often high or critical was said of runs of one kind while nothing grew, or long after it did."""
+    found = [run for run in runs if run.shape.kind == kind]
+    return AlarmScore(
+        len(found), sum(run.quiet_hours for run in found), sum(run.false_alarms for run in found)
+    )
 
 
 @dataclass
@@ -249,6 +269,9 @@ def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
         claims = run.claims[detector]
         of_run = score([run], detector)
         wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS and not _is_of_fill(run, c)]
+        if run.false_alarms:
+            times = ", ".join(f"{begun:.0f}-{ended:.0f}" for begun, ended in run.alarms)
+            yield f"{run.name} ({run.shape.name}): high or critical at {times} s"
         for claim in wrong:
             yield f"{run.name} ({run.shape.name}): false {claim.kind} at {claim.opened_s:.0f} s"
         for kind, of_kind in (("leak", of_run.leak), ("host_leak", of_run.host_leak)):

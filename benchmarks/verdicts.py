@@ -158,7 +158,7 @@ def report(
     detectors = list(watched[0].claims)
     scores = {name: score(watched, name) for name in detectors}
     of_outside = {name: score(outside, name) for name in detectors}
-    targets = judge_verdicts(scores, outside, speed)
+    targets = judge_verdicts(scores, watched, outside, speed)
     title = f"{options.split} families, {len(watched)} runs{', quick' if options.quick else ''}"
     print(format_scores(title, scores), end="\n\n")
     if outside:
