@@ -23,6 +23,8 @@ KEPT_MOMENTS = 32
 RETURNED_SHARE = 0.995
 # Share of the limit by which it is always in doubt: the last segment, and what other programs hold.
 LEAST_DOUBT = 0.008
+# Share of the limit that the last request before an error does not find in one piece.
+LAST_LOST = 0.005
 # The same where reserved bytes have not grown since the onset.
 UNSEEN_DOUBT = 0.02
 FALLS_KEPT = 9
@@ -44,10 +46,10 @@ SMOOTHED = 5
 # Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
 # held above the peak where it has to be guessed.
 LOST_DOUBT = 0.06
-SPLIT_DOUBT = 0.35
+SPLIT_DOUBT = 0.3
 GUESSED_DOUBT = 0.45
 # The same of what is held above the peak and not counted as lost, where steps differ.
-KEPT_DOUBT = 0.25
+KEPT_DOUBT = 0.2
 
 
 class Usable(NamedTuple):
@@ -129,6 +131,7 @@ class UsableLimit:
         slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
         more = max(0.0, limit_bytes - lost - peaks[-1]) * slope / (1 + slope)
         least = (LEAST_DOUBT if len(readings) > 1 else UNSEEN_DOUBT) * limit_bytes
+        lost += LAST_LOST * limit_bytes
         return Usable(int(limit_bytes - lost - more), math.hypot(doubt, more * SLOPE_DOUBT, least))
 
     def of_peaks(self, limit_bytes: int, since_s: float, peak_at: Callable[[float], float]) -> Usable:
@@ -143,7 +146,7 @@ class UsableLimit:
             return Usable(limit_bytes, PEAK_DOUBT * limit_bytes)
         is_often = len(rests) == FALLS_KEPT and self._newest.number - self._falls[0].number <= OFTEN_WITHIN
         lost = median(rests) + OFTEN_LOST * limit_bytes if is_often else min(rests)
-        return Usable(int(limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
+        return Usable(int((1 - LAST_LOST) * limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
 
     def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:
         """Return what is lost, and its error, where only what is reserved is known.
