@@ -334,6 +334,11 @@ class LeakAnalyzer:
             track = self._tracks.see(owner.key, sample.time_s)
             if beat is not None:
                 found += track.observe(owner, beat, limit_bytes)
+        for rank in sample.ranks:
+            if rank.state == "ended":
+                keys = [(sample.node, kind, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS]
+                ended = [track for track in map(self._tracks.pop, keys) if track is not None]
+                found += chain.from_iterable(it.close(sample.time_s, PROCESS_ENDED) for it in ended)
         for _, track in self._tracks.pop_absent(sample, listed_keys):
             found += track.close(sample.time_s, PROCESS_ENDED)
         return found

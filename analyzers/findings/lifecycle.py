@@ -255,6 +255,10 @@ class Tracks(Generic[Key, Track]):
             track = self._tracks[key] = self._make(key)
         track.adopt(finding)
 
+    def pop(self, key: Key) -> Track | None:
+        """Remove the track of a subject that has ended, at once and not only once it is absent for long."""
+        return self._tracks.pop(key, None)
+
     def pop_absent(
         self, sample: Sample, list_keys: Callable[[Sample], Iterable[Key]], ticks: float = ABSENT_TICKS
     ) -> Iterator[tuple[Key, Track]]:

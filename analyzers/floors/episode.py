@@ -420,6 +420,8 @@ LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
 # Share of its last floor below which a subject has restarted.
 FALLEN_SHARE = 0.5
 LIMITS_KEPT = 32
+# Blocks of the finest scale whose rise is visible at once.
+NEWEST_BLOCKS = 4
 # Seconds by which a clock must go back to have been set: a beat so late belongs to a new life.
 CLOCK_BACK_S = 60.0
 # Scale at which pauses are measured: samples that long ago are blurred less than what they pause by.
@@ -650,6 +652,27 @@ class FloorTrack:
         span_s = blocks[-1].end_s - blocks[0].end_s
         steps = blocks[-1].last_step - blocks[0].last_step
         return steps / span_s if steps > 0 and span_s > 0 else None
+
+    @property
+    def newest_pace(self) -> float | None:
+        """Bytes a second by which the floors of the newest steps rose without a pause; None where they did not.
+
+        Samples are no floors: what they show in so short a time is the height of a step.
+        """
+        blocks = self._list_newest()
+        if len(blocks) < NEWEST_BLOCKS or any(b.low <= a.low for a, b in pairwise(blocks)):
+            return None
+        return (blocks[-1].low - blocks[0].low) / (blocks[-1].mid_s - blocks[0].mid_s)
+
+    @property
+    def newest_span_s(self) -> float:
+        """Seconds for which `newest_pace` was kept."""
+        blocks = self._list_newest()
+        return blocks[-1].end_s - blocks[0].start_s if blocks else 0.0
+
+    def _list_newest(self) -> Sequence[Block]:
+        is_exact = self.last is not None and self.last.kind == "step"
+        return self.pyramid.latest(0, NEWEST_BLOCKS) if is_exact else ()
 
     def _begin(self, beat: Beat | None) -> None:
         kind = "sample" if beat is None else beat.kind

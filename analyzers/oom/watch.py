@@ -176,6 +176,8 @@ LEAST_ROUNDS = 8
 RANK = 2
 # For how long a refusal of the device counts.
 RETRY_S = 60.0
+# Share of the room by which a floor rises visibly.
+RISING_SHARE = 0.01
 # Beats between two forecasts of the same subject, unless its end is near.
 EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
 NEAR_S = 300.0
@@ -230,6 +232,15 @@ class Watch:
     def peak_bytes(self) -> int | None:
         floors = self.growth.floors
         return None if floors.floor_bytes is None else floors.floor_bytes + floors.amplitude_bytes
+
+    @property
+    def is_rising(self) -> bool:
+        """Whether the floor has just risen by a visible part of the room, and that is no growth yet."""
+        floors = self.growth.floors
+        pace = floors.newest_pace
+        if pace is None or self.growth.episode is not None:
+            return False
+        return pace * floors.newest_span_s >= RISING_SHARE * max(0.0, floors.headroom_bytes)
 
     @property
     def limit_bytes(self) -> int | None:
