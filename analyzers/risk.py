@@ -169,7 +169,7 @@ def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) ->
 
 
 def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Return assessments as of a sample: none of a process that has ended, a severe one of one that is silent."""
+    """Return assessments as of a sample: none of ended processes, only severe ones of silent processes."""
     ended = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "ended"}
     assessments = [it for it in assessments if (it.pid, it.started_s) not in ended or it.pid is None]
     silent = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "stale"}

@@ -444,7 +444,9 @@ def find_headroom(
     The least of several processes counts: each one's capacity includes what is free on the device. An
     assessment is published when it changes visibly; steps since then may have gone higher.
     """
-    newest = {(rank.pid, rank.started_s): _find_newest_peak(rank) for rank in ranks if rank.state == "ok"}
+    newest: dict[tuple[int | None, float | None], int] = {
+        (rank.pid, rank.started_s): _find_newest_peak(rank) for rank in ranks if rank.state == "ok"
+    }
     known = [
         max(0, found.capacity_bytes - max(found.peak_bytes, newest.get((found.pid, found.started_s), 0)))
         for found in find_assessments(device, assessments)

@@ -77,7 +77,19 @@ def format_families(runs: Sequence[Watched]) -> str:
                 format_number(it.brier_score, 4),
             ]
         )
-    head = ["", "runs", "leaks", "too many", "alarms", "on benign", "1 min", "5 min", "mid-life", "covers", "Brier"]
+    head = [
+        "",
+        "runs",
+        "leaks",
+        "too many",
+        "alarms",
+        "on benign",
+        "1 min",
+        "5 min",
+        "mid-life",
+        "covers",
+        "Brier",
+    ]
     return format_table("vramscope by family", head, rows)
 
 

@@ -60,7 +60,7 @@ class AlarmScore:
 
 
 def score_alarms(runs: Iterable[Watched], kind: str) -> AlarmScore:
-    """Return how often high or critical was said of runs of one kind while nothing grew, or long after it did."""
+    """Return how often high or critical was said of runs of one kind while nothing grew."""
     found = [run for run in runs if run.shape.kind == kind]
     return AlarmScore(
         len(found), sum(run.quiet_hours for run in found), sum(run.false_alarms for run in found)

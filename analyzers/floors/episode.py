@@ -247,7 +247,7 @@ class GrowthTrack:
         self.lost_bytes = 0
         self._has_peaks = has_peaks
         self._level = 0
-        # When the last growth ended, how long it had lasted, and the longest pause that growth came back from.
+        # When the last growth ended, how long it lasted, and the longest pause that growth came back from.
         self._paused_s: float | None = None
         self._lasted_s = 0.0
         self._longest_pause_s = 0.0
@@ -298,9 +298,7 @@ class GrowthTrack:
     def _has_paused(self, growth: Growth, *, is_peak: bool) -> bool:
         """Return whether growth is over already when long blocks show it at last."""
         onset_s = growth.blocks[0].start_s
-        pause_s = self._measure_pause(
-            onset_s, growth.bytes_per_s, is_peak=is_peak, beats=FLAT_BEATS_AT_FIRST
-        )
+        pause_s = self._measure_pause(onset_s, growth.bytes_per_s, is_peak=is_peak, beats=FLAT_BEATS_AT_FIRST)
         return pause_s > 0.0
 
     def _begin_with(
@@ -467,6 +465,9 @@ class FloorTrack:
         self.last: Beat | None = None
         # Most that floors and the amplitude above them can reach: the least of recent readings.
         self.limit_bytes: int | None = None
+        # Least and most of the samples of this life, for the height of its steps.
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
         # Whether the newest beat began a new life.
         self.has_restarted = False
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
@@ -539,7 +540,7 @@ class FloorTrack:
             self._peak_records[level] = max(self._peak_records.get(level, 0), blocks[0].high)
 
     def forget_records(self, time_s: float) -> None:
-        """Count growth beyond the present floor as new from this moment on, even where it was higher before."""
+        """Count growth beyond the present floor as new from now on, even where it was higher before."""
         self._records.clear()
         self._peak_records.clear()
         self._news_since_s = time_s
@@ -655,7 +656,7 @@ class FloorTrack:
 
     @property
     def newest_pace(self) -> float | None:
-        """Bytes a second by which the floors of the newest steps rose without a pause; None where they did not.
+        """Bytes a second by which floors of the newest steps rose without a pause; None where they did not.
 
         Samples are no floors: what they show in so short a time is the height of a step.
         """
@@ -690,7 +691,6 @@ class FloorTrack:
         self._news_since_s = self.since_s
         self._news_above_bytes = 0
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
-        # Of the samples of this life, for the height of its steps.
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
 

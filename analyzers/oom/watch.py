@@ -23,7 +23,7 @@ KEPT_MOMENTS = 32
 RETURNED_SHARE = 0.995
 # Share of the limit by which it is always in doubt: the last segment, and what other programs hold.
 LEAST_DOUBT = 0.008
-# Share of the limit that the last request before an error does not find in one piece.
+# Share of the limit that the last request before an error does not find in one piece, where steps differ.
 LAST_LOST = 0.005
 # The same where reserved bytes have not grown since the onset.
 UNSEEN_DOUBT = 0.02
@@ -131,7 +131,7 @@ class UsableLimit:
         slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
         more = max(0.0, limit_bytes - lost - peaks[-1]) * slope / (1 + slope)
         least = (LEAST_DOUBT if len(readings) > 1 else UNSEEN_DOUBT) * limit_bytes
-        lost += LAST_LOST * limit_bytes
+        lost += (1 - uniformity) * LAST_LOST * limit_bytes
         return Usable(int(limit_bytes - lost - more), math.hypot(doubt, more * SLOPE_DOUBT, least))
 
     def of_peaks(self, limit_bytes: int, since_s: float, peak_at: Callable[[float], float]) -> Usable:

@@ -132,7 +132,7 @@ def _find_room(plan: Plan, surroundings: Surroundings) -> Ints | None:
 
 def _measure_step(lives: Sequence[Life]) -> float:
     """Return the mean length of a step, in seconds."""
-    return max((life.ends_s[-1] - life.start_s) / len(life.ends_s) for life in lives)
+    return max(float(life.ends_s[-1] - life.start_s) / len(life.ends_s) for life in lives)
 
 
 def _clip(leaks: Sequence[Leak], end_s: float) -> tuple[Leak, ...]:

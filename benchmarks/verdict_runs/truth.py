@@ -5,7 +5,7 @@ from typing import Literal
 
 Place = Literal["device", "host"]
 FLAT_STEPS, FLAT_SAMPLES, FLAT_SHARE = 64, 128, 0.25
-"""A finding on growth that has ended may stand for so many steps or samples, or such a share of its length."""
+"""For so many steps or samples, or such a share of its length, growth that has ended may be reported."""
 
 
 @dataclass(frozen=True)

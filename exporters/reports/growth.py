@@ -27,7 +27,7 @@ class UsedTrend(msgspec.Struct, frozen=True, kw_only=True):
     """When the growth began; without growth, when the word became what it is."""
     rate_mb_per_min: float | None
     full_in_s: float | None
-    """Seconds from the newest sample until the device is full, if that goes on; None where it does not fill."""
+    """Seconds from the newest sample until the device is full; None where it does not fill."""
     full_in_low_s: float | None
     full_in_high_s: float | None
 
@@ -64,7 +64,7 @@ def describe_used(log: RunLog, device: DeviceLog) -> UsedTrend | None:
 
 
 def find_rate(log: RunLog, device: DeviceLog, points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the rate of a device in bytes a second: that of its trend, else of the floors of some points."""
+    """Return the rate of a device, bytes a second: that of its trend, else of the floors of some points."""
     trend = _find_trend(log, device)
     if trend is not None and trend.rate_bytes_per_s is not None:
         return trend.rate_bytes_per_s
@@ -72,7 +72,7 @@ def find_rate(log: RunLog, device: DeviceLog, points: Sequence[tuple[float, floa
 
 
 def fit_floors(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the slope of the floors of (seconds, value) points, per second; None for fewer than three moments.
+    """Return the slope of the floors of (seconds, value) points; None for fewer than three moments.
 
     Floors are the least values of five parts of the time, of all where they are few: what each step takes and
     gives back is no growth. A slope that may be chance is none: 0.
@@ -90,7 +90,7 @@ def fit_floors(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _find_floors(points: Sequence[tuple[float, float]]) -> tuple[Sequence[tuple[float, float]], float]:
-    """Return the least of each part of the time, and how far it may be above the floor: as far as the next."""
+    """Return the least of each part of the time, and how far it may be above the floor, as the next is."""
     if len(points) < LEAST_POINTS:
         return points, 0.0
     parts = list(_cut(points))

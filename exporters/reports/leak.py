@@ -25,6 +25,7 @@ from .log import DeviceLog, MemorySource, RunLog, Snapshot, add_known
 
 # How much the memory of a device, or of the processes on it, has grown.
 
+
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """Growth over the snapshots that are kept, in MiB; None where it was not measured."""
 

@@ -1,6 +1,5 @@
 """The report of `vramscope oom`: the risk of each device, and what it rests on."""
 
-from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -74,8 +73,9 @@ def judge_usage(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Thres
     growth = fit_growth(log, device, thresholds.window)
     if last is None or usage is None:
         return ThresholdRisk("unknown", None, growth, None)
-    to_full_s = None
-    if growth is not None and growth > 0 and last.free_bytes is not None:
+    trend = describe_used(log, device)
+    to_full_s = None if trend is None else trend.full_in_s
+    if to_full_s is None and growth is not None and growth > 0 and last.free_bytes is not None:
         to_full_s = last.free_bytes / (growth * MIB)
     level, base = _judge(
         usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
@@ -357,7 +357,9 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     )
 
 
-def describe_trend(log: RunLog, device: DeviceLog, *, span_s: float = TREND_S, window: int) -> MemoryTrends | Nothing:
+def describe_trend(
+    log: RunLog, device: DeviceLog, *, span_s: float = TREND_S, window: int
+) -> MemoryTrends | Nothing:
     source = device.memory_source
     last = device.last
     since_s = 0.0 if last is None else last.time_s - span_s

@@ -29,7 +29,7 @@ SEEDS = 18
 
 
 def run_lora_cache(rng: Rng, span_s: float) -> Scene:
-    """Adapters that stay on the card once somebody asked for them, as often as words in a text, up to a bound."""
+    """Adapters that stay on the card once they were asked for, as often as words in a text, up to a bound."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s, rng.uniform(0.5, 1.0, 2039))
     asked = np.minimum(rng.zipf(rng.uniform(1.3, 1.8), len(plan.ends_s)), 4096)
@@ -52,7 +52,7 @@ def run_staged_curriculum(rng: Rng, span_s: float) -> Scene:
 
 
 def run_filled_and_done(rng: Rng, span_s: float) -> Scene:
-    """A dataset that is moved to the card piece by piece, a fifth to two thirds of what is free, and then used."""
+    """A dataset that is moved to the card piece by piece, up to two thirds of what is free, and then used."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s, rng.uniform(0.7, 1.0, 1511) if rng.random() < 0.5 else None)
     start_s, length_s = float(rng.uniform(0, 600)), draw_log(rng, 120, 0.3 * span_s)
@@ -109,7 +109,9 @@ def run_other_users(rng: Rng, span_s: float) -> Scene:
         at_s, stays_s = rng.uniform(0, span_s), rng.exponential(2400)
         ramp = np.clip((moments - at_s) / draw_log(rng, 10, 900), 0, 1)
         held += np.where(moments < at_s + stays_s, ramp, 0) * rng.uniform(0.05, 0.3)
-    around = Surroundings(others_s=moments, others_bytes=(np.minimum(held, 0.8) * job.headroom_bytes).astype(np.int64))
+    around = Surroundings(
+        others_s=moments, others_bytes=(np.minimum(held, 0.8) * job.headroom_bytes).astype(np.int64)
+    )
     return Scene((fit_steps(rng, job, span_s),), surroundings=around)
 
 
@@ -120,7 +122,9 @@ def run_copied_on_write(rng: Rng, span_s: float) -> Scene:
     epoch_s = draw_log(rng, 120, 1800)
     size = rng.uniform(2, 40) * 2**30
     resident = 6 * 2**30 + size * (1 - np.exp(-moments / epoch_s)) + rng.normal(0, 1e7, len(moments))
-    return Scene((fit_steps(rng, job, span_s),), surroundings=Surroundings(host_s=moments, host_bytes=resident))
+    return Scene(
+        (fit_steps(rng, job, span_s),), surroundings=Surroundings(host_s=moments, host_bytes=resident)
+    )
 
 
 def run_mapped_files(rng: Rng, span_s: float) -> Scene:
@@ -149,7 +153,9 @@ def run_prefix_cache(rng: Rng, span_s: float) -> Scene:
     """A cache of prefixes that fills with what is asked for and is then kept at its bound."""
     job = draw_job(rng, (0.2, 1.0))
     plan = fit_steps(rng, job, span_s)
-    pieces = np.cumsum(rng.exponential(1.0, len(plan.ends_s)) * np.exp(-plan.ends_s / draw_log(rng, 100, 1500)))
+    pieces = np.cumsum(
+        rng.exponential(1.0, len(plan.ends_s)) * np.exp(-plan.ends_s / draw_log(rng, 100, 1500))
+    )
     return Scene((hold(plan, pieces / pieces[-1] * job.headroom_bytes * rng.uniform(0.1, 0.8)),))
 
 
@@ -190,7 +196,9 @@ def run_compile_leak(rng: Rng, span_s: float) -> Scene:
     life_s, rate = draw_life(rng, job, 1800, span_s / 2)
     onset_s = draw_onset(rng, life_s)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s))
-    compiles = (rng.random(len(plan.ends_s)) < job.step_s / (life_s / rng.uniform(60, 400))).astype(np.float64)
+    compiles = (rng.random(len(plan.ends_s)) < job.step_s / (life_s / rng.uniform(60, 400))).astype(
+        np.float64
+    )
     plan = take(plan, compiles * 0.1 * job.headroom_bytes)
     return leak_from(keep_portions(plan, compiles, onset_s, rate), onset_s)
 
@@ -207,7 +215,7 @@ def run_ended_leak(rng: Rng, span_s: float) -> Scene:
 def run_checkpoint_leak(rng: Rng, span_s: float) -> Scene:
     """A copy of some of the state that stays behind after each checkpoint."""
     job = draw_job(rng)
-    life_s, rate = draw_life(rng, job, 3600, span_s / 1.7)
+    life_s, _ = draw_life(rng, job, 3600, span_s / 1.7)
     onset_s = draw_onset(rng, life_s)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s))
     counts = mark_every(plan, life_s / rng.uniform(20, 50), onset_s)

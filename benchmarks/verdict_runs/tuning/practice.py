@@ -43,7 +43,9 @@ def run_loaded_then_still(rng: Rng, span_s: float) -> Scene:
     portions *= plan.ends_s < start_s + length_s
     kept = np.cumsum(portions)
     share = job.headroom_bytes * rng.uniform(0.2, 0.6)
-    return Scene((hold(plan, kept / max(kept[-1], 1e-9) * share),), fills=(Leak(start_s, start_s + length_s),))
+    return Scene(
+        (hold(plan, kept / max(kept[-1], 1e-9) * share),), fills=(Leak(start_s, start_s + length_s),)
+    )
 
 
 def run_micro_batches(rng: Rng, span_s: float) -> Scene:
@@ -53,7 +55,9 @@ def run_micro_batches(rng: Rng, span_s: float) -> Scene:
     count = int(rng.integers(3, 100))
     index = np.arange(len(plan.ends_s))
     height = rng.uniform(0.7, 1.0, len(index) // count + 1)[index // count]
-    return Scene((hold(plan, (index % count) / count * height * job.headroom_bytes * rng.uniform(0.05, 0.4)),))
+    return Scene(
+        (hold(plan, (index % count) / count * height * job.headroom_bytes * rng.uniform(0.05, 0.4)),)
+    )
 
 
 def run_gathered_outputs(rng: Rng, span_s: float) -> Scene:
@@ -104,7 +108,9 @@ def _make_locked(interval_s: float) -> Callable[[Rng, float], Scene]:
         off = 1 + draw_log(rng, 0.0001, 0.004) * float(rng.choice([-1, 1]))
         job = draw_job(rng, (interval_s * part * off,) * 2)
         shares = None if rng.random() < 0.5 else rng.uniform(0.97, 1.0, 641)
-        return Scene((plan_steps(job, rng, span_s, shares=shares, jitter=float(rng.choice([0.0, 0.001, 0.003]))),))
+        return Scene(
+            (plan_steps(job, rng, span_s, shares=shares, jitter=float(rng.choice([0.0, 0.001, 0.003]))),)
+        )
 
     return run_locked_steps
 
@@ -181,7 +187,10 @@ PRACTICE = (
             f"locked_steps_{interval_s:g}s",
             _make_locked(interval_s),
             HOURS_4,
-            (Shape("series", interval_s, jitter=0.0), Shape("series", interval_s, has_steps=False, jitter=0.0)),
+            (
+                Shape("series", interval_s, jitter=0.0),
+                Shape("series", interval_s, has_steps=False, jitter=0.0),
+            ),
             8,
         )
         for interval_s in (0.1, 1.0, 2.0, 15.0)
