@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from .__main__ import RESULTS, describe_machine
@@ -64,14 +65,16 @@ def main() -> int:
         of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
     tasks = choose_tasks([] if options.driver_only else tasks, options)
     of_driver = choose_tasks(of_driver, options)
-    watched = list(watch_all(watch_one, tasks, options))
+    watched = list(watch_all(partial(watch_one, with_others=not options.ours), tasks, options))
     trends = list(watch_all(watch_driver_one, of_driver, options))
     print(f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs\n")
     if trends:
         report_trends(trends, options)
     if not watched:
         return 0
-    outside = [] if options.family else watch_outside(is_scored=options.split == "scored")
+    outside = []
+    if not options.family:
+        outside = watch_outside(is_scored=options.split == "scored", with_others=not options.ours)
     speed = None if options.family else measure_speed()
     report(watched, outside, trends, speed, options, time.monotonic() - started_s)
     failures = sorted({run.failure for run in (*watched, *outside) if run.failure})
@@ -87,6 +90,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"each {QUICK}th run: about a minute")
     parser.add_argument("--jobs", type=int, default=2, help="processes that watch runs (2)")
     parser.add_argument("--within", type=float, default=float("inf"), help="stop after so many seconds")
+    parser.add_argument("--ours", action="store_true", help="without the rules of others: faster")
     parser.add_argument("--family", nargs="+", help="only these families, without JSON")
     parser.add_argument(
         "--driver-only", action="store_true", help="only the trends of used memory, without JSON"
@@ -121,13 +125,13 @@ def watch_all(
             yield future.result()
 
 
-def watch_one(task: Task) -> Watched:
+def watch_one(task: Task, *, with_others: bool) -> Watched:
     """Make one run and watch it."""
     split, family, seed = task
-    return watch(make_run(SPLITS[split][family], seed))
+    return watch(make_run(SPLITS[split][family], seed), with_others=with_others)
 
 
-def watch_outside(*, is_scored: bool) -> list[Watched]:
+def watch_outside(*, is_scored: bool, with_others: bool) -> list[Watched]:
     """Watch what was not made up: recordings of a simulated device and measured traces; never to tune on."""
     if not is_scored:
         return []
@@ -135,7 +139,7 @@ def watch_outside(*, is_scored: bool) -> list[Watched]:
     if not measured:
         print(f"verdicts: no measured traces in {TRACES}: left out", file=sys.stderr)
     outside: list[Labelled] = [*find_recordings(), *measured]
-    return [watch(run) for run in outside]
+    return [watch(run, with_others=with_others) for run in outside]
 
 
 def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -> None:

@@ -544,7 +544,10 @@ class FloorTrack:
         self._records.clear()
         self._peak_records.clear()
         self._news_since_s = time_s
-        self._news_above_bytes = self.floor_bytes or 0
+        # Samples blur floors upwards: the highest of the newest counts, not the least.
+        blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
+        self._news_above_bytes = max([block.low for block in blocks], default=0)
+        self._peak_news_above_bytes = max([block.high for block in blocks], default=0)
 
     def judge_peaks(self, level: int, lost_bytes: int, *, is_lenient: bool) -> Growth | None:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
@@ -561,7 +564,7 @@ class FloorTrack:
         if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
             return None
         past = [block.high for block in blocks[: -WINDOWS[0]]]
-        record = max([self._peak_records.get(level, 0), *past])
+        record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
         window = [turn_over(block) for block in found]
         growth = judge_growth(window, headroom, record, is_lenient=is_lenient)
         return None if growth is None or self._may_be_phase(growth) else growth
@@ -690,6 +693,7 @@ class FloorTrack:
         self._peak_records: dict[int, int] = {}
         self._news_since_s = self.since_s
         self._news_above_bytes = 0
+        self._peak_news_above_bytes = 0
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
