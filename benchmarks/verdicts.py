@@ -45,6 +45,8 @@ from .verdict_watch import Labelled, Watched, watch
 SPLITS: dict[str, tuple[Family, ...]] = {"scored": SCORED, "tuning": TUNING}
 QUICK = 13
 """A quick look takes each so-manieth run."""
+RUNS_SHARE = 0.75
+"""Of the time of `--within`: what all runs may take; the rest is for those that the driver alone sees."""
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""
 OneTask = TypeVar("OneTask")
@@ -65,8 +67,10 @@ def main() -> int:
         of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
     tasks = choose_tasks([] if options.driver_only else tasks, options)
     of_driver = choose_tasks(of_driver, options)
-    watched = list(watch_all(partial(watch_one, with_others=not options.ours), tasks, options))
-    trends = list(watch_all(watch_driver_one, of_driver, options))
+    watch_run = partial(watch_one, with_others=not options.ours)
+    watched = list(watch_all(watch_run, tasks, options.jobs, RUNS_SHARE * options.within))
+    within_s = options.within - (time.monotonic() - started_s)
+    trends = list(watch_all(watch_driver_one, of_driver, options.jobs, within_s))
     print(f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs\n")
     if trends:
         report_trends(trends, options)
@@ -106,14 +110,14 @@ def choose_tasks(tasks: Sequence[OneTask], options: argparse.Namespace) -> list[
 
 
 def watch_all(
-    watch_run: Callable[[OneTask], OneRun], tasks: Sequence[OneTask], options: argparse.Namespace
+    watch_run: Callable[[OneTask], OneRun], tasks: Sequence[OneTask], jobs: int, within_s: float
 ) -> Iterator[OneRun]:
     """Yield what became of each run, in the order of the tasks; progress goes to stderr.
 
-    Runs that have not begun after `--within` seconds are left out.
+    Runs that have not begun after so many seconds are left out.
     """
-    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + options.within
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + within_s
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         futures = [pool.submit(watch_run, task) for task in tasks]
         for done, future in enumerate(futures, 1):
             if time.monotonic() > end_s:
