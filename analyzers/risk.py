@@ -223,11 +223,15 @@ def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | No
 
 
 def _grade_growth(finding: Finding) -> RiskLevel:
-    """Return the level of a finding on growth: a leak is as severe as a forecast of the same time left."""
+    """Return the level of a finding on growth: a leak is as severe as a forecast of the same time left.
+
+    It is never more severe than its finding, which knows how much has grown.
+    """
     if finding.kind != "leak":
         return finding.severity
     left_s = TIME_LEFT.read_number(finding)
-    return (None if left_s is None else grade_time_left(left_s)) or "low"
+    level = (None if left_s is None else grade_time_left(left_s)) or "low"
+    return min(level, finding.severity, key=SEVERITIES.index)
 
 
 def _is_contradicted(risk: Risk, growth: Risk) -> bool:

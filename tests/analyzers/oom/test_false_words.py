@@ -88,6 +88,16 @@ def test_findings_close_within_the_stated_flat_steps(grown: int) -> None:
     assert told[-1].level == "low"
 
 
+def test_a_plateau_of_long_sequences_is_not_severe_for_long() -> None:
+    ramp, still = 2200, FLAT_STEPS
+    found, told = _watch_both(
+        steps([20.0 * GIB] * (ramp + still), lambda step: 10 * GIB + 20 * MIB * min(step, ramp))
+    )
+    assert "high" in {assessment.level for assessment in told}
+    assert not found[-1].is_open
+    assert told[-1].level == "low"
+
+
 def test_what_has_stopped_growing_opens_nothing() -> None:
     levels = [20 * GIB + 20 * MIB * step for step in range(110)]
     found, _ = _watch_both(steps([20.0 * GIB] * 40 + levels[:12] + [levels[12]] * 1500))
