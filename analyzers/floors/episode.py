@@ -498,10 +498,8 @@ class FloorTrack:
         if self._recent is not None:
             low_bytes = beat.low_bytes
             self._recent.append(low_bytes)
-            if low_bytes < self._least_bytes:
-                self._least_bytes = low_bytes
-            if low_bytes > self._most_bytes:
-                self._most_bytes = low_bytes
+            self._least_bytes = min(self._least_bytes, low_bytes)
+            self._most_bytes = max(self._most_bytes, low_bytes)
         self.steps += beat.steps
         completed = self.pyramid.add(beat)
         if completed > self._pause_level:
