@@ -27,7 +27,7 @@ from .findings.evidence import (
     EvidenceKey,
     read_process,
 )
-from .findings.lifecycle import OpenFinding, Tracks, begin_finding, restate
+from .findings.lifecycle import OpenFinding, Tracks, begin_finding, grade_time_left, restate
 from .findings.subjects import name_rank, subjects_of
 from .floors.blocks import Beat, BeatKind, read_beat, round_sector
 from .floors.episode import Episode, GrowthTrack, resume_growth
@@ -131,8 +131,8 @@ def _host_limit(host: HostSample | None, rank: RankSample) -> int:
 
 _MEMORY = EvidenceKey("memory")
 
-# Severity by the seconds left to out of memory.
-SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
+# Seconds left to out of memory below which a leak is medium at least; nearer it is as severe as a forecast.
+MEDIUM_S = 86_400.0
 # Change of growth or rate, as a share, that a person would notice.
 NEWS_SHARE = 0.25
 
@@ -172,7 +172,10 @@ class Leak(NamedTuple):
         left_s = self.time_left_s
         if left_s is None:
             return "low"
-        return next((severity for limit_s, severity in SEVERITY_S if left_s < limit_s), "low")
+        severity = grade_time_left(left_s, self.grown_bytes / max(1.0, self.headroom_bytes or 0.0))
+        if severity in (None, "low"):
+            return "medium" if left_s < MEDIUM_S else "low"
+        return severity or "low"
 
 
 def state_leak(finding: Finding, leak: Leak) -> Finding:
@@ -331,6 +334,11 @@ class LeakAnalyzer:
             track = self._tracks.see(owner.key, sample.time_s)
             if beat is not None:
                 found += track.observe(owner, beat, limit_bytes)
+        for rank in sample.ranks:
+            if rank.state == "ended":
+                keys = [(sample.node, kind, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS]
+                ended = [track for track in map(self._tracks.pop, keys) if track is not None]
+                found += chain.from_iterable(it.close(sample.time_s, PROCESS_ENDED) for it in ended)
         for _, track in self._tracks.pop_absent(sample, listed_keys):
             found += track.close(sample.time_s, PROCESS_ENDED)
         return found

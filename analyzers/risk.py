@@ -31,6 +31,9 @@ GROWTH = ("leak", "divergence")
 # From the least to the most worrying: unknown outweighs known to be low.
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
 
+# Least confidence with which a time is told.
+BELIEVED = 0.5
+
 _UNKNOWN = LEVELS.index("unknown")
 
 
@@ -114,7 +117,7 @@ def _assess_by_words(
 ) -> Risk:
     fact = _gravest_finding(device, findings)
     word = _gravest_assessment(device, assessments)
-    oom_s = None if word is None or word.oom_in_s is None else word.time_s + word.oom_in_s
+    oom_s = None if word is None else _find_end(word)
     if fact is not None and (word is None or _weigh(fact.severity) >= _weigh(word.level)):
         return Risk(fact.severity, fact.title, oom_s)
     is_told = word is not None and (device.state in ("ok", "unsupported") or _weigh(word.level) > _UNKNOWN)
@@ -123,6 +126,12 @@ def _assess_by_words(
     if device.state == "ended":
         return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
     return Risk("unknown", _explain_unknown(device, ranks))
+
+
+def _find_end(word: Assessment) -> float | None:
+    """Return when memory is expected to run out; None where growth is not believed to go on until then."""
+    is_doubted = word.confidence is not None and word.confidence < BELIEVED
+    return None if word.oom_in_s is None or is_doubted else word.time_s + word.oom_in_s
 
 
 def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:
@@ -160,7 +169,9 @@ def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) ->
 
 
 def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Return assessments as of a sample: of a process that does not report only a severe one stays."""
+    """Return assessments as of a sample: none of ended processes, only severe ones of silent processes."""
+    ended = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "ended"}
+    assessments = [it for it in assessments if (it.pid, it.started_s) not in ended or it.pid is None]
     silent = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "stale"}
     if not silent:
         return tuple(assessments)
@@ -212,11 +223,15 @@ def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | No
 
 
 def _grade_growth(finding: Finding) -> RiskLevel:
-    """Return the level of a finding on growth: a leak is as severe as a forecast of the same time left."""
+    """Return the level of a finding on growth: a leak is as severe as a forecast of the same time left.
+
+    It is never more severe than its finding, which knows how much has grown.
+    """
     if finding.kind != "leak":
         return finding.severity
     left_s = TIME_LEFT.read_number(finding)
-    return (None if left_s is None else grade_time_left(left_s)) or "low"
+    level = (None if left_s is None else grade_time_left(left_s)) or "low"
+    return min(level, finding.severity, key=SEVERITIES.index)
 
 
 def _is_contradicted(risk: Risk, growth: Risk) -> bool:

@@ -7,7 +7,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..engine.model import SEVERITIES, Assessment, DeviceSample, DeviceTrend, Finding, RiskLevel, Sample
+from ..engine.model import (
+    SEVERITIES,
+    Assessment,
+    DeviceSample,
+    DeviceTrend,
+    Finding,
+    RankSample,
+    RiskLevel,
+    Sample,
+)
 from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
 from .capacity import KIND as CAPACITY
@@ -359,7 +368,7 @@ def describe_state(
         yield ("OOM risk unknown: no data", "OOM risk unknown", "OOM risk ?")
         return
     worst = max([fullest, *readable], key=lambda device: LEVELS.index(risks[device.uuid].level))
-    headroom = find_headroom(fullest, assessments)
+    headroom = find_headroom(fullest, assessments, sample.ranks)
     is_only = len(readable) == 1
     if risks[worst.uuid].level == "low" and headroom is not None:
         yield _describe_calm(fullest, findings, headroom, is_only=is_only)
@@ -427,17 +436,36 @@ def _describe_filling(device: DeviceSample, trend: DeviceTrend, now_s: float) ->
     return tuple(f"{name_device(device)} {words}" for words in word_trend(trend, now_s))
 
 
-def find_headroom(device: DeviceSample, assessments: Sequence[Assessment]) -> int | None:
+def find_headroom(
+    device: DeviceSample, assessments: Sequence[Assessment], ranks: Sequence[RankSample] = ()
+) -> int | None:
     """Return the bytes between the peak of a process on a device and its capacity; None if unknown.
 
-    The least of several processes counts: each one's capacity includes what is free on the device.
+    The least of several processes counts: each one's capacity includes what is free on the device. An
+    assessment is published when it changes visibly; steps since then may have gone higher.
     """
+    newest: dict[tuple[int | None, float | None], int] = {
+        (rank.pid, rank.started_s): _find_newest_peak(rank) for rank in ranks if rank.state == "ok"
+    }
     known = [
-        max(0, found.capacity_bytes - found.peak_bytes)
+        max(0, found.capacity_bytes - max(found.peak_bytes, newest.get((found.pid, found.started_s), 0)))
         for found in find_assessments(device, assessments)
         if found.capacity_bytes is not None and found.peak_bytes is not None
     ]
     return min(known, default=None)
+
+
+def _find_newest_peak(rank: RankSample) -> int:
+    """Return the most that a process is known to have held in the newest sample."""
+    allocator = rank.allocator
+    step = rank.step
+    known = (
+        rank.peak_max_bytes,
+        None if step is None else step.peak_bytes,
+        None if allocator is None else allocator.allocated_max_bytes,
+        None if allocator is None else allocator.allocated_bytes,
+    )
+    return max((it for it in known if it is not None), default=0)
 
 
 def _describe_calm(

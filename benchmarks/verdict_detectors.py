@@ -11,6 +11,9 @@ from vramscope.engine.plugins import make_analyzers
 HORIZON_S = 600.0
 """Where our analyzers name none."""
 OURS = "vramscope"
+SEVERE = ("high", "critical")
+FAULTS = ("leak", "host_leak", "oom", "fragmentation", "divergence", "idle_held")
+"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) tell facts."""
 
 
 @dataclass
@@ -48,6 +51,9 @@ class Ours:
         self._host = AnalyzerHost(gather_analyzers())
         self._by_id: dict[str, Claim] = {}
         self._newest: Assessment | None = None
+        self._severe: set[str] = set()
+        self.alarms: list[tuple[float, float | None]] = []
+        """When the risk, or an open finding that claims a fault, was high or critical: from and to."""
 
     @property
     def failure(self) -> str | None:
@@ -62,9 +68,19 @@ class Ours:
                 claim = self._by_id[finding.id] = Claim(finding.id, finding.kind, finding.opened_s)
                 self.claims.append(claim)
             claim.closed_s, claim.severity = finding.closed_s, finding.severity
+            if finding.is_open and finding.severity in SEVERE and finding.kind in FAULTS:
+                self._severe.add(finding.id)
+            else:
+                self._severe.discard(finding.id)
         for assessment in self._host.assess():
             if self._newest is None or assessment.time_s >= self._newest.time_s:
                 self._newest = assessment
+        is_severe = bool(self._severe) or (self._newest is not None and self._newest.level in SEVERE)
+        is_open = bool(self.alarms) and self.alarms[-1][1] is None
+        if is_severe and not is_open:
+            self.alarms.append((sample.time_s, None))
+        elif is_open and not is_severe:
+            self.alarms[-1] = (self.alarms[-1][0], sample.time_s)
 
     def forecast(self, time_s: float) -> Forecast:
         """Return the newest assessment as a forecast from some moment on."""

@@ -6,8 +6,8 @@ from math import isinf
 from statistics import fmean, median, quantiles
 
 from .measure.tables import format_number, format_table
-from .verdict_detectors import OURS
-from .verdict_scores import FAULTS, LEADS_S, Score, list_errors, score
+from .verdict_detectors import FAULTS, OURS
+from .verdict_scores import LEADS_S, Score, list_errors, score, score_alarms
 from .verdict_speed import Speed
 from .verdict_targets import Target
 from .verdict_watch import Watched
@@ -68,6 +68,7 @@ def format_families(runs: Sequence[Watched]) -> str:
                 str(len(of_family)),
                 f"{leaks.found}/{leaks.found + leaks.missed}",
                 str(it.leak.false + it.host_leak.false),
+                str(sum(run.false_alarms for run in of_family)),
                 " ".join(f"{kind} {count}" for kind, count in sorted(it.false.items())) or "—",
                 f"{it.warned.get(60.0, 0)}/{it.warnable.get(60.0, 0)}",
                 f"{it.warned.get(300.0, 0)}/{it.warnable.get(300.0, 0)}",
@@ -76,28 +77,51 @@ def format_families(runs: Sequence[Watched]) -> str:
                 format_number(it.brier_score, 4),
             ]
         )
-    head = ["", "runs", "leaks", "too many", "on benign", "1 min", "5 min", "mid-life", "covers", "Brier"]
+    head = [
+        "",
+        "runs",
+        "leaks",
+        "too many",
+        "alarms",
+        "on benign",
+        "1 min",
+        "5 min",
+        "mid-life",
+        "covers",
+        "Brier",
+    ]
     return format_table("vramscope by family", head, rows)
 
 
+SEEN = {
+    "live": "live: every step, free blocks counted",
+    "series": "series: samples alone",
+    "device": "driver only",
+}
+
+
 def format_shapes(runs: Sequence[Watched]) -> str:
-    """Return how ours foretold the end of runs that are seen in each way."""
+    """Return what ours did on runs that are seen in each way."""
     rows = []
-    for kind, meaning in (
-        ("live", "live: every step, free blocks counted"),
-        ("series", "series: samples alone"),
-    ):
-        it = score([run for run in runs if run.shape.kind == kind], OURS)
+    for kind, meaning in SEEN.items():
+        of_kind = [run for run in runs if run.shape.kind == kind]
+        it = score(of_kind, OURS)
+        alarms = score_alarms(of_kind, kind)
         rows.append(
             [
                 meaning,
-                str(len(it.errors.get(0.5, ()))),
-                *(_format_error(it.error_at(at)) for at in (0.3, 0.5, 0.7)),
-                format_number(it.coverage, 3),
+                str(len(of_kind)),
+                format_number(alarms.quiet_hours, 0),
+                str(alarms.false),
+                format_number(it.leak.f1, 3),
                 *(format_number(it.recall_at(lead_s), 3) for lead_s in LEADS_S),
+                str(len(it.errors.get(0.5, ()))),
+                *(_format_error(it.error_at(at)) for at in (0.3, 0.5, 0.7, 0.9)),
+                format_number(it.coverage, 3),
             ]
         )
-    head = ["", "runs", "error at 30 %", "50 %", "70 %", "covers", "1 min", "5 min"]
+    head = ["", "runs", "quiet hours", "false alarms", "leak F1", "1 min", "5 min"]
+    head += ["ends", "error at 30 %", "50 %", "70 %", "90 %", "covers"]
     return format_table("vramscope by how runs are seen", head, rows)
 
 
@@ -135,6 +159,11 @@ def as_results(
         "recorded_and_measured": {name: _as_figures(it) for name, it in of_outside.items()},
         "by_family": {
             name: _as_figures(score([run for run in runs if run.family == name], OURS)) for name in families
+        },
+        "by_kind": {
+            kind: _as_figures(score([run for run in runs if run.shape.kind == kind], OURS))
+            | {"alarms": asdict(score_alarms(runs, kind))}
+            for kind in SEEN
         },
         "errors": list(list_errors(runs, OURS)),
         "speed": None if speed is None else asdict(speed),

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from .verdict_detectors import Claim, Forecast
+from .verdict_detectors import FAULTS, Claim, Forecast
 from .verdict_runs import Leak
 from .verdict_watch import Moment, Watched
 
-FAULTS = ("leak", "host_leak", "oom", "fragmentation", "divergence", "idle_held")
-"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) tell facts."""
 LEADS_S = (60.0, 300.0)
 GRACE = 0.1
 """Of the length of a leak: how much later it may still be called."""
@@ -45,6 +43,28 @@ class LeakScore:
         self.found += other.found
         self.missed += other.missed
         self.false += other.false
+
+
+@dataclass
+class AlarmScore:
+    """Alarms while nothing grows, of runs that are seen in one way."""
+
+    runs: int
+    quiet_hours: float
+    false: int
+
+    @property
+    def false_per_1000_hours(self) -> float | None:
+        """False alarms in a thousand device-hours in which nothing grows."""
+        return 1000 * self.false / self.quiet_hours if self.quiet_hours else None
+
+
+def score_alarms(runs: Iterable[Watched], kind: str) -> AlarmScore:
+    """Return how often high or critical was said of runs of one kind while nothing grew."""
+    found = [run for run in runs if run.shape.kind == kind]
+    return AlarmScore(
+        len(found), sum(run.quiet_hours for run in found), sum(run.false_alarms for run in found)
+    )
 
 
 @dataclass
@@ -115,8 +135,9 @@ def score(runs: Iterable[Watched], detector: str) -> Score:
         if run.truth.is_benign:
             total.benign_hours += run.device_hours
             total.benign_runs += 1
-            total.false_runs += any(claim.kind in FAULTS for claim in claims)
-            total.false.update(claim.kind for claim in claims)
+            wrong = [claim for claim in claims if not _is_of_fill(run, claim)]
+            total.false_runs += any(claim.kind in FAULTS for claim in wrong)
+            total.false.update(claim.kind for claim in wrong)
         if run.shape.has_allocator:
             total.leak.add(match_leaks(run, claims, "leak"))
             _score_warnings(total, run, claims)
@@ -147,8 +168,19 @@ def match_leaks(run: Watched, claims: Sequence[Claim], kind: str) -> LeakScore:
             result.found += 1
         else:
             result.missed += 1
-    result.false = len(calls) - len(rightly)
+    result.false = len(calls) - len(rightly) - sum(_is_of_fill(run, call) for call in calls)
     return result
+
+
+def _is_of_fill(run: Watched, call: Claim) -> bool:
+    """Return whether a finding is about healthy growth that looks like a leak, and closed when that ended."""
+    truth = run.truth
+    interval_s = run.shape.interval_s
+    return any(
+        fill.onset_s - interval_s <= call.opened_s <= fill.end_s + GRACE * (fill.end_s - fill.onset_s)
+        and (call.closed_s or run.duration_s) <= fill.end_s + truth.allow_s(fill, interval_s)
+        for fill in truth.fills
+    )
 
 
 def _is_within(call: Claim, leak: Leak, interval_s: float) -> bool:
@@ -236,7 +268,10 @@ def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
     for run in runs:
         claims = run.claims[detector]
         of_run = score([run], detector)
-        wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS]
+        wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS and not _is_of_fill(run, c)]
+        if run.false_alarms:
+            times = ", ".join(f"{begun:.0f}-{ended:.0f}" for begun, ended in run.alarms)
+            yield f"{run.name} ({run.shape.name}): high or critical at {times} s"
         for claim in wrong:
             yield f"{run.name} ({run.shape.name}): false {claim.kind} at {claim.opened_s:.0f} s"
         for kind, of_kind in (("leak", of_run.leak), ("host_leak", of_run.host_leak)):

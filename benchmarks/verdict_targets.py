@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from .verdict_detectors import OURS
-from .verdict_scores import FAULTS, Score
+from .verdict_detectors import FAULTS, OURS
+from .verdict_scores import Score, score, score_alarms
 from .verdict_speed import Speed
 from .verdict_watch import Watched
 
@@ -14,12 +14,13 @@ LEAST_PER_S = 10_000.0
 
 
 def judge_verdicts(
-    scores: Mapping[str, Score], outside: Sequence[Watched], speed: Speed | None
+    scores: Mapping[str, Score], watched: Sequence[Watched], outside: Sequence[Watched], speed: Speed | None
 ) -> list[Target]:
     """Return every target with its outcome.
 
     Args:
         scores: Of each detector on made-up runs.
+        watched: These runs.
         outside: Recorded and measured runs.
         speed: Of the analyzers; None where it was not measured.
     """
@@ -30,11 +31,20 @@ def judge_verdicts(
     return [
         at_least("leak F1", ours.leak.f1, 0.98),
         at_most("false findings in 1,000 benign device-hours", ours.false_per_1000_hours, 1.0),
+        *(
+            at_most(
+                f"{kind}: high or critical in 1,000 quiet device-hours",
+                score_alarms(watched, kind).false_per_1000_hours,
+                1.0,
+            )
+            for kind in ("live", "series", "device")
+        ),
         at_least("benign device-hours", ours.benign_hours, LEAST_HOURS),
         at_most("false findings on measured traces", opened if measured else None, 0.0),
         at_least("OOM recall, 1 min before", ours.recall_at(60.0), 0.98),
         at_least("OOM recall, 5 min before", ours.recall_at(300.0), 0.95),
         between("80 % interval covers", ours.coverage, 0.75, 0.85),
+        *(target for kind in ("live", "series") for target in _judge_times(watched, kind)),
         at_most("median time error at mid-life", ours.error_at(0.5), 0.05),
         below("Brier score, below every baseline's", ours.brier_score, min(others, default=None)),
         at_least(
@@ -42,6 +52,14 @@ def judge_verdicts(
             None if speed is None else speed.samples_per_s,
             LEAST_PER_S,
         ),
+    ]
+
+
+def _judge_times(watched: Sequence[Watched], kind: str) -> list[Target]:
+    it = score([run for run in watched if run.shape.kind == kind], OURS)
+    return [
+        between(f"{kind}: 80 % interval covers", it.coverage, 0.75, 0.85),
+        at_most(f"{kind}: median time error at 90 % of life", it.error_at(0.9), 0.1),
     ]
 
 

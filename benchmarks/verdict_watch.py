@@ -74,6 +74,23 @@ class Watched:
     moments: list[Moment]
     failure: str | None = None
     """Why one of our analyzers was set aside."""
+    alarms: tuple[tuple[float, float], ...] = ()
+    """When we said that the risk is high or critical, from and to."""
+
+    @property
+    def false_alarms(self) -> int:
+        """Alarms that began, or still stood, while nothing grew."""
+        quiet = self.find_quiet()
+        return sum(any(begun < end and ended > start for start, end in quiet) for begun, ended in self.alarms)
+
+    @property
+    def quiet_hours(self) -> float:
+        """Device-hours in which nothing grew."""
+        return sum(end - start for start, end in self.find_quiet()) * self.device_count / 3600
+
+    def find_quiet(self) -> list[tuple[float, float]]:
+        """Return the stretches in which nothing grows."""
+        return self.truth.find_quiet(self.duration_s, self.shape.interval_s)
 
     @property
     def device_hours(self) -> float:
@@ -81,17 +98,17 @@ class Watched:
         return self.duration_s * self.device_count / 3600
 
 
-def watch(run: Labelled) -> Watched:
-    """Feed a run to our analyzers and to every baseline."""
+def watch(run: Labelled, *, with_others: bool = True) -> Watched:
+    """Feed a run to our analyzers, and to every baseline unless only ours are asked for."""
     ours, windows = Ours(), Watch()
-    baselines = [Baseline(name) for name in RULES]
+    baselines = [Baseline(name) for name in RULES] if with_others else []
     due = _plan_moments(run)
     moments: list[Moment] = []
     count, devices, step = 0, 1, None
     for sample in run.samples():
         count += 1
         ours.observe(sample)
-        window = windows.observe(sample)
+        window = windows.observe(sample) if baselines else None
         if window is not None:
             for baseline in baselines:
                 baseline.judge(window)
@@ -112,6 +129,10 @@ def watch(run: Labelled) -> Watched:
         {name: [_shift(claim, run.epoch_s) for claim in of_one] for name, of_one in claims.items()},
         moments,
         ours.failure,
+        tuple(
+            (begun - run.epoch_s, run.duration_s if ended is None else ended - run.epoch_s)
+            for begun, ended in ours.alarms
+        ),
     )
 
 

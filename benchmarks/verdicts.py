@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from .__main__ import RESULTS, describe_machine
@@ -44,6 +45,8 @@ from .verdict_watch import Labelled, Watched, watch
 SPLITS: dict[str, tuple[Family, ...]] = {"scored": SCORED, "tuning": TUNING}
 QUICK = 13
 """A quick look takes each so-manieth run."""
+RUNS_SHARE = 0.75
+"""Of the time of `--within`: what all runs may take; the rest is for those that the driver alone sees."""
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""
 OneTask = TypeVar("OneTask")
@@ -64,14 +67,18 @@ def main() -> int:
         of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
     tasks = choose_tasks([] if options.driver_only else tasks, options)
     of_driver = choose_tasks(of_driver, options)
-    watched = list(watch_all(watch_one, tasks, options))
-    trends = list(watch_all(watch_driver_one, of_driver, options))
+    watch_run = partial(watch_one, with_others=not options.ours)
+    watched = list(watch_all(watch_run, tasks, options.jobs, RUNS_SHARE * options.within))
+    within_s = options.within - (time.monotonic() - started_s)
+    trends = list(watch_all(watch_driver_one, of_driver, options.jobs, within_s))
     print(f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs\n")
     if trends:
         report_trends(trends, options)
     if not watched:
         return 0
-    outside = [] if options.family else watch_outside(is_scored=options.split == "scored")
+    outside = []
+    if not options.family:
+        outside = watch_outside(is_scored=options.split == "scored", with_others=not options.ours)
     speed = None if options.family else measure_speed()
     report(watched, outside, trends, speed, options, time.monotonic() - started_s)
     failures = sorted({run.failure for run in (*watched, *outside) if run.failure})
@@ -87,6 +94,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"each {QUICK}th run: about a minute")
     parser.add_argument("--jobs", type=int, default=2, help="processes that watch runs (2)")
     parser.add_argument("--within", type=float, default=float("inf"), help="stop after so many seconds")
+    parser.add_argument("--ours", action="store_true", help="without the rules of others: faster")
     parser.add_argument("--family", nargs="+", help="only these families, without JSON")
     parser.add_argument(
         "--driver-only", action="store_true", help="only the trends of used memory, without JSON"
@@ -102,14 +110,14 @@ def choose_tasks(tasks: Sequence[OneTask], options: argparse.Namespace) -> list[
 
 
 def watch_all(
-    watch_run: Callable[[OneTask], OneRun], tasks: Sequence[OneTask], options: argparse.Namespace
+    watch_run: Callable[[OneTask], OneRun], tasks: Sequence[OneTask], jobs: int, within_s: float
 ) -> Iterator[OneRun]:
     """Yield what became of each run, in the order of the tasks; progress goes to stderr.
 
-    Runs that have not begun after `--within` seconds are left out.
+    Runs that have not begun after so many seconds are left out.
     """
-    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + options.within
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + within_s
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         futures = [pool.submit(watch_run, task) for task in tasks]
         for done, future in enumerate(futures, 1):
             if time.monotonic() > end_s:
@@ -121,13 +129,13 @@ def watch_all(
             yield future.result()
 
 
-def watch_one(task: Task) -> Watched:
+def watch_one(task: Task, *, with_others: bool) -> Watched:
     """Make one run and watch it."""
     split, family, seed = task
-    return watch(make_run(SPLITS[split][family], seed))
+    return watch(make_run(SPLITS[split][family], seed), with_others=with_others)
 
 
-def watch_outside(*, is_scored: bool) -> list[Watched]:
+def watch_outside(*, is_scored: bool, with_others: bool) -> list[Watched]:
     """Watch what was not made up: recordings of a simulated device and measured traces; never to tune on."""
     if not is_scored:
         return []
@@ -135,7 +143,7 @@ def watch_outside(*, is_scored: bool) -> list[Watched]:
     if not measured:
         print(f"verdicts: no measured traces in {TRACES}: left out", file=sys.stderr)
     outside: list[Labelled] = [*find_recordings(), *measured]
-    return [watch(run) for run in outside]
+    return [watch(run, with_others=with_others) for run in outside]
 
 
 def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -> None:
@@ -158,7 +166,7 @@ def report(
     detectors = list(watched[0].claims)
     scores = {name: score(watched, name) for name in detectors}
     of_outside = {name: score(outside, name) for name in detectors}
-    targets = judge_verdicts(scores, outside, speed)
+    targets = judge_verdicts(scores, watched, outside, speed)
     title = f"{options.split} families, {len(watched)} runs{', quick' if options.quick else ''}"
     print(format_scores(title, scores), end="\n\n")
     if outside:

@@ -20,6 +20,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from ..floors.rate import find_slope
+
 MOST_WINDOW = 64
 MOST_WIDE_WINDOW = 256
 # Least window of the level that an odd step is compared with.
@@ -127,7 +129,7 @@ def _place(
     start = _find_tail(levels, band, window)
     if start is None or (is_ratchet and abs(levels[-1]) <= _measure_return(levels)):
         return None, band
-    start = _refine(differences, start, window, band)
+    start = _find_bend(differences, _refine(differences, start, window, band), window)
     is_short = start > 0 and len(differences) - start < LEAST_TAIL
     return None if is_short else start, band
 
@@ -225,6 +227,30 @@ def _refine(differences: Sequence[float], start: int, window: int, band: float) 
     if place is None or not is_clear or abs(median(near[:place])) > band:
         return start
     return low + place
+
+
+def _find_bend(differences: Sequence[float], start: int, window: int) -> int:
+    """Return where a difference that grows evenly began to grow; `start` where it does not grow, or jumped.
+
+    Growth leaves the noise only some time after it began. Its line is continued back to zero, where that fits
+    the differences before `start` better than no difference does.
+    """
+    if start == 0 or len(differences) - start < 2 * window:
+        return start
+    levels = _run_levels(differences[start:], window)[:: max(1, window // 2)]
+    slope = find_slope([float(at) for at in range(len(levels))], levels)
+    pace = (slope or 0.0) / max(1, window // 2)
+    if not pace:
+        return start
+    # In the middle of the tail the line is that of its median.
+    tail = differences[start:]
+    at_zero = start + (len(tail) - 1) / 2 - median(tail) / pace
+    if at_zero >= start:
+        return start
+    bend = max(0, round(at_zero))
+    before = differences[bend:start]
+    as_line = sum([abs(it - pace * (at - at_zero)) for at, it in enumerate(before, bend)])
+    return bend if as_line < sum([abs(it) for it in before]) else start
 
 
 def _deviation(values: Sequence[float]) -> float:

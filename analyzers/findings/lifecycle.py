@@ -255,6 +255,10 @@ class Tracks(Generic[Key, Track]):
             track = self._tracks[key] = self._make(key)
         track.adopt(finding)
 
+    def pop(self, key: Key) -> Track | None:
+        """Remove the track of a subject that has ended, at once and not only once it is absent for long."""
+        return self._tracks.pop(key, None)
+
     def pop_absent(
         self, sample: Sample, list_keys: Callable[[Sample], Iterable[Key]], ticks: float = ABSENT_TICKS
     ) -> Iterator[tuple[Key, Track]]:
@@ -288,6 +292,9 @@ MEDIUM_S = 3600.0
 # Least seconds to the error of each severity; beyond the last, there is no finding.
 LOW_S = 21600.0
 
+# Least growth seen, as a share of the room that is left, of the two most severe.
+SEVERE_SHARE = 1.0
+
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),
     (HIGH_S, "high"),
@@ -296,6 +303,11 @@ _LIMITS: tuple[tuple[float, Severity], ...] = (
 )
 
 
-def grade_time_left(seconds: float) -> Severity | None:
-    """Return the severity of so many seconds left; None where they are too many for a finding."""
-    return next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
+def grade_time_left(seconds: float, share: float = math.inf) -> Severity | None:
+    """Return the severity of so many seconds left; None where they are too many for a finding.
+
+    `share` is the growth seen so far, as a share of the room that is left: what has grown for a short while
+    may well end, so that it is not as severe yet as it would be if it were sure to go on.
+    """
+    severity = next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
+    return "medium" if severity in ("high", "critical") and share < SEVERE_SHARE else severity

@@ -1,6 +1,7 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
 import math
+import sys
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,6 +34,9 @@ LEAST_RISES = 5 / 7
 MOST_IN_ONE = 0.5
 # Share of the growth that floors may fall back in between (garbage collection).
 MOST_FALL = 0.1
+# The newest differences, and the least share of the usual pace that they keep.
+NEWEST = 2
+LEAST_NEWEST = 0.4
 # Share of the growth by which blocks may deviate from the line through both ends.
 MOST_BEND = 0.2
 # How many times its own blur the growth must be, and where less clear growth will do.
@@ -84,7 +88,7 @@ def judge_growth(
     grown = blocks[-1].low - blocks[0].low
     window_s = blocks[-1].end_s - blocks[0].start_s
     least = demand_share(window_s) * max(0.0, headroom_bytes)
-    if grown <= 0 or grown < least or blocks[-1].low - record_bytes < grown / 2:
+    if grown <= 0 or grown < least or blocks[-1].low - record_bytes < max(grown / 2, least):
         return None
     if not _is_steady(blocks, grown, LENIENT_CLARITY if is_lenient else LEAST_CLARITY):
         return None
@@ -103,6 +107,8 @@ def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
     if sum([diff > 0 for diff in diffs]) < LEAST_RISES * len(diffs):
         return False
     if -sum([diff for diff in diffs if diff < 0]) > MOST_FALL * grown:
+        return False
+    if sum(diffs[-NEWEST:]) < LEAST_NEWEST * NEWEST / len(diffs) * grown:
         return False
     start_s = blocks[0].mid_s
     span_s = blocks[-1].mid_s - blocks[0].mid_s
@@ -185,8 +191,16 @@ FELL_BACK = "the floor fell back"
 FALLEN_BACK = 0.5
 # Share of its rate below which growth has stopped.
 PLATEAU_SHARE = 0.15
-# Share of the time since the onset for which it must have stopped, and at least the evidence at first.
-PLATEAU_PAST = 0.25
+# Beats without growth after which it has ended where floors are exact and grew evenly, and before it begins.
+FLAT_BEATS = 32
+FLAT_BEATS_AT_FIRST = 16
+# Blocks of a scale that must show no growth.
+FLAT_BLOCKS = 4
+# Standard errors by which their pace is below this share of the usual one.
+FLAT_ERRORS = 2.5
+FLAT_DOUBT = 0.6
+# How much longer than any pause that growth came back from one must last.
+FLAT_PAUSES = 1.5
 
 # The rate is computed from blocks of so many scales below that of the evidence.
 FRESHNESS = 1
@@ -233,6 +247,10 @@ class GrowthTrack:
         self.lost_bytes = 0
         self._has_peaks = has_peaks
         self._level = 0
+        # When the last growth ended, how long it lasted, and the longest pause that growth came back from.
+        self._paused_s: float | None = None
+        self._lasted_s = 0.0
+        self._longest_pause_s = 0.0
 
     def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
         """Add one beat; `limit_bytes` is the most that floors and the amplitude above them can reach.
@@ -244,6 +262,8 @@ class GrowthTrack:
         for level in range(self.completed):
             self.floors.note_record(level)
         if self.floors.has_restarted:
+            self._paused_s = None
+            self._longest_pause_s = 0.0
             self._end("all of it was freed: growth started again")
             return
         episode = self.episode
@@ -258,7 +278,7 @@ class GrowthTrack:
         """Begin an episode with growth of peaks; or believe in it, once the end is near."""
         for level in range(self.completed):
             growth = self.floors.judge_peaks(level, self.lost_bytes, is_lenient=True)
-            if growth is None:
+            if growth is None or self._has_paused(growth, is_peak=True):
                 continue
             is_believed = _is_near(growth, is_pressed=is_pressed) and (
                 is_pressed or self.floors.judge_peaks(level, self.lost_bytes, is_lenient=False) is not None
@@ -271,14 +291,25 @@ class GrowthTrack:
         """Begin an episode with growth of floors, of the finest scale that shows it."""
         for level in range(self.completed):
             growth = self.floors.judge(level)
-            if growth is not None:
+            if growth is not None and not self._has_paused(growth, is_peak=False):
                 self._begin_with(level, growth)
                 return
+
+    def _has_paused(self, growth: Growth, *, is_peak: bool) -> bool:
+        """Return whether growth is over already when long blocks show it at last."""
+        onset_s = growth.blocks[0].start_s
+        pause_s = self._measure_pause(onset_s, growth.bytes_per_s, is_peak=is_peak, beats=FLAT_BEATS_AT_FIRST)
+        return pause_s > 0.0
 
     def _begin_with(
         self, level: int, growth: Growth, *, is_peak: bool = False, is_believed: bool = True
     ) -> None:
         first = growth.blocks[0]
+        if self._paused_s is not None and self.episode is None:
+            pause_s = first.end_s - self._paused_s
+            if pause_s < self._lasted_s:
+                self._longest_pause_s = max(self._longest_pause_s, pause_s)
+            self._paused_s = None
         self._level = level
         self.episode = Episode(
             first.end_s,
@@ -319,20 +350,56 @@ class GrowthTrack:
         newest = max(since[-2:]) if episode.is_peak else min(since[-2:])
         if newest < episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes):
             return "the peak fell back" if episode.is_peak else FELL_BACK
-        quiet_s = max(episode.window_s, PLATEAU_PAST * (time_s - episode.onset_s))
-        before = [block for block in blocks if block.end_s <= time_s - quiet_s]
-        if not before or before[-1].mid_s < episode.onset_s:
+        quiet_s = self._measure_pause(
+            episode.onset_s, episode.bytes_per_s, is_peak=episode.is_peak, beats=FLAT_BEATS
+        )
+        if not quiet_s:
             return None
-        expected = episode.bytes_per_s * (time_s - before[-1].mid_s)
-        if newest - before[-1].low < PLATEAU_SHARE * expected:
-            return f"growth stopped for {quiet_s:.0f} s"
-        return None
+        self._paused_s = time_s - quiet_s
+        self._lasted_s = self._paused_s - episode.onset_s
+        return f"growth stopped for {quiet_s:.0f} s"
+
+    def _measure_pause(self, onset_s: float, bytes_per_s: float, *, is_peak: bool, beats: int) -> float:
+        """Return for how many seconds growth has paused, 0 while it goes on.
+
+        It has paused where the newest blocks of any scale that was just completed brought less than a share
+        of what they should have, over so many beats at least, for clearly longer than it ever paused since
+        its onset: stairs and trimmed lists have pauses that are a part of their growth.
+        """
+        floors = self.floors
+        pauses = floors.peak_pauses if is_peak else floors.pauses
+        least_s = FLAT_PAUSES * max(pauses.find_longest(onset_s), self._longest_pause_s)
+        for level in range(self.completed):
+            found = floors.pyramid.latest(level, KEPT)
+            least = max(FLAT_BLOCKS, -(-beats // floors.beats_at(level)))
+            for count in range(least, len(found), FLAT_BLOCKS):
+                blocks = found[-count - 1 :]
+                quiet_s = blocks[-1].end_s - blocks[0].end_s
+                if blocks[0].start_s < onset_s or quiet_s < least_s:
+                    continue
+                if _is_flat([turn_over(it) for it in blocks] if is_peak else blocks, bytes_per_s):
+                    return quiet_s
+        return 0.0
 
     def _end(self, because: str) -> None:
         if self.episode is not None:
             self.episode = None
             self.line = None
             self.ended_because = because
+
+
+def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
+    """Return whether blocks brought next to nothing of what they should have, beyond all doubt."""
+    count = len(blocks)
+    middle_s = sum([it.mid_s for it in blocks]) / count
+    middle = sum([it.low for it in blocks]) / count
+    spread = sum([(it.mid_s - middle_s) ** 2 for it in blocks])
+    pace = sum([(it.mid_s - middle_s) * (it.low - middle) for it in blocks]) / spread
+    if pace >= PLATEAU_SHARE * bytes_per_s:
+        return False
+    squares = sum([(it.low - middle - pace * (it.mid_s - middle_s)) ** 2 for it in blocks])
+    error = math.sqrt(max(squares / (count - 2), _blur_of(blocks) ** 2) / spread)
+    return pace + FLAT_ERRORS * error <= FLAT_DOUBT * bytes_per_s
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
@@ -351,8 +418,12 @@ LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
 # Share of its last floor below which a subject has restarted.
 FALLEN_SHARE = 0.5
 LIMITS_KEPT = 32
+# Blocks of the finest scale whose rise is visible at once.
+NEWEST_BLOCKS = 4
 # Seconds by which a clock must go back to have been set: a beat so late belongs to a new life.
 CLOCK_BACK_S = 60.0
+# Scale at which pauses are measured: samples that long ago are blurred less than what they pause by.
+PAUSE_LEVELS = {"step": 0, "sample": 4, "device": 1, "host": 1}
 # Scale at which the amplitude of steps is read.
 AMPLITUDE_LEVEL = 2
 # Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
@@ -363,6 +434,30 @@ LEAST_POINTS = 4
 MOST_POINTS = 24
 
 
+class Pauses:
+    """How long a level took again and again to exceed all that it was: the pauses that belong to a growth."""
+
+    def __init__(self) -> None:
+        self._top = -1
+        self._top_s = 0.0
+        # Start and length of pauses, the shorter the newer: an earlier one that was not longer tells nothing.
+        self._found: list[tuple[float, float]] = []
+
+    def observe(self, time_s: float, level: int) -> None:
+        if level <= self._top:
+            return
+        length_s = time_s - self._top_s
+        while self._found and self._found[-1][1] <= length_s:
+            self._found.pop()
+        self._found.append((self._top_s, length_s))
+        self._top = level
+        self._top_s = time_s
+
+    def find_longest(self, since_s: float) -> float:
+        """Return the longest pause that began after a moment and is over, in seconds; 0 without one."""
+        return next((length_s for start_s, length_s in self._found if start_s >= since_s), 0.0)
+
+
 class FloorTrack:
     """Beats of one subject, in blocks of every scale."""
 
@@ -370,6 +465,9 @@ class FloorTrack:
         self.last: Beat | None = None
         # Most that floors and the amplitude above them can reach: the least of recent readings.
         self.limit_bytes: int | None = None
+        # Least and most of the samples of this life, for the height of its steps.
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
         # Whether the newest beat began a new life.
         self.has_restarted = False
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
@@ -398,9 +496,16 @@ class FloorTrack:
         self.last = beat
         self.beats += 1
         if self._recent is not None:
-            self._recent.append(beat.low_bytes)
+            low_bytes = beat.low_bytes
+            self._recent.append(low_bytes)
+            self._least_bytes = min(self._least_bytes, low_bytes)
+            self._most_bytes = max(self._most_bytes, low_bytes)
         self.steps += beat.steps
         completed = self.pyramid.add(beat)
+        if completed > self._pause_level:
+            block = self.pyramid.levels[self._pause_level][-1]
+            self.pauses.observe(beat.time_s, block.low)
+            self.peak_pauses.observe(beat.time_s, block.high)
         if completed:
             self._amplitude_bytes = None
         if completed and self._is_new_life():
@@ -412,6 +517,10 @@ class FloorTrack:
     def is_late(self, beat: Beat) -> bool:
         """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
         return self.last is not None and self.last.time_s - CLOCK_BACK_S <= beat.time_s <= self.last.time_s
+
+    def beats_at(self, level: int) -> int:
+        """Return the beats in a block of one scale."""
+        return BASES["sample" if self.last is None else self.last.kind] << level
 
     def judge(self, level: int) -> Growth | None:
         """Return how floors grow at one scale, which has just completed a block; None where they do not."""
@@ -429,11 +538,17 @@ class FloorTrack:
         blocks = self.pyramid.levels[level]
         if len(blocks) == KEPT and blocks[0].start_s >= self._news_since_s:
             self._records[level] = max(self._records.get(level, 0), blocks[0].low)
+            self._peak_records[level] = max(self._peak_records.get(level, 0), blocks[0].high)
 
     def forget_records(self, time_s: float) -> None:
-        """Count growth from this moment on as new, even where floors were higher before."""
+        """Count growth beyond the present floor as new from now on, even where it was higher before."""
         self._records.clear()
+        self._peak_records.clear()
         self._news_since_s = time_s
+        # Samples blur floors upwards: the highest of the newest counts, not the least.
+        blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
+        self._news_above_bytes = max([block.low for block in blocks], default=0)
+        self._peak_news_above_bytes = max([block.high for block in blocks], default=0)
 
     def judge_peaks(self, level: int, lost_bytes: int, *, is_lenient: bool) -> Growth | None:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
@@ -449,9 +564,11 @@ class FloorTrack:
         headroom = self.limit_bytes - lost_bytes - found[-1].high
         if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
             return None
-        record = max([block.high for block in blocks[: -WINDOWS[0]]], default=0)
+        past = [block.high for block in blocks[: -WINDOWS[0]]]
+        record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
         window = [turn_over(block) for block in found]
-        return judge_growth(window, headroom, record, is_lenient=is_lenient)
+        growth = judge_growth(window, headroom, record, is_lenient=is_lenient)
+        return None if growth is None or self._may_be_phase(growth) else growth
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]
@@ -459,7 +576,7 @@ class FloorTrack:
         if grown <= 0 or window[-1].end_s - window[0].start_s < self._least_s:
             return None
         past = [block.low for block in blocks[:-count] if block.start_s >= self._news_since_s]
-        record = max([record, *past])
+        record = max([record, self._news_above_bytes, *past])
         headroom = self.headroom_bytes
         if grown < PHI_LEAST * headroom:
             return None
@@ -470,15 +587,19 @@ class FloorTrack:
         """Return whether samples may have met a sawtooth of steps at slowly drifting moments.
 
         Sampled at nearly its own period, or a fraction of it, a sawtooth looks like slow growth (aliasing).
-        So it may be where each sample is near the one before, or near that of a few samples ago; growth of
-        reserved bytes along with it, or long evidence, tells the difference.
+        So it may be where each sample is near the one before, or near that of a few samples ago. What is
+        reserved tells the difference: without more of it steps hold no more than they did. Where it is not
+        known, long evidence does.
         """
-        if self._recent is None or growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
+        if self._recent is None:
             return False
         reserved = [block.reserved for block in growth.blocks]
-        if reserved[0] and reserved[-1] - reserved[0] >= growth.grown_bytes / 2:
+        if reserved[0]:
+            if reserved[-1] - reserved[0] >= growth.grown_bytes / 2:
+                return False
+        elif growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
             return False
-        return is_locked(tuple(self._recent))
+        return is_locked(tuple(self._recent), self._most_bytes - self._least_bytes - growth.grown_bytes)
 
     def fit_line(self, since_s: float, finest: int, *, is_peak: bool = False) -> Line | None:
         """Return a robust line through floors, or peaks, since a moment; None where too little is known.
@@ -537,17 +658,46 @@ class FloorTrack:
         steps = blocks[-1].last_step - blocks[0].last_step
         return steps / span_s if steps > 0 and span_s > 0 else None
 
+    @property
+    def newest_pace(self) -> float | None:
+        """Bytes a second by which floors of the newest steps rose without a pause; None where they did not.
+
+        Samples are no floors: what they show in so short a time is the height of a step.
+        """
+        blocks = self._list_newest()
+        if len(blocks) < NEWEST_BLOCKS or any(b.low <= a.low for a, b in pairwise(blocks)):
+            return None
+        return (blocks[-1].low - blocks[0].low) / (blocks[-1].mid_s - blocks[0].mid_s)
+
+    @property
+    def newest_span_s(self) -> float:
+        """Seconds for which `newest_pace` was kept."""
+        blocks = self._list_newest()
+        return blocks[-1].end_s - blocks[0].start_s if blocks else 0.0
+
+    def _list_newest(self) -> Sequence[Block]:
+        is_exact = self.last is not None and self.last.kind == "step"
+        return self.pyramid.latest(0, NEWEST_BLOCKS) if is_exact else ()
+
     def _begin(self, beat: Beat | None) -> None:
         kind = "sample" if beat is None else beat.kind
         self.pyramid = BlockPyramid(BASES[kind])
         self._amplitude_bytes = None
+        self._pause_level = PAUSE_LEVELS[kind]
+        self.pauses = Pauses()
+        self.peak_pauses = Pauses()
         self._least_s = LEAST_S[kind]
         self._floor_level = 0 if kind == "step" else AMPLITUDE_LEVEL
         self.since_s = 0.0 if beat is None else beat.time_s
         self.beats = self.steps = 0
         self._records: dict[int, int] = {}
+        self._peak_records: dict[int, int] = {}
         self._news_since_s = self.since_s
+        self._news_above_bytes = 0
+        self._peak_news_above_bytes = 0
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
 
     def _is_new_life(self) -> bool:
         blocks = self.pyramid.latest(0, WINDOW)
@@ -557,17 +707,18 @@ class FloorTrack:
 
 # Samples that are looked at.
 RECENT = 64
-MOST_LAG = 6
+MOST_LAG = 12
 # Share of their range by which samples of one lag differ at most, on average, where they are locked.
 LOCKED_SHARE = 0.12
 
 
-def is_locked(samples: Sequence[int]) -> bool:
+def is_locked(samples: Sequence[int], height: int = 0) -> bool:
     """Return whether each sample is near the one that came a fixed, small number of samples before.
 
-    Of independent samples of a sawtooth two differ by a third of its height on average.
+    Of independent samples of a sawtooth two differ by a third of its height on average. `height` is what is
+    known of that from earlier samples: these may have met a part of it alone.
     """
-    height = max(samples) - min(samples)
+    height = max(height, max(samples) - min(samples))
     return any(
         sum([abs(after - before) for before, after in zip(samples, samples[lag:], strict=False)])
         <= LOCKED_SHARE * height * (len(samples) - lag)

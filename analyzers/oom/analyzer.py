@@ -280,7 +280,9 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     level = grade_assessment(forecast)
     # Without growth no error is forecast, but the next larger step has no room.
     is_spent = level == "low" and _has_no_headroom(watch)
-    level = "medium" if is_spent else level
+    # What rises and is not proven yet is not denied: at this pace there may be little time.
+    is_rising = level == "low" and watch.is_rising
+    level = "medium" if is_spent or (is_rising and _is_fast(watch)) else level
     return Assessment(
         node=subject.sample.node,
         device_uuid=subject.device_uuid,
@@ -318,6 +320,13 @@ def _has_no_headroom(watch: Watch) -> bool:
     return peak_bytes >= limit_bytes
 
 
+def _is_fast(watch: Watch) -> bool:
+    """Return whether what rises would leave no room within ten minutes."""
+    floors = watch.growth.floors
+    pace = floors.newest_pace
+    return pace is not None and max(0.0, floors.headroom_bytes) < HIGH_S * pace
+
+
 def is_other(told: Assessment, newest: Assessment) -> bool:
     """Return whether a person would notice the difference between two assessments."""
     if told.level != newest.level or told.reason != newest.reason:
@@ -342,15 +351,17 @@ def _explain_level(watch: Watch, forecast: Forecast, watched_s: float) -> str:
         return "its peaks grow" if episode.is_believed else "its peaks grow but may stop growing"
     if forecast.middle_s is not None:
         return "its floor grows"
+    if watch.is_rising:
+        return "its floor rises, too soon to say for how long"
     if forecast.probability > SEEN_PROBABILITY:
         return "its steps come near the limit"
     return "steady below the limit" if watched_s >= SETTLED_S else "no growth found so far"
 
 
 def _confide(forecast: Forecast, watched_s: float) -> float:
-    """Return how likely the level is right: by the evidence on growth, or by how long all was well."""
+    """Return how sure it is: that growth goes on, where a time is given, or by how long all was well."""
     if forecast.middle_s is not None:
-        return max(forecast.belief, 1.0 - forecast.belief)
+        return forecast.belief
     return 1.0 - 0.5 / (1.0 + watched_s / CONFIDENT_S)
 
 
@@ -364,7 +375,7 @@ def grade_finding(forecast: Forecast) -> Severity | None:
     """Return the severity of a finding on a forecast; None where no error is forecast."""
     middle_s = forecast.middle_s
     if middle_s is not None and forecast.belief >= BELIEVED:
-        severity = grade_time_left(middle_s)
+        severity = grade_time_left(middle_s, forecast.share)
         is_raised = severity is not None and forecast.is_pressed and middle_s >= HIGH_S
         return "high" if is_raised else severity
     return None
@@ -395,6 +406,10 @@ class OomAnalyzer:
         found: list[Finding] = []
         for subject in subjects_of(sample):
             found += self._tracks.see(subject.key, sample.time_s).observe(subject)
+        for rank in sample.ranks:
+            if rank.state == "ended":
+                ended = self._tracks.pop((sample.node, rank.device_uuid or "", rank.pid, rank.started_s))
+                found += () if ended is None else ended.close(sample.time_s, PROCESS_ENDED)
         for _, track in self._tracks.pop_absent(sample, _listed):
             found += track.close(sample.time_s, PROCESS_ENDED)
         return found

@@ -117,6 +117,8 @@ class Situation(NamedTuple):
     has_retried: bool
     # Whether peaks grow while it does so again and again: how high they can go is then not known.
     is_pressed: bool
+    # Whether refusals are counted, and not concluded from reserved bytes that fall.
+    is_refused: bool = False
     # Whether growth is expected to continue, if it is growth of peaks.
     is_believed: bool = True
 
@@ -136,6 +138,8 @@ class Forecast(NamedTuple):
     belief: float = 0.0
     # Whether the device refuses memory already while peaks grow.
     is_pressed: bool = False
+    # Growth seen so far as a share of the headroom.
+    share: float = 0.0
 
 
 def make_forecast(now: Situation) -> Forecast:
@@ -169,7 +173,8 @@ def make_forecast(now: Situation) -> Forecast:
         middle_s=middle_s,
         high_s=high_s,
         belief=belief,
-        is_pressed=now.is_pressed,
+        is_pressed=now.is_pressed and now.is_refused,
+        share=now.share,
     )
 
 

@@ -23,6 +23,8 @@ KEPT_MOMENTS = 32
 RETURNED_SHARE = 0.995
 # Share of the limit by which it is always in doubt: the last segment, and what other programs hold.
 LEAST_DOUBT = 0.008
+# Share of the limit that the last request before an error does not find in one piece, where steps differ.
+LAST_LOST = 0.005
 # The same where reserved bytes have not grown since the onset.
 UNSEEN_DOUBT = 0.02
 FALLS_KEPT = 9
@@ -44,10 +46,10 @@ SMOOTHED = 5
 # Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
 # held above the peak where it has to be guessed.
 LOST_DOUBT = 0.06
-SPLIT_DOUBT = 0.35
+SPLIT_DOUBT = 0.3
 GUESSED_DOUBT = 0.45
 # The same of what is held above the peak and not counted as lost, where steps differ.
-KEPT_DOUBT = 0.25
+KEPT_DOUBT = 0.2
 
 
 class Usable(NamedTuple):
@@ -129,6 +131,7 @@ class UsableLimit:
         slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
         more = max(0.0, limit_bytes - lost - peaks[-1]) * slope / (1 + slope)
         least = (LEAST_DOUBT if len(readings) > 1 else UNSEEN_DOUBT) * limit_bytes
+        lost += (1 - uniformity) * LAST_LOST * limit_bytes
         return Usable(int(limit_bytes - lost - more), math.hypot(doubt, more * SLOPE_DOUBT, least))
 
     def of_peaks(self, limit_bytes: int, since_s: float, peak_at: Callable[[float], float]) -> Usable:
@@ -143,7 +146,7 @@ class UsableLimit:
             return Usable(limit_bytes, PEAK_DOUBT * limit_bytes)
         is_often = len(rests) == FALLS_KEPT and self._newest.number - self._falls[0].number <= OFTEN_WITHIN
         lost = median(rests) + OFTEN_LOST * limit_bytes if is_often else min(rests)
-        return Usable(int(limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
+        return Usable(int((1 - LAST_LOST) * limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
 
     def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:
         """Return what is lost, and its error, where only what is reserved is known.
@@ -173,6 +176,8 @@ LEAST_ROUNDS = 8
 RANK = 2
 # For how long a refusal of the device counts.
 RETRY_S = 60.0
+# Share of the room by which a floor rises visibly.
+RISING_SHARE = 0.01
 # Beats between two forecasts of the same subject, unless its end is near.
 EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
 NEAR_S = 300.0
@@ -227,6 +232,15 @@ class Watch:
     def peak_bytes(self) -> int | None:
         floors = self.growth.floors
         return None if floors.floor_bytes is None else floors.floor_bytes + floors.amplitude_bytes
+
+    @property
+    def is_rising(self) -> bool:
+        """Whether the floor has just risen by a visible part of the room, and that is no growth yet."""
+        floors = self.growth.floors
+        pace = floors.newest_pace
+        if pace is None or self.growth.episode is not None:
+            return False
+        return pace * floors.newest_span_s >= RISING_SHARE * max(0.0, floors.headroom_bytes)
 
     @property
     def limit_bytes(self) -> int | None:
@@ -296,6 +310,7 @@ class Watch:
                 line=line,
                 share=self._share(floor),
                 is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
+                is_refused=self.pressed.is_counted,
                 is_believed=episode is None or episode.is_believed,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
@@ -362,6 +377,11 @@ class Pressed:
         if limit_bytes is not None and FULL_SHARE * limit_bytes < before and reserved < FALLEN_SHARE * before:
             self._times.append(time_s)
         self._reserved = reserved
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether refusals are counted; else they are concluded from what is reserved."""
+        return self._retries is not None
 
     def is_met(self, time_s: float, within_s: float) -> bool:
         return bool(self._times) and time_s - self._times[-1] <= within_s

@@ -70,3 +70,20 @@ def leak_from(plan: Plan, onset_s: float) -> Scene:
 def fit_steps(rng: Rng, job: Job, span_s: float, shares: Floats | None = None) -> Plan:
     """Return steps that keep nothing, as `plan_steps`; the spread of their times is drawn."""
     return plan_steps(job, rng, span_s, shares=shares, jitter=float(rng.uniform(0.005, 0.05)))
+
+
+def find_new_heights(plan: Plan, kept_bytes: AnyFloats, least_bytes: float) -> tuple[Leak, ...]:
+    """Return the rises beyond all that was kept before: nobody can tell those from a leak at first."""
+    found: list[Leak] = []
+    record = trough = float(kept_bytes[0])
+    start = crest = 0
+    for at, level in enumerate(kept_bytes.tolist()):
+        if level > record + (0.0 if crest else least_bytes):
+            record, crest = level, at
+        elif level < trough or (crest and level < record - least_bytes):
+            if crest:
+                found.append(Leak(float(plan.ends_s[start]), float(plan.ends_s[crest])))
+            trough, start, crest = level, at, 0
+    if crest:
+        found.append(Leak(float(plan.ends_s[start]), float(plan.ends_s[crest])))
+    return tuple(found)

@@ -40,8 +40,10 @@ def observe_lives(
     rng = np.random.default_rng(seed)
     count = int(duration_s / shape.interval_s)
     offset = rng.uniform(0.02, 0.98) * shape.interval_s
-    times = offset + shape.interval_s * (np.arange(count) + rng.uniform(-0.01, 0.01, count))
-    times = times[times < duration_s]
+    times = offset + shape.interval_s * (np.arange(count) + rng.uniform(-shape.jitter, shape.jitter, count))
+    times = np.sort(times[(times > 0) & (times < duration_s)])
+    if shape.gaps:
+        times = times[rng.random(len(times)) >= shape.gaps]
     earlier = np.concatenate(([0.0], times[:-1]))
     makers = {"live": _make_live, "series": _make_series, "device": _make_device}
     seq = 0

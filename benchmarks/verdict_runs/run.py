@@ -13,11 +13,12 @@ from .job import Ints, Plan, Rng
 from .life import Life
 from .modelled import model_life
 from .observation import observe_lives
-from .shape import FAST_SHAPES, Shape
+from .shape import Shape
 from .surroundings import ALONE, Surroundings
 from .truth import Leak, Truth
 
 LONGEST_AT_ONE_SECOND_S = 7200.0
+FAST_S, LONGEST_FAST_S = 0.5, 1500.0
 MODELLED_STEPS = 12_000
 """Runs with more steps than this go by counters: the model would take minutes."""
 
@@ -31,6 +32,8 @@ class Scene:
     growth_s: float | None = None
     """When the growth begins that may end in an error."""
     surroundings: Surroundings = ALONE
+    fills: tuple[Leak, ...] = ()
+    """Healthy growth that nobody can tell from a leak until it ends."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,13 @@ def make_run(family: Family, seed: int) -> Run:
     end_s, oom_s = lives[-1].end_s, lives[-1].oom_s
     if any(life.oom_s is not None for life in lives[:-1]):
         raise ValueError(f"{family.name}/{seed}: a process before the last ran out of memory")
-    truth = Truth(_clip(scene.leaks, end_s), oom_s, scene.growth_s if oom_s is not None else None)
+    truth = Truth(
+        _clip(scene.leaks, end_s),
+        oom_s,
+        scene.growth_s if oom_s is not None else None,
+        _clip(scene.fills, end_s),
+        _measure_step(lives),
+    )
     return Run(
         family.name,
         f"{family.name}/{seed}",
@@ -104,8 +113,8 @@ def make_runs(families: Sequence[Family], every: int = 1) -> Iterator[Run]:
 
 def limit_span(span_s: float, shape: Shape) -> float:
     """Return how long a run may be: what is seen often is seen for less long, so that samples stay few."""
-    if shape in FAST_SHAPES:
-        return min(span_s, 1500.0)
+    if shape.interval_s < FAST_S:
+        return min(span_s, LONGEST_FAST_S)
     return min(span_s, LONGEST_AT_ONE_SECOND_S) if shape.interval_s <= 1.0 else span_s
 
 
@@ -119,6 +128,11 @@ def _find_room(plan: Plan, surroundings: Surroundings) -> Ints | None:
     if not len(surroundings.others_s):
         return None
     return np.asarray(plan.job.limit_bytes - surroundings.find_others(plan.ends_s), dtype=np.int64)
+
+
+def _measure_step(lives: Sequence[Life]) -> float:
+    """Return the mean length of a step, in seconds."""
+    return max(float(life.ends_s[-1] - life.start_s) / len(life.ends_s) for life in lives)
 
 
 def _clip(leaks: Sequence[Leak], end_s: float) -> tuple[Leak, ...]:

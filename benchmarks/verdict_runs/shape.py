@@ -17,6 +17,10 @@ class Shape:
     interval_s: float
     has_steps: bool = True
     """Whether a series has the column `step`."""
+    jitter: float = 0.01
+    """How far a sample is from its moment at most, as a share of the interval."""
+    gaps: float = 0.0
+    """Share of samples that are missing."""
 
     @property
     def name(self) -> str:
@@ -61,3 +65,23 @@ SHORT_SHAPES = (
 
 FAST_SHAPES = (Shape("series", 0.1, has_steps=False), Shape("series", 0.1), Shape("live", 0.2))
 """For runs of less than half an hour."""
+
+VARIED_SHAPES = (
+    Shape("live", 1.0, jitter=0.1),
+    Shape("series", 1.0, has_steps=False, jitter=0.3),
+    Shape("device", 1.0, gaps=0.1),
+    Shape("series", 2.0, gaps=0.1),
+    Shape("live", 15.0, jitter=0.05),
+    Shape("series", 15.0, has_steps=False, jitter=0.2, gaps=0.05),
+    Shape("live", 2.0, gaps=0.2),
+    Shape("device", 15.0, jitter=0.2),
+    Shape("series", 1.0, gaps=0.3),
+)
+"""Intervals of 1 to 15 s, moments that scatter, samples that are missing."""
+
+VARIED_FAST_SHAPES = (
+    Shape("series", 0.1, has_steps=False, jitter=0.3),
+    Shape("live", 0.1, gaps=0.05),
+    Shape("device", 0.1, jitter=0.2),
+)
+"""The same ten times a second, for runs of less than half an hour."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Place = Literal["device", "host"]
+FLAT_STEPS, FLAT_SAMPLES, FLAT_SHARE = 64, 128, 0.25
+"""For so many steps or samples, or such a share of its length, growth that has ended may be reported."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Truth:
     """When the allocator found no room, where the run ends; None where it never did."""
     growth_s: float | None = None
     """When the growth began that led there; None where nothing grew, as before a first long batch."""
+    fills: tuple[Leak, ...] = ()
+    """Healthy growth that looks like a leak until it ends: a finding may stand while it lasts."""
+    step_s: float = 1.0
+    """Mean length of a step."""
 
     @property
     def precursor_s(self) -> float:
@@ -38,3 +44,29 @@ class Truth:
     def is_benign(self) -> bool:
         """Whether nothing is wrong: no leak, no error."""
         return not self.leaks and self.oom_s is None
+
+    def find_quiet(self, duration_s: float, interval_s: float) -> list[tuple[float, float]]:
+        """Return the stretches in which nothing grows and nothing may be said to be near its end, in seconds.
+
+        A stretch begins once growth has ended and a finding has had time to close. Before a first large batch
+        that does not fit none is quiet: it may be foretold at any time.
+        """
+        if self.oom_s is not None and self.growth_s is None and not self.leaks:
+            return []
+        grown = [(it.onset_s, it.end_s + self.allow_s(it, interval_s)) for it in (*self.leaks, *self.fills)]
+        if self.oom_s is not None and self.growth_s is not None:
+            grown.append((self.growth_s, self.oom_s))
+        quiet: list[tuple[float, float]] = []
+        start_s = 0.0
+        for onset_s, end_s in sorted(grown):
+            if onset_s > start_s:
+                quiet.append((start_s, onset_s))
+            start_s = max(start_s, end_s)
+        if duration_s > start_s:
+            quiet.append((start_s, duration_s))
+        return quiet
+
+    def allow_s(self, grown: Leak, interval_s: float) -> float:
+        """Return for how long after its end growth may still be reported."""
+        length_s = grown.end_s - grown.onset_s
+        return max(FLAT_STEPS * self.step_s, FLAT_SAMPLES * interval_s, FLAT_SHARE * length_s)

@@ -20,12 +20,10 @@ from .frame import (
     stamp,
     stamp_now,
 )
-from .log import DeviceLog, MemorySource, RunLog, Snapshot, add_known, fit_slope
+from .growth import UsedTrend, describe_used, find_rate, fit_floors
+from .log import DeviceLog, MemorySource, RunLog, Snapshot, add_known
 
 # How much the memory of a device, or of the processes on it, has grown.
-
-PARTS = 5
-LEAST_POINTS = 20
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +32,17 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     start_mb: float | None
     end_mb: float | None
     growth_rate_mb_per_min: float | None
-    """Least-squares slope of the least values of five parts of the window; of all where they are few."""
+    """That of the trend of device used; else the slope of the least values of five parts of the window."""
     total_growth_mb: float | None
 
 
 def measure_growth(
-    device: DeviceLog, window: int, what: MemorySource | Literal["resident"], *, since_s: float | None = None
+    log: RunLog,
+    device: DeviceLog,
+    window: int,
+    what: MemorySource | Literal["resident"],
+    *,
+    since_s: float | None = None,
 ) -> MemoryGrowth:
     """Return how one value of a device has grown.
 
@@ -48,30 +51,18 @@ def measure_growth(
     """
     kept = (it for it in device.snapshots if since_s is None or it.time_s >= since_s)
     figures = ((it.time_s, _read(it, what)) for it in kept)
-    known = [(time_s, value / MIB) for time_s, value in figures if value is not None]
+    known = [(time_s, float(value)) for time_s, value in figures if value is not None]
     if not known:
         return MemoryGrowth(start_mb=None, end_mb=None, growth_rate_mb_per_min=None, total_growth_mb=None)
-    slope = fit_slope(_find_floors(known[-window:]))
+    newest = known[-window:]
+    is_of_trend = what == "device" and since_s is None
+    rate = find_rate(log, device, newest) if is_of_trend else fit_floors(newest)
     return MemoryGrowth(
-        start_mb=known[0][1],
-        end_mb=known[-1][1],
-        growth_rate_mb_per_min=None if slope is None else slope * 60.0,
-        total_growth_mb=known[-1][1] - known[0][1],
+        start_mb=known[0][1] / MIB,
+        end_mb=known[-1][1] / MIB,
+        growth_rate_mb_per_min=None if rate is None else rate * 60.0 / MIB,
+        total_growth_mb=(known[-1][1] - known[0][1]) / MIB,
     )
-
-
-def _find_floors(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the least of each part of the time: what each step allocates and frees is no growth."""
-    if len(points) < LEAST_POINTS:
-        return points
-    start_s = points[0][0]
-    part_s = (points[-1][0] - start_s) / PARTS
-    floors: dict[int, tuple[float, float]] = {}
-    for point in points:
-        part = min(PARTS - 1, int((point[0] - start_s) / part_s)) if part_s > 0 else 0
-        least = floors.get(part)
-        floors[part] = point if least is None or point[1] < least[1] else least
-    return list(floors.values())
 
 
 def _read(snapshot: Snapshot, what: MemorySource | Literal["resident"]) -> int | None:
@@ -153,6 +144,8 @@ class LeakDevice(msgspec.Struct, frozen=True, kw_only=True):
     leak_risk: Literal["high", "low"] | None
     """None before ten snapshots and 45 s."""
     open_leaks: int
+    device_trend: UsedTrend | None = None
+    """How device used goes, where no allocator reports."""
 
 
 class LeakEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +271,7 @@ def judge_rate(figures: LeakFigures, rule: LeakRule) -> LeakSeverity:
 
 
 def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: LeakRule) -> LeakDevice:
-    gpu = measure_growth(device, rule.window, device.memory_source)
+    gpu = measure_growth(log, device, rule.window, device.memory_source)
     span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
     open_leaks = [it for it in list_leaks(log) if it.is_open and it.device_uuid == device.uuid]
     risk: Literal["high", "low"] | None = None
@@ -291,9 +284,10 @@ def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: Leak
         duration_minutes=span_s / 60.0,
         data_points=device.count,
         gpu_memory=gpu,
-        python_memory=measure_growth(device, rule.window, "resident"),
+        python_memory=measure_growth(log, device, rule.window, "resident"),
         leak_risk=risk,
         open_leaks=len(open_leaks),
+        device_trend=describe_used(log, device),
     )
 
 
@@ -342,14 +336,17 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
     span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
     name = f"device {log.key_of(device)}"
     said = []
-    gpu = measure_growth(device, rule.window, device.memory_source)
-    if "leak" not in leaking and _is_above(gpu, rule):
+    gpu = measure_growth(log, device, rule.window, device.memory_source)
+    trend = describe_used(log, device)
+    if "leak" not in leaking and trend is not None and trend.rate_mb_per_min is not None:
+        said.append(f"The used memory of {name} is {trend.text}. {_doubt(device, span_s)}")
+    elif "leak" not in leaking and _is_above(gpu, rule):
         what = "live memory" if device.memory_source == "allocator" else "used memory"
         said.append(
             f"The {what} of {name} grows by {_describe_rate(gpu)}, {_describe_way(gpu)} in "
             f"{format_age(span_s)}{_describe_full(device, gpu)}. {_doubt(device, span_s)}"
         )
-    host = measure_growth(device, rule.window, "resident")
+    host = measure_growth(log, device, rule.window, "resident")
     if "host_leak" not in leaking and _is_above(host, rule) and span_s >= LEAST_SPAN_S:
         said.append(
             f"The host memory of the processes on {name} grows by {_describe_rate(host)}, "

@@ -1,12 +1,10 @@
 """The report of `vramscope oom`: the risk of each device, and what it rests on."""
 
-from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from ...engine.model import Assessment, RiskLevel
-from ...engine.model.finding import bring_forward
 from ...engine.units import MIB
 from .frame import (
     KINDS,
@@ -17,7 +15,8 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
-from .log import DeviceLog, MemorySource, RunLog, fit_slope, known_points
+from .growth import UsedTrend, describe_used, find_rate, list_assessments
+from .log import DeviceLog, MemorySource, RunLog, known_points
 
 # The rule on usage alone, for devices without allocator data: how full, without a forecast.
 
@@ -62,20 +61,21 @@ class Thresholds(NamedTuple):
     """Whether the user gave them: then usage above them takes precedence over a forecast."""
 
 
-def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
+def judge_usage(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
     """Return what usage alone says of a device.
 
     At the critical threshold critical; at the warning threshold medium, or high where it would be full
     within a minute; below it medium where it grows by more than 10 MiB/s, else low. The rule is that of the
-    tool whose report this is; growth is the least-squares slope of the window.
+    tool whose report this is; growth is that of the trend, else the slope of the floors of the window.
     """
     last = device.last
     usage = None if last is None else last.utilization_percent
-    growth = fit_growth(device, thresholds.window)
+    growth = fit_growth(log, device, thresholds.window)
     if last is None or usage is None:
         return ThresholdRisk("unknown", None, growth, None)
-    to_full_s = None
-    if growth is not None and growth > 0 and last.free_bytes is not None:
+    trend = describe_used(log, device)
+    to_full_s = None if trend is None else trend.full_in_s
+    if to_full_s is None and growth is not None and growth > 0 and last.free_bytes is not None:
         to_full_s = last.free_bytes / (growth * MIB)
     level, base = _judge(
         usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
@@ -83,11 +83,11 @@ def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
     return ThresholdRisk(level, base * min(1.0, device.count / thresholds.window), growth, to_full_s)
 
 
-def fit_growth(device: DeviceLog, window: int) -> float | None:
-    """Return the growth of used memory over the newest snapshots, in MiB/s; None for fewer than three."""
+def fit_growth(log: RunLog, device: DeviceLog, window: int) -> float | None:
+    """Return the growth over the newest snapshots, in MiB/s; None for fewer than three."""
     newest = list(device.snapshots)[-window:]
-    slope = fit_slope(known_points((it.time_s, it.load_bytes) for it in newest))
-    return None if slope is None else slope / MIB
+    rate = find_rate(log, device, known_points((it.time_s, it.load_bytes) for it in newest))
+    return None if rate is None else rate / MIB
 
 
 def _is_telling(device: DeviceLog, window: int) -> bool:
@@ -140,7 +140,7 @@ class DeviceRisk(NamedTuple):
 
 def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> DeviceRisk:
     """Return the risk of one device; `thresholds` decide where there is no forecast."""
-    threshold = judge_usage(device, thresholds)
+    threshold = judge_usage(log, device, thresholds)
     worst = max(list_assessments(log, device), key=_rank, default=None)
     is_known = worst is not None and worst.level != "unknown"
     if worst is None or not is_known or _is_outweighed(worst, threshold, device, thresholds):
@@ -180,20 +180,6 @@ def _is_outweighed(
     if not thresholds.is_given or usage is None or usage < thresholds.warning_percent:
         return False
     return LEVELS.index(threshold.level) > LEVELS.index(worst.level)
-
-
-def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
-    """Return the forecasts for a device that still hold: those of processes that live, or its own.
-
-    A forecast is published when it changes; here its times count from the newest sample.
-    """
-    last = log.last
-    living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
-    return [
-        it if last is None else bring_forward(it, last.time_s)
-        for it in log.assessments_of(device.uuid)
-        if it.pid is None or it.pid in living
-    ]
 
 
 def _explain_absence(device: DeviceLog) -> str:
@@ -310,6 +296,8 @@ class OomDevice(msgspec.Struct, frozen=True, kw_only=True):
     risk_assessment: RiskAssessment
     processes: list[ProcessRisk]
     memory_trends: MemoryTrends | Nothing
+    device_trend: UsedTrend | None = None
+    """How device used goes, where no allocator reports."""
 
 
 class RiskSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -369,7 +357,9 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     )
 
 
-def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -> MemoryTrends | Nothing:
+def describe_trend(
+    log: RunLog, device: DeviceLog, *, span_s: float = TREND_S, window: int
+) -> MemoryTrends | Nothing:
     source = device.memory_source
     last = device.last
     since_s = 0.0 if last is None else last.time_s - span_s
@@ -386,7 +376,7 @@ def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -
         max_memory=max(values),
         avg_memory=sum(values) / len(values),
         current_memory=values[-1],
-        growth_rate_mb_per_sec=fit_growth(device, window),
+        growth_rate_mb_per_sec=fit_growth(log, device, window),
         data_points=len(values),
     )
 
@@ -400,7 +390,8 @@ def _describe(
         memory_source=device.memory_source,
         risk_assessment=describe_risk(device, risk),
         processes=[_describe_process(it) for it in list_assessments(log, device)],
-        memory_trends=describe_trend(device, window=thresholds.window),
+        memory_trends=describe_trend(log, device, window=thresholds.window),
+        device_trend=describe_used(log, device),
     )
 
 

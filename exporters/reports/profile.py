@@ -15,6 +15,7 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
+from .growth import UsedTrend, describe_used
 from .log import DeviceLog, MemorySource, RunLog, Snapshot, UtilizationOf, add_known
 
 PROFILE_SCHEMA: Final = "vramscope.profile/1"
@@ -61,6 +62,8 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     reason: str | None
     statistics: ProfileStatistics
+    device_trend: UsedTrend | None = None
+    """How device used goes, where no allocator reports."""
 
 
 class ProcessHeadroom(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +132,7 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
     Args:
         phases: Named parts of the program, where it reports about itself; else those that the log has.
     """
-    devices = {log.key_of(device): _describe(device, provenance) for device in log.devices.values()}
+    devices = {log.key_of(device): _describe(log, device, provenance) for device in log.devices.values()}
     return ProfileReport(
         timestamp=stamp_now(),
         devices=devices,
@@ -203,7 +206,7 @@ def describe_memory(device: DeviceLog) -> CurrentMemory:
     )
 
 
-def _describe(device: DeviceLog, provenance: Provenance) -> ProfileDevice:
+def _describe(log: RunLog, device: DeviceLog, provenance: Provenance) -> ProfileDevice:
     current = describe_memory(device)
     peak_used = device.peak_used_bytes
     return ProfileDevice(
@@ -225,6 +228,7 @@ def _describe(device: DeviceLog, provenance: Provenance) -> ProfileDevice:
             max_fragmentation=device.fragmentation.most,
             num_snapshots=device.count,
         ),
+        device_trend=describe_used(log, device),
     )
 
 

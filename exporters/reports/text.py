@@ -73,6 +73,10 @@ def _list_remarks(report: Report) -> list[str]:
     said: dict[str, list[str]] = {}
     if isinstance(report, DistributedReport):
         return list_cluster_remarks(report)
+    if isinstance(report, OomReport | LeakReport | ProfileReport):
+        for key, trend in ((key, it.device_trend) for key, it in report.devices.items()):
+            if trend is not None:
+                said.setdefault(f"used memory {trend.text}", []).append(key)
     if isinstance(report, OomReport):
         for key, device in report.devices.items():
             risk = device.risk_assessment

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...analyzers.risk import find_assessments
+from ...analyzers.risk import BELIEVED, find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
 from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_rate, word_trend
 from ...engine.model import (
@@ -90,7 +90,9 @@ def _draw_headroom(found: Assessment, width: int) -> list[Line]:
 
 
 def _describe_trust(found: Assessment) -> str:
-    parts = [] if found.confidence is None else [f"{100 * found.confidence:.0f} % sure"]
+    # With a forecast one probability is said, that of the error.
+    is_said = found.confidence is None or found.oom_in_s is not None
+    parts = [] if is_said else [f"{100 * (found.confidence or 0.0):.0f} % sure"]
     if found.watched_steps is not None:
         parts.append(f"watched for {found.watched_steps:,} steps")
     elif found.watched_s is not None:
@@ -157,7 +159,9 @@ def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
         None if span_s is None else format_age(max(0.0, round(span_s - past_s)))
         for span_s in (found.oom_in_low_s, found.oom_in_s, found.oom_in_high_s)
     )
-    return f"{middle}" if low is None or high is None else f"{middle} ({low} to {high})"
+    text = f"{middle}" if low is None or high is None else f"{middle} ({low} to {high})"
+    is_doubted = found.confidence is not None and found.confidence < BELIEVED
+    return f"{text}, if it goes on growing" if is_doubted else text
 
 
 MOST_STACKS = 10

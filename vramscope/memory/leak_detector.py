@@ -284,8 +284,8 @@ class MemoryLeakDetector(MemoryMonitor):
             since_s = max(device.last_s - 60.0 * duration_minutes, self._baseline_s or 0.0)
             times = [it.time_s for it in device.snapshots if it.time_s >= since_s]
             window = self._rule.window
-            gpu = measure_growth(device, window, device.memory_source, since_s=since_s)
-            host = measure_growth(device, window, "resident", since_s=since_s)
+            gpu = measure_growth(self._log, device, window, device.memory_source, since_s=since_s)
+            host = measure_growth(self._log, device, window, "resident", since_s=since_s)
         return {
             "device_id": device_id,
             "duration_minutes": (times[-1] - times[0]) / 60.0 if times else 0.0,

@@ -192,7 +192,9 @@ class OOMDetector(MemoryMonitor):
             device = self._find(device_id)
             if device is None:
                 return {}
-            trend = describe_trend(device, span_s=60.0 * duration_minutes, window=self._thresholds.window)
+            trend = describe_trend(
+                self._log, device, span_s=60.0 * duration_minutes, window=self._thresholds.window
+            )
         built: dict[str, object] = msgspec.to_builtins(trend)
         return built
 

@@ -5,5 +5,6 @@ from .healthy_floors import HEALTHY_FLOORS
 from .healthy_steps import HEALTHY_STEPS
 from .leaks import LEAKS
 from .overruns import OVERRUNS
+from .practice import PRACTICE
 
-SCORED: tuple[Family, ...] = (*HEALTHY_STEPS, *HEALTHY_FLOORS, *LEAKS, *OVERRUNS)
+SCORED: tuple[Family, ...] = (*HEALTHY_STEPS, *HEALTHY_FLOORS, *LEAKS, *OVERRUNS, *PRACTICE)

@@ -3,6 +3,7 @@
 from ..run import Family
 from .benign import BENIGN
 from .faulty import FAULTY
+from .practice import PRACTICE
 from .stranded import STRANDED
 
-TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED)
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE)

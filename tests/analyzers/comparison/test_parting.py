@@ -142,3 +142,13 @@ def test_one_step_can_be_compared_and_the_last_two_of_many_are_too_few() -> None
 
 def test_every_figure_has_its_words() -> None:
     assert tuple(FIGURE_WORDS) == get_args(Figure)
+
+
+@pytest.mark.parametrize("onset", [0, 100, 250])
+def test_a_leak_is_placed_where_it_begins_and_not_where_it_leaves_the_noise(onset: int) -> None:
+    chance = random.Random(f"leak {onset}")
+    a, b = ([10 * GIB + 0.3 * GIB * chance.random() for _ in range(400)] for _ in "ab")
+    leaking = [value + 8 * GIB / 1024 * max(0, step - onset) for step, value in enumerate(b)]
+    parted = find_parting(a, leaking).start
+    assert parted is not None
+    assert abs(parted - onset) <= 20

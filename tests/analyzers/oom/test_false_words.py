@@ -1,0 +1,160 @@
+"""Words that were false once: drifting samples, growth that has ended, processes that have."""
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, watch
+from vramscope.analyzers.leak import LeakAnalyzer
+from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.analyzers.risk import assess_risk
+from vramscope.analyzers.verdict import summarize
+from vramscope.engine.model import (
+    AllocatorReading,
+    Assessment,
+    DeviceSample,
+    Finding,
+    MemoryReading,
+    Sample,
+)
+from vramscope.engine.units import GIB, MIB
+
+RESERVED = 52 * GIB
+FLAT_STEPS = 64
+"""Steps without growth after which a finding on even growth has closed, see docs/verdicts.md."""
+
+
+def _sample_drifting(steps_a_sample: float, jitter: float, count: int = 1500) -> Iterator[Sample]:
+    """Yield what is met of steps that are all alike, once a second: 20 to 50 GiB under 52 reserved."""
+    chance, begun_s = random.Random(f"{steps_a_sample} {jitter}"), 0.0
+    length_s = 1 / steps_a_sample
+    memory = MemoryReading(CAPACITY, RESERVED + GIB, CAPACITY - RESERVED - GIB)
+    for tick in range(count):
+        while begun_s + length_s <= tick:
+            begun_s += length_s
+            length_s = chance.gauss(1, jitter) / steps_a_sample
+        level = 20 + 30 * (1 - abs(2 * (tick - begun_s) / length_s - 1))
+        allocator = AllocatorReading(round(level * GIB), reserved_bytes=RESERVED)
+        device = DeviceSample("GPU-0", 0, memory=memory, allocator=allocator)
+        yield Sample("n", tick, float(tick), 1.0, (device,), clock="trace")
+
+
+def _watch_both(samples: Iterator[Sample]) -> tuple[list[Finding], list[Assessment]]:
+    leaks, forecasts = LeakAnalyzer(), OomAnalyzer()
+    found: list[Finding] = []
+    told: list[Assessment] = []
+    for sample in samples:
+        found += [*leaks.observe(sample), *forecasts.observe(sample)]
+        told += forecasts.assess()
+    return found, told
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.003])
+@pytest.mark.parametrize("ratio", [1.001, 0.9997, 2.002, 0.5005, 1.498, 0.6673, 3.003])
+def test_steps_that_samples_cannot_resolve_are_no_growth(ratio: float, jitter: float) -> None:
+    found, told = _watch_both(_sample_drifting(ratio, jitter))
+    assert not found
+    assert {assessment.level for assessment in told} == {"low"}
+    assert all(assessment.oom_in_s is None for assessment in told)
+
+
+def test_a_leak_under_steps_that_samples_cannot_resolve_is_found_once_more_is_reserved() -> None:
+    def leak() -> Iterator[Sample]:
+        for sample in _sample_drifting(1.0, 0.0):
+            grown = round(sample.time_s * 15 * MIB)
+            (device,) = sample.devices
+            memory = MemoryReading(CAPACITY, RESERVED + GIB + grown, CAPACITY - RESERVED - GIB - grown)
+            held = (device.allocator or AllocatorReading()).allocated_bytes or 0
+            allocator = AllocatorReading(held + grown, reserved_bytes=RESERVED + grown)
+            leaking = msgspec.structs.replace(device, memory=memory, allocator=allocator)
+            yield msgspec.structs.replace(sample, devices=(leaking,))
+
+    found, _ = _watch_both(leak())
+    assert {finding.kind for finding in found} == {"leak", "oom"}
+
+
+def _leak_then_still(grown: int, still: int) -> list[float]:
+    levels = [20 * GIB + 20 * MIB * step for step in range(grown)]
+    return [*levels, *[levels[-1]] * still]
+
+
+@pytest.mark.parametrize("grown", [400, 1200])
+def test_findings_close_within_the_stated_flat_steps(grown: int) -> None:
+    found, told = _watch_both(steps(_leak_then_still(grown, FLAT_STEPS)))
+    closed = {finding.kind for finding in found if not finding.is_open}
+    assert closed == {finding.kind for finding in found} != set()
+    assert told[-1].level == "low"
+
+
+def test_a_plateau_of_long_sequences_is_not_severe_for_long() -> None:
+    ramp, still = 2200, FLAT_STEPS
+    found, told = _watch_both(
+        steps([20.0 * GIB] * (ramp + still), lambda step: 10 * GIB + 20 * MIB * min(step, ramp))
+    )
+    assert "high" in {assessment.level for assessment in told}
+    assert not found[-1].is_open
+    assert told[-1].level == "low"
+
+
+def test_what_has_stopped_growing_opens_nothing() -> None:
+    levels = [20 * GIB + 20 * MIB * step for step in range(110)]
+    found, _ = _watch_both(steps([20.0 * GIB] * 40 + levels[:12] + [levels[12]] * 1500))
+    assert not found
+
+
+def test_a_series_that_has_stopped_growing_is_closed_too() -> None:
+    floors = _leak_then_still(1200, 500)
+    found, told = _watch_both(series(sawtooth(floors)))
+    assert found
+    assert not any(it.is_open for it in {finding.id: finding for finding in found}.values())
+    assert told[-1].level == "low"
+
+
+def test_nothing_is_foretold_for_a_process_that_has_ended() -> None:
+    analyzer = OomAnalyzer()
+    course = list(steps([20 * GIB + 40 * MIB * step for step in range(1000)]))
+    found = watch(analyzer, course)
+    assert found[-1].is_open
+    told = analyzer.assess()
+    (rank,) = course[-1].ranks
+    ended = msgspec.structs.replace(
+        course[-1], time_s=course[-1].time_s + 1, ranks=(msgspec.structs.replace(rank, state="ended"),)
+    )
+    (last,) = analyzer.observe(ended)
+    assert last.closed_s == ended.time_s
+    said = summarize(ended, (), assessments=told).text(200)
+    assert "out of memory" not in said
+    assert "OOM in" not in said
+
+
+def test_a_floor_that_has_just_begun_to_rise_is_not_denied() -> None:
+    analyzer = OomAnalyzer()
+    reasons = []
+    for sample in steps([78 * GIB - 10 * GIB + 32 * MIB * step for step in range(14)], lambda _: 8.0 * GIB):
+        analyzer.observe(sample)
+        reasons += [(it.level, it.reason) for it in analyzer.assess()]
+    assert reasons[-1] == ("medium", "its floor rises, too soon to say for how long")
+
+
+def test_a_time_that_is_doubted_is_not_told_beside_a_small_probability() -> None:
+    analyzer = OomAnalyzer()
+    course = list(steps([20.0 * GIB] * 1000, lambda step: 10 * GIB + 20 * MIB * step))
+    watch(analyzer, course)
+    (assessment,) = analyzer.assess()
+    assert assessment.oom_in_s is not None
+    assert assessment.confidence == pytest.approx(0.25)
+    risk = assess_risk(course[-1].devices[0], (), (assessment,), course[-1].ranks)
+    assert risk.oom_s is None
+
+
+def test_headroom_is_that_of_the_newest_peaks() -> None:
+    analyzer = OomAnalyzer()
+    course = list(steps([20.0 * GIB] * 200))
+    watch(analyzer, course)
+    told = analyzer.assess()
+    (rank,) = course[-1].ranks
+    higher = msgspec.structs.replace(rank, peak_max_bytes=70 * GIB)
+    newest = msgspec.structs.replace(course[-1], ranks=(higher,))
+    assert "10.0 GiB headroom at peak" in summarize(newest, (), assessments=told).text(200)

@@ -1,0 +1,89 @@
+"""Reports on the same samples say the same of their growth, in the words of the live view."""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.analyzers.trend_words import word_trend
+from vramscope.engine.model import Sample
+from vramscope.exporters.reports.leak import LeakRule, build_leak
+from vramscope.exporters.reports.log import RunLog
+from vramscope.exporters.reports.oom import Thresholds, build_oom
+from vramscope.exporters.reports.profile import build_profile
+from vramscope.exporters.reports.text import describe_report
+
+from .logs import GIB, INPUT, make_device, make_sample
+
+SECONDS = 700
+
+
+def _log(samples: Iterable[Sample]) -> RunLog:
+    log, analyzer = RunLog(), OomAnalyzer()
+    for sample in samples:
+        log.observe(sample)
+        log.take(analyzer.observe(sample), analyzer.assess())
+    return log
+
+
+def _climb() -> RunLog:
+    """Return the log of a card that fills at an even pace, 21 to 66 GiB."""
+    return _log(make_sample(t, make_device(round((21 + 45 * t / SECONDS) * GIB))) for t in range(SECONDS))
+
+
+def _saw(use: Callable[[int], dict[str, int]]) -> RunLog:
+    """Return the log of steps of 20 to 30 GiB, met at random moments."""
+    chance = random.Random(2)
+    return _log(
+        make_sample(t, make_device(**use(round((20 + 10 * chance.random()) * GIB)))) for t in range(SECONDS)
+    )
+
+
+def _build(log: RunLog) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    reports = (
+        build_oom(log, INPUT, Thresholds()),
+        build_leak(log, INPUT, LeakRule()),
+        build_profile(log, INPUT),
+    )
+    oom, leak, profile = (msgspec.to_builtins(it)["devices"]["0"] for it in reports)
+    return oom, leak, profile
+
+
+def test_a_straight_climb_is_told_by_every_report_as_by_the_live_view() -> None:
+    log = _climb()
+    oom, leak, profile = _build(log)
+    assert oom["device_trend"] == leak["device_trend"] == profile["device_trend"]
+    (assessment,) = log.assessments_of("GPU-0")
+    assert assessment.device_trend is not None
+    assert oom["device_trend"]["text"] == word_trend(assessment.device_trend, SECONDS - 1)[0]
+    assert oom["device_trend"]["word"] == "filling"
+    assert oom["risk_assessment"]["growth_rate_mb_per_sec"] == pytest.approx(
+        leak["gpu_memory"]["growth_rate_mb_per_min"] / 60
+    )
+    assert oom["risk_assessment"]["time_to_full_seconds"] == oom["device_trend"]["full_in_s"]
+    for report in (
+        build_oom(log, INPUT, Thresholds()),
+        build_leak(log, INPUT, LeakRule()),
+        build_profile(log, INPUT),
+    ):
+        said = " ".join(describe_report(report, 100).split())
+        assert "used memory filling, +3.9 GiB/min for 1" in said
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda level: {"used": level},
+        lambda level: {"allocated": level, "reserved": 32 * GIB, "used": 33 * GIB},
+    ],
+    ids=["driver only", "allocator"],
+)
+def test_a_flat_sawtooth_grows_in_no_report(use: Callable[[int], dict[str, int]]) -> None:
+    oom, leak, _ = _build(_saw(use))
+    assert oom["risk_assessment"]["growth_rate_mb_per_sec"] == 0.0
+    assert oom["memory_trends"]["growth_rate_mb_per_sec"] == 0.0
+    assert leak["gpu_memory"]["growth_rate_mb_per_min"] == 0.0
+    assert leak["leak_risk"] == "low"
