@@ -130,7 +130,7 @@ def strip_place(title: str, where: str) -> str:
     """Return a title without the device and rank at its beginning that `where` says already."""
     device, _, rank = where.partition(" rank ")
     inside = rf"(?: \((?:rank {re.escape(rank)})\))?" if rank else ""
-    return re.sub(rf"^{re.escape(device)}{inside}(?:: | (?=[^\s(]))", "", title)
+    return re.sub(rf"^{re.escape(device)}{inside}(?:: | (?=\S))", "", title)
 
 
 def _contains(row: AlertRow, term: str) -> bool:

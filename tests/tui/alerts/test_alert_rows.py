@@ -89,7 +89,7 @@ async def test_sorting_by_dialog_and_by_keys() -> None:
     [
         ("GPU sim0 lost: its process ended", "GPU sim0", "lost: its process ended"),
         ("GPU 5 (rank 5) leaks 20 MiB a step", "GPU 5 rank 5", "leaks 20 MiB a step"),
-        ("GPU 5 (rank 5) leaks 20 MiB a step", "GPU 5", "GPU 5 (rank 5) leaks 20 MiB a step"),
+        ("GPU 5 (rank 5) leaks 20 MiB a step", "GPU 5", "(rank 5) leaks 20 MiB a step"),
         ("GPU 5: 3.2 GiB left", "GPU 5", "3.2 GiB left"),
         ("GPU 50 is full", "GPU 5", "GPU 50 is full"),
         ("rank 3 peaks at 79.1 GiB", "rank 3", "peaks at 79.1 GiB"),

@@ -30,12 +30,12 @@ async def test_every_finding_is_listed_the_open_ones_first_with_its_state_in_wor
         await pilot.pause()
         shown = [" ".join(line.lstrip("▌").split()) for line in lines(app)]
         assert shown[:5] == [
-            "✖ critical 11:58:42 open 1 m GPU 5 GPU 5 (rank 5) out of memory in 1 m 16 s (65–90 s, 93 %)",
-            "▲ medium 11:55:00 acknowledged 5 m GPU 10 GPU 10 has 3.2 of 79.6 GiB left (4 %)",
-            "◆ high 11:51:52 open 8 m GPU 5 GPU 5 (rank 5) leaks 20 MiB a step since step 1,310: "
-            "tensors kept by e…",
-            "· low 07 Oct muted until 12:50 GPU 3 GPU 3 has held 40.0 GiB idle for 12 m",
-            "▲ medium 11:20:11 closed 11:24:50 GPU 2 GPU 2 holds 3.1 GiB that its own requests cannot use",
+            "✖ critical 11:58:42 open 1 m GPU 5 (rank 5) out of memory in 1 m 16 s (65–90 s, 93 %)",
+            "▲ medium 11:55:00 acknowledged 5 m GPU 10 has 3.2 of 79.6 GiB left (4 %)",
+            "◆ high 11:51:52 open 8 m GPU 5 (rank 5) leaks 20 MiB a step since step 1,310: "
+            "tensors kept by eval() …",
+            "· low 07 Oct muted until 12:50 GPU 3 has held 40.0 GiB idle for 12 m",
+            "▲ medium 11:20:11 closed 11:24:50 GPU 2 holds 3.1 GiB that its own requests cannot use",
         ]
         heading = app.screen.query_one(AlertHeading).text
         assert heading.startswith("Alerts  2 open  ✖ 1 critical  ◆ 1 high  1 acknowledged  1 muted  1 closed")

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from textual.app import App, ComposeResult
 
-from tests.tui.canned import make_devices, make_hub, make_sample, make_snapshot
+from tests.tui.canned import make_device, make_devices, make_hub, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_job, make_on_processors, make_rank, make_simulated, with_ranks
-from vramscope.engine.model import WorkerStatus
+from vramscope.engine.model import DeviceHardware, WorkerStatus
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.frame.theme import default_variables
@@ -157,3 +157,13 @@ async def test_a_recording_is_told_right_after_the_node(width: int, beginning: s
         title.show_recording(None)
         await pilot.pause()
         assert "REC" not in title.text
+
+
+async def test_the_versions_of_driver_and_cuda_are_last_where_there_is_room_and_all_have_the_same() -> None:
+    hardware = [DeviceHardware(driver_version="580.95.05", cuda_version="13.0")] * 2
+    devices = [msgspec.structs.replace(make_device(n), hardware=it) for n, it in enumerate(hardware)]
+    title = await title_of(make_snapshot(sample=make_sample(tuple(devices))), 140)
+    assert " · driver 580.95.05, CUDA 13.0 " in title
+    assert "driver" not in await title_of(make_snapshot(sample=make_sample(tuple(devices))), 99)
+    devices[1] = msgspec.structs.replace(devices[1], hardware=DeviceHardware(driver_version="570.1"))
+    assert "driver" not in await title_of(make_snapshot(sample=make_sample(tuple(devices))), 140)
