@@ -98,7 +98,7 @@ def _forecast(case: str, rank: int, width: int = 120) -> str:
 def test_the_page_of_a_device_gives_the_figures_behind_the_risk() -> None:
     text = _forecast("leaking", 5)
     for words in (
-        "✖ OOM risk critical: floors rise by 20 MiB a step (97 % sure, watched for 812 steps)",
+        "✖ OOM risk critical: floors rise by 20 MiB a step (watched for 812 steps)",
         "capacity for tensors 77.3 GiB floor at step ends 75.2 GiB peak 75.9 GiB headroom at peak 1.4 GiB",
         "growth +20 MiB/step, +1.2 GiB/min",
         "time to out of memory 1 m 16 s (1 m 05 s to 1 m 30 s)",

@@ -56,7 +56,7 @@ def test_a_verb_tells_and_judges_its_own_findings_only(full: Path) -> None:
 
 
 def test_growth_above_a_threshold_that_was_given_counts(tmp_path: Path) -> None:
-    path = write_series(tmp_path / "series.csv", seconds=60, growth=2 << 20)
+    path = write_series(tmp_path / "series.csv", seconds=120, growth=2 << 20)
     assert call("leak", "--input", str(path), "--fail-on", "high").code == 0
     assert call("leak", "--input", str(path), "--fail-on", "high", "--threshold", "10").code == 3
     assert call("leak", "--input", str(path), "--fail-on", "high", "--threshold", "500").code == 0
