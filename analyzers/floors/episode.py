@@ -429,6 +429,8 @@ AMPLITUDE_LEVEL = 2
 # Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
 UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
+# Share of the limit from which on reserved bytes cannot grow along with live ones.
+BRIM_SHARE = 0.9
 LEAST_POINTS = 4
 # Blocks on which a rate rests at most.
 MOST_POINTS = 24
@@ -594,7 +596,9 @@ class FloorTrack:
         if self._recent is None:
             return False
         reserved = [block.reserved for block in growth.blocks]
-        if reserved[0]:
+        # Near the limit no more can be reserved, whatever grows.
+        is_telling = self.limit_bytes is None or reserved[-1] < BRIM_SHARE * self.limit_bytes
+        if reserved[0] and is_telling:
             if reserved[-1] - reserved[0] >= growth.grown_bytes / 2:
                 return False
         elif growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
