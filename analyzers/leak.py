@@ -173,9 +173,9 @@ class Leak(NamedTuple):
         if left_s is None:
             return "low"
         severity = grade_time_left(left_s, self.grown_bytes / max(1.0, self.headroom_bytes or 0.0))
-        if severity in (None, "low"):
+        if severity is None or severity == "low":
             return "medium" if left_s < MEDIUM_S else "low"
-        return severity or "low"
+        return severity
 
 
 def state_leak(finding: Finding, leak: Leak) -> Finding:

@@ -53,8 +53,9 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s where it is not one: `1 rank`, `1,024 ranks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Return a number with its noun, in the plural where needed: `1 rank`, `1,024 ranks`, `2 batches`."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def count_cells(text: str) -> int:

@@ -224,7 +224,7 @@ def _describe_run(report: EstimateReport) -> str:
     degrees += f" EP {layout.expert}" if layout.expert > 1 else ""
     degrees += f" x {layout.virtual_stages} pieces" if layout.virtual_stages > 1 else ""
     degrees += " with sequence parallelism" if layout.is_sequence_parallel else ""
-    batches = "1 micro-batch" if setup.micro_batches == 1 else f"{setup.micro_batches} micro-batches"
+    batches = count(setup.micro_batches, "micro-batch")
     batch = f"{batches} of {setup.micro_batch_size} x {setup.seq_length} tokens"
     return (
         f"{count(report.world_size, 'rank')}, {degrees}; ZeRO {setup.zero_stage}; {batch}; "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ....sentence import count
 from ..shape import BF16
 from .flags import MICRO_BATCHES, PLAIN_TRAINING, Effect, Flags, NotCounted, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
@@ -38,11 +39,11 @@ _ASSUMPTIONS = (
     _Assumption(("seq-length",), lambda run, _: f"sequences of {run.setup.seq_length:,} tokens"),
     _Assumption(
         ("micro-batch-size",),
-        lambda run, _: f"micro-batches of {_count(run.setup.micro_batch_size, 'sequence')}",
+        lambda run, _: f"micro-batches of {count(run.setup.micro_batch_size, 'sequence')}",
     ),
     _Assumption(
         ("global-batch-size", MICRO_BATCHES),
-        lambda run, _: f"{_count(run.setup.micro_batches, 'micro-batch', 'micro-batches')} in a step",
+        lambda run, _: f"{count(run.setup.micro_batches, 'micro-batch')} in a step",
     ),
     _Assumption(
         ("attention-backend", "use-flash-attn", "transformer-impl"),
@@ -65,7 +66,7 @@ def list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu
 
 def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> Iterator[str]:
     if not has_ranks:
-        yield _count(run.layout.world_size, "rank")
+        yield count(run.layout.world_size, "rank")
     for names, describe in _ASSUMPTIONS:
         if not any(flags.has(name) for name in names):
             yield describe(run, flags)
@@ -88,10 +89,6 @@ def name_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu
         assumptions=list_assumptions(run, flags, has_ranks=has_ranks, has_gpu=has_gpu),
         not_counted=list_not_counted(flags),
     )
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 # Flags of Megatron-LM (megatron/training/arguments.py) that change memory in ways that are not modelled.
