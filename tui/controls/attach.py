@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..app import VramscopeApp
 
 CHOOSE_FIRST = "Select a process first: in the process list, or on the screen of its device."
-NO_CANDIDATE = "No process of yours here uses PyTorch without a probe: select another one."
+NO_CANDIDATE = "No process of yours here uses PyTorch without a probe; select one to try."
 NO_PROCESS = "No process on the devices here could be attached to."
 READ_ONLY = "Started with --read-only: processes cannot be attached to here."
 NEWS_S = 12.0
