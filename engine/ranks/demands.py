@@ -59,6 +59,8 @@ class Connection:
         self.pid = pid
         self.uid = uid
         self.is_open = True
+        # The process has closed its end; what it sent before can still be read.
+        self.is_gone = False
         self._socket = peer
 
     def drain(self, buffer: bytearray) -> Iterator[Received]:
@@ -84,7 +86,10 @@ class Connection:
             return False
         try:
             self._socket.send(encode_packet(demand), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return False
         except OSError:
+            self.is_gone = True
             return False
         return True
 
@@ -355,7 +360,12 @@ class Demands:
             PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
         )
         if not connection.send(demand):
-            self.refuse(wish.asker, f"process {pid} cannot answer now: ask again in a moment")
+            if not connection.is_gone:
+                self.refuse(wish.asker, f"process {pid} cannot answer now: ask again in a moment")
+            elif kind == "detach":
+                self._answers.append(Answer(wish.asker))
+            else:
+                self.refuse(wish.asker, f"process {pid} has ended or was detached")
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
         else:

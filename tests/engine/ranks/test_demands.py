@@ -329,6 +329,16 @@ def test_who_waits_for_a_process_that_ends_is_told(private_environment: Path) ->
     assert answers == {(b"b", 2): None, (b"a", 1): f"process {os.getpid()} has ended or was detached"}
 
 
+def test_a_process_asked_between_its_end_and_the_next_tick_has_ended(private_environment: Path) -> None:
+    with open_roster(private_environment) as bench:
+        with ProbeClient(private_environment) as probe:
+            _meet(bench, probe)
+        bench.roster.ask(os.getpid(), Wish("segments", (b"a", 1)))
+        bench.roster.ask(os.getpid(), Wish("detach", (b"b", 2)))
+        answers = {answer.asker: answer.refusal for answer in bench.roster.take_answers()}
+    assert answers == {(b"b", 2): None, (b"a", 1): f"process {os.getpid()} has ended or was detached"}
+
+
 @pytest.mark.parametrize(
     ("part", "parts", "data"), [(0, MAX_PARTS + 1, ""), (2, 2, ""), (0, 0, ""), (0, 1, "no base64!")]
 )
