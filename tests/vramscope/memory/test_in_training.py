@@ -10,6 +10,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.components import require_package
+from tests.once import make_once
 
 from ...exporters.reports.shapes import check_shape
 from ..cli.running import no_library
@@ -103,9 +104,14 @@ with open(sys.argv[1], "w") as file:
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run the script on a simulated card, without any driver, and return what it saw."""
+    """Return what the script saw on a simulated card, without any driver."""
     require_package("torch")
-    folder = tmp_path_factory.mktemp("training")
+    seen: dict[str, Any] = make_once(tmp_path_factory, "in-training", lambda: train(tmp_path_factory))
+    return seen
+
+
+def train(factory: pytest.TempPathFactory) -> object:
+    folder = factory.mktemp("training")
     (folder / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--"]
     done = subprocess.run(
@@ -114,7 +120,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(REPOSITORY),
-            "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("run")),
+            "XDG_RUNTIME_DIR": str(factory.mktemp("run")),
             **no_library(folder),
         },
         capture_output=True,
@@ -123,8 +129,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    read: dict[str, Any] = json.loads((folder / "out").read_text())
-    return read
+    return json.loads((folder / "out").read_text())
 
 
 def test_the_allocator_of_the_process_is_told(result: dict[str, Any]) -> None:
