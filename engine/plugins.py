@@ -7,6 +7,7 @@ the inquirer. Vramscope's own analyzers are found the same way, so the engine kn
 
 import sys
 from collections.abc import Callable, Collection, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
@@ -14,8 +15,6 @@ from .errors import UsageError
 from .text import suggest
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from .model import Analyzer
     from .model.finding import Inquirer
     from .sources.source import Source
@@ -76,72 +75,90 @@ def make_plugins(group: PluginGroup, chosen: Collection[str] | None = None) -> P
         if chosen is not None and entry_point.name not in chosen:
             continue
         try:
-            factory = cast("Callable[[], object]", entry_point.load())
+            factory = cast(Callable[[], object], entry_point.load())
             made.append(factory())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code fails as it likes
             notes.append(_describe_failure(group, entry_point, error))
     return Plugins(made, notes)
 
 
-def find_entry_points(group: PluginGroup) -> "list[EntryPoint]":
-    """Return the entry points of a group by name, the first distribution on the path winning a name."""
-    if not _may_be_offered(group):
-        return []
-    from importlib.metadata import entry_points
+class EntryPoint(NamedTuple):
+    """A name that a distribution gives to an object of one of its modules."""
 
+    name: str
+    # `module:attribute`, and perhaps names of extras in brackets.
+    value: str
+    # Folder with the metadata of the distribution; None for vramscope's own source tree.
+    metadata: Path | None
+
+    def load(self) -> object:
+        """Import the module and return the object."""
+        module, _, attributes = self.value.partition("[")[0].partition(":")
+        found: object = import_module(module.strip())
+        for attribute in filter(None, attributes.strip().split(".")):
+            found = getattr(found, attribute)
+        return found
+
+
+def find_entry_points(group: PluginGroup) -> list[EntryPoint]:
+    """Return the entry points of a group by name, the first distribution on the path winning a name.
+
+    The files are read here because importlib.metadata takes longer to import than a verb takes for all else
+    that it needs. Distributions in zip files are not found: vramscope's own dependencies cannot run from one.
+    """
     found: dict[str, EntryPoint] = {}
-    for entry_point in (*entry_points(group=group), *_read_source_tree(group)):
+    for entry_point in (*_read_distributions(group), *_read_source_tree(group)):
         found.setdefault(entry_point.name, entry_point)
     return [found[name] for name in sorted(found)]
 
 
-def _may_be_offered(group: PluginGroup) -> bool:
-    """Return whether any distribution could offer the group.
-
-    importlib.metadata takes as long to import as all else that a headless verb needs, so the files it would
-    read are searched first; a path that is no folder (a zip file) counts as a maybe.
-    """
-    if _SOURCE_TREE.is_file() and _has_entries(_SOURCE_TREE, f'"{group}"]'):
-        return True
+def _read_distributions(group: PluginGroup) -> Iterator[EntryPoint]:
+    """Yield the entry points of every distribution on the path; of two of one name, those of the first."""
+    known: set[str] = set()
     for place in map(Path, dict.fromkeys(sys.path)):
-        if place.is_file() or any(
-            _has_entries(file, f"[{group}]") for file in place.glob("*-info/entry_points.txt")
-        ):
-            return True
-    return False
+        here = set()
+        for file in sorted(place.glob("*-info/entry_points.txt")):
+            distribution = file.parent.name.removesuffix(".egg-info").partition("-")[0].lower()
+            if distribution in known:
+                continue
+            here.add(distribution)
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue  # pip could not have installed it
+            for name, value in _read_section(text, f"[{group}]"):
+                yield EntryPoint(name, value, file.parent)
+        known |= here
 
 
-def _has_entries(file: Path, header: str) -> bool:
-    """Return whether a section has entries; an unreadable file counts as a maybe."""
-    try:
-        _, _, following = file.read_text(encoding="utf-8").partition(header)
-    except (OSError, UnicodeDecodeError):
-        return True
-    return "=" in following.partition("\n[")[0]
-
-
-def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
+def _read_source_tree(group: PluginGroup) -> Iterator[EntryPoint]:
     """Yield the entry points that vramscope's own source tree declares, if it runs from one.
 
     An editable installation keeps the metadata of the day it was made, which may lack the newer ones.
     """
-    if not _SOURCE_TREE.is_file():
-        return
-    import tomllib
-    from importlib.metadata import EntryPoint
-
-    project = tomllib.loads(_SOURCE_TREE.read_text(encoding="utf-8"))["project"]
-    for name, value in project.get("entry-points", {}).get(group, {}).items():
-        yield EntryPoint(name, value, group)
+    if _SOURCE_TREE.is_file():
+        text = _SOURCE_TREE.read_text(encoding="utf-8")
+        for name, value in _read_section(text, f'[project.entry-points."{group}"]'):
+            yield EntryPoint(name, value.strip('"'), None)
 
 
-def _describe_failure(group: PluginGroup, entry_point: "EntryPoint", error: BaseException) -> str:
+def _read_section(text: str, header: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values below a header, up to the next header."""
+    _, _, following = text.partition(f"{header}\n")
+    for line in following.partition("\n[")[0].splitlines():
+        name, is_entry, value = line.partition("=")
+        if is_entry and not line.startswith(("#", ";", "[")):
+            yield name.strip(), value.strip()
+
+
+def _describe_failure(group: PluginGroup, entry_point: EntryPoint, error: BaseException) -> str:
     kind = group.removeprefix("vramscope.").removesuffix("s")
-    origin = (
-        "vramscope's source tree"
-        if entry_point.dist is None
-        else f"{entry_point.dist.name} {entry_point.dist.version}"
-    )
+    origin = "vramscope's source tree"
+    if entry_point.metadata is not None:
+        from importlib.metadata import PathDistribution
+
+        distribution = PathDistribution(entry_point.metadata)
+        origin = f"{distribution.name} {distribution.version}"
     reason = str(error) or "no reason given"
     return (
         f"{kind} plug-in {entry_point.name} ({entry_point.value}, of {origin}) was left out: "

@@ -7,6 +7,7 @@ import sys
 def main() -> int:
     """Run the command line of this process and return its exit code."""
     _leave_out_current_folder()
+    _import_msgspec()
     from vramscope.cli.application import run
 
     open_standard_streams()
@@ -30,6 +31,17 @@ def _leave_out_current_folder() -> None:
     relative = (entry for entry in entries if not entry.startswith("/"))
     named = {os.path.abspath(entry) for entry in relative} - {*entries, own}  # noqa: PTH100 - as above
     sys.path[:] = [entry for entry in sys.path if entry not in named]
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which takes as long; `typing` has all that it asks for."""
+    if "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # msgspec then asks `typing`
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def open_standard_streams() -> None:

@@ -310,6 +310,13 @@ class _Open:
         self.assembly = PartAssembly()
 
 
+def _explain_unsent(connection: Connection, kind: DemandKind, pid: int) -> str | None:
+    """Return why a demand could not be sent; None where what it asks for has happened."""
+    if not connection.is_gone:
+        return f"process {pid} cannot answer now: ask again in a moment"
+    return None if kind == "detach" else f"process {pid} has ended or was detached"
+
+
 class Demands:
     """Demands to the probes of one node: each open at most once a process, of maps and advice each sort."""
 
@@ -360,12 +367,7 @@ class Demands:
             PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
         )
         if not connection.send(demand):
-            if not connection.is_gone:
-                self.refuse(wish.asker, f"process {pid} cannot answer now: ask again in a moment")
-            elif kind == "detach":
-                self._answers.append(Answer(wish.asker))
-            else:
-                self.refuse(wish.asker, f"process {pid} has ended or was detached")
+            self._answers.append(Answer(wish.asker, _explain_unsent(connection, kind, pid)))
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
         else:

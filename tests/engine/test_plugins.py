@@ -42,7 +42,7 @@ def test_an_editable_installation_older_than_the_source_tree_lacks_nothing(site:
     old = "[vramscope.analyzers]\npressure = vramscope.analyzers.pressure:PressureAnalyzer\n"
     install(site, "vramscope", old, "")
     (site / "vramscope.py").unlink()
-    found = {point.name: point.dist for point in find_entry_points("vramscope.analyzers")}
+    found = {point.name: point.metadata for point in find_entry_points("vramscope.analyzers")}
     assert found["pressure"] is not None
     assert "capacity" in found
 
