@@ -17,6 +17,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame.theme import find_looks, to_strip
 from ..terminal.compositor import HasGlyphs, ThriftyScreen
+from ..terminal.strip_caches import KeptLinesCache
 
 
 class MarkingWidget(Widget):
@@ -48,6 +49,7 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._styles_cache = KeptLinesCache()
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._looks: dict[Role, Style] = {}
