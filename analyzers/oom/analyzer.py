@@ -274,15 +274,17 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     rank = subject.rank
     device = subject.device
     line = watch.growth.line
-    rate = 0.0 if line is None else line.bytes_per_s
     steps_per_s = floors.steps_per_s
     watched_s = subject.sample.time_s - floors.since_s
     level = grade_assessment(forecast)
     # Without growth no error is forecast, but the next larger step has no room.
     is_spent = level == "low" and _has_no_headroom(watch)
-    # What rises and is not proven yet is not denied: at this pace there may be little time.
+    # What rises and is not proven yet is not denied: at this pace there may be little time. How likely an
+    # error is, or how sure that all stays well, cannot be said before it is known how long it rises.
     is_rising = level == "low" and watch.is_rising
     level = "medium" if is_spent or (is_rising and _is_fast(watch)) else level
+    pace = floors.newest_pace if is_rising else None
+    rate = pace or 0.0 if line is None else line.bytes_per_s
     return Assessment(
         node=subject.sample.node,
         device_uuid=subject.device_uuid,
@@ -293,11 +295,11 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         pid=None if rank is None else rank.pid,
         started_s=None if rank is None else rank.started_s,
         rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
-        confidence=_confide(forecast, watched_s),
+        confidence=None if is_rising else _confide(forecast, watched_s),
         horizon_s=HORIZON_S,
-        probability=forecast.probability,
-        steps_ahead=None if forecast.within_steps is None else STEPS_AHEAD,
-        probability_within_steps=forecast.within_steps,
+        probability=None if is_rising else forecast.probability,
+        steps_ahead=None if is_rising or forecast.within_steps is None else STEPS_AHEAD,
+        probability_within_steps=None if is_rising else forecast.within_steps,
         oom_in_s=forecast.middle_s,
         oom_in_low_s=forecast.low_s,
         oom_in_high_s=forecast.high_s,

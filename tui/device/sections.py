@@ -153,7 +153,7 @@ def _signed(value_bytes: float) -> str:
 def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
     """Return when memory is expected to run out from now on, with its range."""
     if found.oom_in_s is None:
-        return glyphs.unmeasured if found.level == "unknown" else "not expected"
+        return glyphs.unmeasured if found.probability is None else "not expected"
     past_s = now_s - found.time_s
     low, middle, high = (
         None if span_s is None else format_age(max(0.0, round(span_s - past_s)))

@@ -131,11 +131,14 @@ def test_nothing_is_foretold_for_a_process_that_has_ended() -> None:
 
 def test_a_floor_that_has_just_begun_to_rise_is_not_denied() -> None:
     analyzer = OomAnalyzer()
-    reasons = []
+    said = []
     for sample in steps([78 * GIB - 10 * GIB + 32 * MIB * step for step in range(14)], lambda _: 8.0 * GIB):
         analyzer.observe(sample)
-        reasons += [(it.level, it.reason) for it in analyzer.assess()]
-    assert reasons[-1] == ("medium", "its floor rises, too soon to say for how long")
+        said += analyzer.assess()
+    newest = said[-1]
+    assert (newest.level, newest.reason) == ("medium", "its floor rises, too soon to say for how long")
+    assert newest.growth_bytes_per_s == pytest.approx(32 * MIB, rel=0.2), "and no other value says none"
+    assert (newest.probability, newest.probability_within_steps, newest.confidence) == (None, None, None)
 
 
 def test_a_time_that_is_doubted_is_not_told_beside_a_small_probability() -> None:
