@@ -14,7 +14,7 @@ from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange,
 from ..analyzers.sentence import count, count_cells
 from ..engine.units import GIB, format_bytes, format_gib
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
-from .text import UNKNOWN, format_rows, wrap
+from .text import UNKNOWN, format_range, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -312,12 +312,6 @@ def _describe_card(estimate: StepEstimate) -> str:
         f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {' and '.join(parts)}, which no "
         "tensor holds."
     )
-
-
-def format_range(least_bytes: int, most_bytes: int) -> str:
-    least = format_bytes(least_bytes)
-    most = format_bytes(most_bytes)
-    return least if least == most else f"{least} to {most}"
 
 
 def _describe_depth(estimate: StepEstimate) -> str:

@@ -31,6 +31,7 @@ SCHEMAS = {
     "plan": ("vramscope.plan/1", "analyzers.planning.partition", "Plan"),
     "plan-feedback": ("vramscope.plan-feedback/1", "analyzers.planning.feedback", "PlanFeedback"),
     "seqlen": ("vramscope.seqlen/1", "exporters.seqlen.text", "LengthReport"),
+    "serving-estimate": ("vramscope.serving-estimate/1", "analyzers.planning.serving", "ServingReport"),
     "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
     "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
 }

@@ -7,6 +7,7 @@ import msgspec
 from ..analyzers.sentence import count_cells
 from ..engine.model import RiskLevel
 from ..engine.text import make_printable
+from ..engine.units import format_bytes
 
 # Rows in aligned columns and sentences in lines, as plain text of a given width in cells.
 
@@ -59,6 +60,12 @@ def show_number(value: float | None, form: str = ",", unit: str = "", *, per: in
     if value is None:
         return UNKNOWN
     return f"{value if per == 1 else value / per:{form}}{unit}"
+
+
+def format_range(least_bytes: int, most_bytes: int) -> str:
+    least = format_bytes(least_bytes)
+    most = format_bytes(most_bytes)
+    return least if least == most else f"{least} to {most}"
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:

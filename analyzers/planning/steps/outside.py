@@ -42,23 +42,6 @@ def list_outside(
         reserved_bytes: What the allocator reserves for its tensors.
         context_bytes: Measured size of the context; None for a range.
     """
-    context = (
-        OutsidePart(
-            name=CONTEXT_NAME,
-            least_bytes=LEAST_CONTEXT_BYTES,
-            likely_bytes=LIKELY_CONTEXT_BYTES,
-            most_bytes=MOST_CONTEXT_BYTES,
-            source=CONTEXT_SOURCE,
-        )
-        if context_bytes is None
-        else OutsidePart(
-            name=CONTEXT_NAME,
-            least_bytes=context_bytes,
-            likely_bytes=context_bytes,
-            most_bytes=context_bytes,
-            source="as given",
-        )
-    )
     largest = find_largest_convolution(trace)
     most = BLAS_BYTES[1] + round(CONVOLUTION_SHARE * largest)
     most += round(RESERVED_SHARE * reserved_bytes)
@@ -69,7 +52,26 @@ def list_outside(
         most_bytes=most,
         source=WORKSPACES_SOURCE,
     )
-    return context, workspaces
+    return size_context(context_bytes), workspaces
+
+
+def size_context(context_bytes: int | None = None) -> OutsidePart:
+    """Return the range of the CUDA context; a measured size replaces it."""
+    if context_bytes is None:
+        return OutsidePart(
+            name=CONTEXT_NAME,
+            least_bytes=LEAST_CONTEXT_BYTES,
+            likely_bytes=LIKELY_CONTEXT_BYTES,
+            most_bytes=MOST_CONTEXT_BYTES,
+            source=CONTEXT_SOURCE,
+        )
+    return OutsidePart(
+        name=CONTEXT_NAME,
+        least_bytes=context_bytes,
+        likely_bytes=context_bytes,
+        most_bytes=context_bytes,
+        source="as given",
+    )
 
 
 def find_largest_convolution(trace: StepTrace) -> int:

@@ -27,13 +27,21 @@ def list_layer_weights(shape: ModelShape, layout: ParallelLayout, layer: int) ->
     Attention: h(q + k + v)/t + q h/t; MLP: h f (2, gated 3)/t; norms replicated. Biases of column-parallel
     projections are divided by t, of row-parallel ones not (Megatron-LM, core/tensor_parallel/layers.py).
     """
-    weights = [*_list_attention(shape, layout), *_list_norms(shape, 2)]
+    return [
+        *list_attention_weights(shape, layout),
+        *list_norm_weights(shape, 2),
+        *list_mlp_weights(shape, layout, layer),
+    ]
+
+
+def list_mlp_weights(shape: ModelShape, layout: ParallelLayout, layer: int) -> list[WeightTensor]:
+    """Return the parameters of a layer's MLP or of its experts on one rank."""
     if shape.experts is not None and shape.is_expert_layer(layer):
-        return weights + _list_experts(shape, shape.experts, layout)
-    return weights + _list_mlp(shape, shape.ffn, layout.tensor, "mlp")
+        return _list_experts(shape, shape.experts, layout)
+    return _list_mlp(shape, shape.ffn, layout.tensor, "mlp")
 
 
-def _list_attention(shape: ModelShape, layout: ParallelLayout) -> list[WeightTensor]:
+def list_attention_weights(shape: ModelShape, layout: ParallelLayout) -> list[WeightTensor]:
     if shape.latent is not None:
         return _list_latent(shape, shape.latent, layout.tensor)
     # With fewer groups than ranks each rank holds a copy of one group.
@@ -90,7 +98,7 @@ def _list_experts(shape: ModelShape, experts: ExpertShape, layout: ParallelLayou
     return weights
 
 
-def _list_norms(shape: ModelShape, count: int) -> list[WeightTensor]:
+def list_norm_weights(shape: ModelShape, count: int) -> list[WeightTensor]:
     return [WeightTensor("norm", shape.hidden, count * (2 if shape.has_norm_bias else 1))]
 
 
@@ -123,7 +131,7 @@ def list_outside_weights(
         weights.append(_matrix("head", rows * shape.hidden)._replace(is_matrix=False))
     if shape.predicted_tokens and not is_first and not shape.is_tied:
         weights.append(WeightTensor("embedding", rows * shape.hidden))
-    weights += _list_norms(shape, 1)
+    weights += list_norm_weights(shape, 1)
     if shape.has_masked_head:
         weights += _list_masked_head(shape, rows)
     return weights + _list_predictions(shape, layout)
@@ -136,7 +144,12 @@ def _list_masked_head(shape: ModelShape, rows: int) -> list[WeightTensor]:
     """
     hidden = shape.hidden
     dense = [WeightTensor("head", hidden * hidden, 2), WeightTensor("head", hidden, 2)]
-    return [*dense, *_list_norms(shape, 1), WeightTensor("head", rows), WeightTensor("head", 2 * hidden + 2)]
+    return [
+        *dense,
+        *list_norm_weights(shape, 1),
+        WeightTensor("head", rows),
+        WeightTensor("head", 2 * hidden + 2),
+    ]
 
 
 def _list_predictions(shape: ModelShape, layout: ParallelLayout) -> list[WeightTensor]:
@@ -144,7 +157,7 @@ def _list_predictions(shape: ModelShape, layout: ParallelLayout) -> list[WeightT
     weights: list[WeightTensor] = []
     for _ in range(shape.predicted_tokens):
         weights += list_layer_weights(shape, layout, shape.layers - 1)
-        weights += _list_norms(shape, 3)
+        weights += list_norm_weights(shape, 3)
         weights.append(_matrix("mlp", 2 * shape.hidden * shape.hidden // layout.tensor))
     return weights
 

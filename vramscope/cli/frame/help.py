@@ -42,7 +42,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
         "help": "print the help of a verb, or all flags",
     },
     "Plan": {
-        "estimate": "compute the memory of a training run from its sizes",
+        "estimate": "compute the memory of a training run or of a server",
         "calibrate": "correct estimates by what your runs measured",
         "plan": "split a model into pipeline stages, or plan a cluster",
         "sweep": "compare runs of one model in many layouts",

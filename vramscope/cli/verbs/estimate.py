@@ -10,20 +10,26 @@ from ..frame.flags import (
     add_fit_flag,
     add_format_flags,
     add_old_flag,
+    between,
     build_look_flags,
     pick,
     refuse,
     size,
+    whole,
 )
 from ..frame.parse import SubParsers, add_verb
 
-DESCRIPTION = "Compute the memory that every rank of a training run allocates, between steps and at its peak."
+DESCRIPTION = (
+    "Compute the memory that every rank of a training run allocates, between steps and at its peak; or, with "
+    "--serve, what a server of a model holds and how many tokens fit."
+)
 EXAMPLES = """\
 vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --capacity 80GiB
 vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full
 vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
 vramscope estimate --batch cases.csv --output predicted.csv
-vramscope estimate --factory train:make_step --batch-size 4 --layers 48"""
+vramscope estimate --factory train:make_step --batch-size 4 --layers 48
+vramscope estimate --serve --model config.json --tp 2 --gpu h100"""
 NOTES = """\
 The estimate has weights, gradients, master weights, optimizer, activations of each operation, logits and
 loss, buffers and workspaces. Memory outside PyTorch's allocator (CUDA context, NCCL) is not counted. Neither
@@ -33,7 +39,11 @@ a GPU nor PyTorch is needed, except for --factory.
 log), a configuration of Galvatron, or TOML of torchtitan. Flags override the file.
 
 --factory names a function that returns a training step, a module, or (module, optimizer, step). vramscope
-traces two steps without storage in another process, which needs PyTorch."""
+traces two steps without storage in another process, which needs PyTorch.
+
+--serve takes a name or config.json, and divides a device as vLLM does: weights, activations, libraries, and
+the cache of keys and values that is left. Of the flags for training it knows --tp, --pp, --seq (the longest
+sequence) and --precision."""
 EXIT_CODES: dict[int | str, str] = {
     0: "estimated, also if it does not fit",
     2: "wrong flags, sizes that do not go together, or a file or step that cannot be read",
@@ -49,7 +59,13 @@ COUNTS = {
     "pieces": "model chunks on each pipeline rank (interleaved schedule)",
     "world-size": "all ranks, instead of --dp",
 }
-FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "context", "snapshot")
+FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot")
+SERVE_FLAGS = ("utilization", "max_seqs", "batched_tokens", "cache_type")
+# Flags of training runs, which do not go with --serve.
+TRAINING_FLAGS = (
+    *("dp", "cp", "ep", "etp", "pieces", "world_size", "micro_batch", "global_batch", "micro_batches"),
+    *("recompute_layers", "sp", "zero", "recompute", "attention", "calibration", "figure", "output"),
+)
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
     "seq": "tokens in a sequence",
@@ -72,6 +88,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--factory", metavar="MODULE:FUNCTION", help="trace your own training step, without a GPU"
     )
     _add_factory(parser.add_argument_group("with --factory"))
+    _add_serving(parser.add_argument_group("with --serve"))
     _add_counts(parser.add_argument_group("degrees of parallelism"), COUNTS)
     batch = parser.add_argument_group("batch")
     _add_counts(batch, BATCH_COUNTS)
@@ -121,6 +138,35 @@ def _add_factory(group: _ArgumentGroup) -> None:
     group.add_argument("--snapshot", metavar="FILE", type=Path, help="write the peak as a memory snapshot")
 
 
+def _add_serving(group: _ArgumentGroup) -> None:
+    group.add_argument(
+        "--serve", action="store_true", help="estimate a server of --model instead of training"
+    )
+    group.add_argument(
+        "--utilization",
+        metavar="SHARE",
+        type=between(0.01, 1),
+        help="share of the device for the server, as --gpu-memory-utilization of vLLM (default 0.9)",
+    )
+    group.add_argument(
+        "--max-seqs",
+        metavar="N",
+        type=whole(1, 1_000_000),
+        help="most sequences at once, as --max-num-seqs (default: as vLLM for such a device)",
+    )
+    group.add_argument(
+        "--batched-tokens",
+        metavar="N",
+        type=whole(1, 10_000_000),
+        help="most tokens in a forward pass, as --max-num-batched-tokens (default: as vLLM)",
+    )
+    group.add_argument(
+        "--cache-type",
+        choices=("bf16", "fp16", "fp32", "fp8"),
+        help="type of cached keys and values (default: the model's)",
+    )
+
+
 def _add_counts(group: _ArgumentGroup, counts: dict[str, str]) -> None:
     for name, text in counts.items():
         group.add_argument(f"--{name}", metavar="N", type=int, help=text)
@@ -159,11 +205,14 @@ def _add_choices(group: _ArgumentGroup) -> None:
 def run(arguments: Namespace) -> int:
     if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
         raise UsageError("--fail-on unfit needs the memory that it is to fit: --capacity SIZE or --gpu NAME")
+    if arguments.serve:
+        return _run_serving(arguments)
+    refuse(pick(arguments, SERVE_FLAGS), "needs --serve")
     if arguments.factory is not None:
         from ..estimating import estimate_factory
 
         return estimate_factory(arguments)
-    refuse(pick(arguments, FACTORY_FLAGS), "needs --factory MODULE:FUNCTION")
+    refuse(pick(arguments, (*FACTORY_FLAGS, "context")), "needs --factory MODULE:FUNCTION")
     if arguments.batch is not None:
         from ..estimating import estimate_batch
 
@@ -171,3 +220,16 @@ def run(arguments: Namespace) -> int:
     from ..estimating import print_estimate
 
     return print_estimate(arguments)
+
+
+def _run_serving(arguments: Namespace) -> int:
+    refuse(
+        pick(arguments, ("batch", "factory", *FACTORY_FLAGS)), "does not go with --serve, which needs --model"
+    )
+    refuse(pick(arguments, TRAINING_FLAGS), "does not go with --serve")
+    for name, usual in (("theory", "vramscope"), ("schedule", "1f1b")):
+        if getattr(arguments, name) != usual:
+            refuse({f"--{name}": True}, "does not go with --serve")
+    from ..serving import print_serving
+
+    return print_serving(arguments)

@@ -271,14 +271,19 @@ _SIZES = {
 }
 
 
-def flag_hugging_face(config: Mapping[str, object]) -> dict[str, object]:
+def flag_hugging_face(
+    config: Mapping[str, object], families: Mapping[str, Family] = FAMILIES
+) -> dict[str, object]:
     """Return a model's configuration as Megatron-LM's flags, for training without dropout in bf16.
 
+    Args:
+        families: Model types that the caller can estimate.
+
     Raises:
-        UsageError: A size is missing, or `model_type` is not among `FAMILIES`.
+        UsageError: A size is missing, or `model_type` is not among the families.
     """
     values = Flags(config)
-    family = _find_family(values, config)
+    family = _find_family(values, config, families)
     flags: dict[str, object] = {
         flag: next((config[name] for name in names if config.get(name) is not None), None)
         for flag, names in _SIZES.items()
@@ -315,14 +320,14 @@ def flag_plain_training() -> dict[str, object]:
     }
 
 
-def _find_family(values: Flags, config: Mapping[str, object]) -> Family:
+def _find_family(values: Flags, config: Mapping[str, object], families: Mapping[str, Family]) -> Family:
     """Return the family of the model type; without one like Llama, or GPT-2 by its names."""
     if not values.has("model-type"):
         return _GPT if "n_embd" in config else _LLAMA
     kind = values.find_word("model-type", "")
-    if kind not in FAMILIES:
-        raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {', '.join(FAMILIES)}")
-    return FAMILIES[kind]
+    if kind not in families:
+        raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {', '.join(families)}")
+    return families[kind]
 
 
 def _flag_experts(values: Flags, flags: Mapping[str, object]) -> dict[str, object]:

@@ -90,6 +90,11 @@ class Flags:
             return tuple(str(word) for word in value)
         return tuple(re.sub(r"[\[\]'\",]", " ", str(value)).split())
 
+    def find_section(self, name: str) -> dict[str, object]:
+        """Return the values of a section; empty where the name has none."""
+        value = self._values.get(name)
+        return {str(key): it for key, it in value.items()} if isinstance(value, dict) else {}
+
     def find_text(self, name: str) -> str | None:
         return str(self._values[name]) if self.has(name) else None
 
