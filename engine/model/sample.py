@@ -369,6 +369,8 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Clocks, throttling and throughput; None where the source has none of it."""
     hardware: DeviceHardware | None = None
     """Limits, errors and versions; None where the source has none of it."""
+    pci_address: str | None = None
+    """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`. Not kept by history."""
 
     @property
     def is_simulated(self) -> bool:

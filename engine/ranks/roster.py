@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..clock import Clock, SystemClock
 from ..errors import WireError
 from ..model import AllocatorReading, DeviceSample, HostSample, RankSample, Sample
+from ..sources.pci import spell_address
 from ..sources.processes import find_user_name
 from .demands import Answer, Connection, Demands, Listener, Received, Wish
 from .messages import (
@@ -390,8 +391,6 @@ def _rank_of(rank: RankSample) -> int:
 
 
 _REAL_KINDS = ("gpu", "mig", "unified", "vgpu")
-_DRIVER = "driver/nvidia/gpus"
-_UUID_FIELD = "GPU UUID:"
 
 
 def simulated_uuid(hello: Hello) -> str:
@@ -409,7 +408,6 @@ class Placing:
     def __init__(self, node: str, proc: Path = Path("/proc")) -> None:
         self._node = node
         self._proc = proc
-        self._by_address: dict[str, str | None] = {}
         self._visible: dict[ProcessKey, list[str] | None] = {}
 
     def find(self, track: RankTrack, devices: Sequence[DeviceSample]) -> str | None:
@@ -437,25 +435,13 @@ class Placing:
 
     def _find_named(self, probed: ProbedDevice, devices: Sequence[DeviceSample]) -> str | None:
         uuids = {_plain(device.uuid): device.uuid for device in devices}
-        names = [probed.uuid, self._uuid_at(probed.pci_bus_id) if probed.pci_bus_id else None]
-        found = (uuids.get(_plain(name)) for name in names if name)
-        return next((uuid for uuid in found if uuid is not None), None)
-
-    def _uuid_at(self, address: str) -> str | None:
-        """Return the driver's UUID of the device at a PCI address, read once."""
-        if address not in self._by_address:
-            self._by_address[address] = self._read_uuid(address)
-        return self._by_address[address]
-
-    def _read_uuid(self, address: str) -> str | None:
-        wanted = _plain_address(address)
-        try:
-            folders = [f for f in (self._proc / _DRIVER).iterdir() if _plain_address(f.name) == wanted]
-            lines = (folders[0] / "information").read_text().splitlines() if folders else []
-        except OSError:
+        if probed.uuid and (named := uuids.get(_plain(probed.uuid))) is not None:
+            return named
+        if not probed.pci_bus_id:
             return None
-        told = [line.partition(_UUID_FIELD)[2].strip() for line in lines if line.startswith(_UUID_FIELD)]
-        return told[0] if told else None
+        address = spell_address(probed.pci_bus_id)
+        whole = (device for device in devices if device.mig_index is None)
+        return next((device.uuid for device in whole if device.pci_address == address), None)
 
     def _find_visible(self, track: RankTrack, ordinal: int, devices: Sequence[DeviceSample]) -> str | None:
         """Count as CUDA does, if its order and the driver's are sure to be the same."""
@@ -496,9 +482,3 @@ def _find_holding(pid: int, devices: Sequence[DeviceSample]) -> list[str]:
 def _plain(uuid: str) -> str:
     """Drop the prefix of a UUID, which NVML has and PyTorch leaves out."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
-
-
-def _plain_address(address: str) -> str:
-    """Return a PCI address with a domain of four digits; drivers write four or eight."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{domain[-4:].rjust(4, '0')}:{rest}" if rest.count(":") else f"0000:{address.lower()}"

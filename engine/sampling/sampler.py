@@ -211,6 +211,7 @@ class DeviceReadings:
             details_age_s=details_age_s,
             activity=hardware.activity,
             hardware=hardware.hardware,
+            pci_address=identity.pci_address,
         )
         self._min_bytes = self._max_bytes = None
         return sample

@@ -122,6 +122,8 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     parent_uuid: str | None = None
     """Of a MIG instance: the UUID of its GPU."""
     mig_index: int | None = None
+    pci_address: str | None = None
+    """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`; of a MIG instance, its GPU's."""
     is_provisional: bool = False
     """The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then."""
 

@@ -28,7 +28,7 @@ def draw_hardware(device: DeviceSample, width: int) -> list[Line]:
     subjects: dict[str, tuple[_Fact, ...]] = {
         "clocks": tuple(_list_clocks(activity, hardware)),
         "power": tuple(_list_power(hardware)),
-        "traffic": tuple(_list_traffic(activity, hardware)),
+        "traffic": tuple(_list_traffic(activity, hardware, device.pci_address)),
         "errors": tuple(_list_errors(hardware)),
         "software": tuple(_list_software(hardware)),
     }
@@ -76,7 +76,9 @@ def _list_power(hardware: DeviceHardware) -> Iterator[_Fact]:
     yield "fan", None if fan is None else f"{fan:.0f} %", "text"
 
 
-def _list_traffic(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
+def _list_traffic(
+    activity: DeviceActivity, hardware: DeviceHardware, pci_address: str | None
+) -> Iterator[_Fact]:
     bandwidth = activity.memory_bandwidth_percent
     yield "memory bandwidth", None if bandwidth is None else f"{bandwidth:.0f} %", "text"
     yield "PCIe sent", _rate(activity.pcie_sent_bytes_per_s), "text"
@@ -85,6 +87,8 @@ def _list_traffic(activity: DeviceActivity, hardware: DeviceHardware) -> Iterato
     yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
     yield "PCIe generation", _count(hardware.pcie_generation), "text"
     yield "PCIe lanes", _count(hardware.pcie_lanes), "text"
+    if pci_address is not None:
+        yield "PCI address", pci_address, "text"
 
 
 def _list_errors(hardware: DeviceHardware) -> Iterator[_Fact]:

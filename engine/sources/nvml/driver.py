@@ -20,6 +20,7 @@ from ...errors import (
     NotSupportedError,
     SourceUnavailableError,
 )
+from ..pci import spell_address
 
 LIBRARY_NAME = "libnvidia-ml.so.1"
 
@@ -258,6 +259,18 @@ class NvmlLibrary:
         number = ctypes.c_uint()
         return number.value if self.call(name, *arguments, ctypes.byref(number)) == Code.SUCCESS else None
 
+    def read_bus(self, name: str, *arguments: object) -> str | None:
+        """Call a function that fills a `nvmlPciInfo_t`, and return the address in it; None if it failed."""
+        info = PciInfo()
+        if self.call(name, *arguments, ctypes.byref(info)) != Code.SUCCESS:
+            return None
+        address = info.busId.decode("ascii", errors="replace")
+        return spell_address(address) if address else None
+
+    def read_address(self, handle: ctypes.c_void_p) -> str | None:
+        """Return the address of a device on the PCI bus."""
+        return self.read_bus("nvmlDeviceGetPciInfo_v3", handle)
+
     def explain(self, code: int) -> str:
         return str(_import_pynvml().NVMLError(code))
 
@@ -370,6 +383,17 @@ class TemperatureV1(ctypes.Structure):
         ("version", ctypes.c_uint32),
         ("sensor", ctypes.c_uint32),
         ("temperature", ctypes.c_int32),
+    ]
+
+
+class PciInfo(ctypes.Structure):
+    """`nvmlPciInfo_t`."""
+
+    busId: bytes  # noqa: N815 - NVML's own name
+    _fields_: ClassVar = [
+        ("busIdLegacy", ctypes.c_char * 16),
+        *((name, ctypes.c_uint) for name in ("domain", "bus", "device", "pciDeviceId", "pciSubSystemId")),
+        ("busId", ctypes.c_char * 32),
     ]
 
 

@@ -14,23 +14,9 @@ from ...errors import DeviceError, SourceUnavailableError
 from ...model import DeviceKind, MemoryReading
 from ..processes import ProcessTable
 from ..source import AbandonableCall, AbandonableThread, CallsInTurn, DeviceDetails, DeviceIdentity
-from .driver import DEAD_HANDLE_CODES, Code, NvmlLibrary, make_lost_error, make_start_error
+from .driver import Code, NvmlLibrary, make_start_error
+from .missing import KernelGpu, LostReader, find_missing, list_gpu_folders, list_unbound, match_missing
 from .reader import NvmlReader, ProcessLists
-
-
-# Lost and hung GPUs are identified by /proc/driver/nvidia as far as that is certain.
-class LostReader:
-    """A GPU that was off the bus during the search; it has no handle. `identity`: its own, or a stand-in."""
-
-    def __init__(self, identity: DeviceIdentity, code: int = Code.GPU_IS_LOST) -> None:
-        self.identity = identity
-        self._code = code if code in DEAD_HANDLE_CODES else Code.GPU_IS_LOST
-
-    def read_memory(self) -> MemoryReading:
-        raise make_lost_error(self._code)
-
-    def read_details(self) -> DeviceDetails:
-        raise make_lost_error(self._code)
 
 
 class HungReader:
@@ -52,45 +38,6 @@ class HungReader:
 
     def _make_error(self) -> DeviceError:
         return DeviceError(f"a driver call has not returned for {monotonic() - self._since_s:.0f} s")
-
-
-def list_gpu_folders(proc: Path) -> frozenset[str]:
-    """Return the bus addresses of the GPUs that the kernel driver knows; makes no call to a GPU."""
-    try:
-        return frozenset(folder.name for folder in (proc / "driver/nvidia/gpus").iterdir())
-    except OSError:
-        return frozenset()
-
-
-def find_missing_identities(proc: Path, known: set[str], indices: list[int]) -> list[DeviceIdentity]:
-    """Identify the GPUs of some indices, if that is certain, else return nothing.
-
-    The kernel driver may know more GPUs than this user may see (a Slurm job on a share of the node), so the
-    ones that NVML did not name count as the missing only if they are as many. NVML numbers GPUs in the order
-    of their bus addresses. May block in the driver, as any read of its folder may.
-    """
-    folders = [proc / "driver/nvidia/gpus" / name for name in sorted(list_gpu_folders(proc), key=str.lower)]
-    told = [identity for folder in folders if (identity := _read_information(folder)) is not None]
-    missing = [identity for identity in told if identity[0] not in known]
-    if len(missing) != len(indices):
-        return []
-    return [
-        DeviceIdentity(uuid=uuid, index=index, name=name)
-        for index, (uuid, name) in zip(sorted(indices), missing, strict=True)
-    ]
-
-
-def _read_information(folder: Path) -> tuple[str, str | None] | None:
-    """Return UUID and model of a GPU; None if the driver does not have them, as before its first use."""
-    try:
-        text = (folder / "information").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())
-    }
-    uuid = fields.get("GPU UUID", "")
-    return None if not uuid or "?" in uuid else (uuid, fields.get("Model"))
 
 
 # A device whose identity takes longer is left to its thread, and the next one is asked.
@@ -130,11 +77,12 @@ class DeviceEnumerator:
     """
 
     def __init__(
-        self, library: NvmlLibrary, table: ProcessTable, proc: Path, clock_s: Callable[[], float]
+        self, library: NvmlLibrary, table: ProcessTable, root: Path, clock_s: Callable[[], float]
     ) -> None:
         self._library = library
         self._table = table
-        self._proc = proc
+        self._root = root
+        self._proc = root / "proc"
         self._clock_s = clock_s
         self._lists = ProcessLists(library)
         self._described: dict[str, DeviceIdentity] = {}
@@ -143,6 +91,8 @@ class DeviceEnumerator:
         # Readers given out in this session, by UUID.
         self._readers: dict[str, NvmlReader] = {}
         self._session = 0
+        # Addresses of GPUs without a driver; None until they were looked for in this session.
+        self._unbound: list[str] | None = None
         # Calls that had not returned when the last enumeration ended, by index.
         self._calls: dict[int, AbandonableCall[_Answer]] = {}
 
@@ -178,6 +128,7 @@ class DeviceEnumerator:
         self._session = self._library.session
         self._named = {}
         self._readers = {}
+        self._unbound = None
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
     def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Answer]]:
@@ -218,37 +169,42 @@ class DeviceEnumerator:
         codes = {index: answer for index, answer in answers.items() if isinstance(answer, int)}
         lost = [index for index, code in codes.items() if code != Code.NO_PERMISSION]
         self._named.update({i: [r.identity for r in family] for i, family in families.items()})
-        known = {reader.identity.uuid for family in families.values() for reader in family}
-        missing = self._identify_missing(thread, known, lost)
-        found: dict[int, list[NvmlReader | LostReader | HungReader]] = {i: [*f] for i, f in families.items()}
-        for index in lost:
-            found[index] = [
-                LostReader(identity, codes[index])
-                for identity in missing.get(index) or [self._recall(index, known)]
-            ]
-        for index, call in self._calls.items():
-            found[index] = [
-                HungReader(replace(identity, is_provisional=True), call.started_s)
-                for identity in missing.get(index, [_make_stand_in(index)])
-            ]
-        readers = [reader for index in sorted(found) for reader in found[index]]
-        return Enumeration(readers, lost_count=len(lost), hung_count=len(self._calls))
-
-    def _identify_missing(
-        self, thread: AbandonableThread, known: set[str], lost: list[int]
-    ) -> dict[int, list[DeviceIdentity]]:
-        """Identify the devices that did not answer, as far as that is certain, by index."""
+        answering = [reader.identity for family in families.values() for reader in family]
+        known = {identity.uuid for identity in answering}
         hung = {index: self._named.get(index, []) for index in self._calls}
         named = {i: f for i, f in hung.items() if f and not any(one.uuid in known for one in f)}
-        unnamed = [*lost, *(index for index in hung if index not in named)]
-        if unnamed:
-            known = known | {identity.uuid for family in named.values() for identity in family}
-            looked = thread.call(
-                lambda: find_missing_identities(self._proc, known, unnamed), DEVICE_DEADLINE_S
-            )
-            told = looked.result() if looked.has_returned else []
-            named.update({identity.index: [identity] for identity in told})
-        return named
+        unnamed = [index for index in hung if index not in named]
+        answering += [identity for family in named.values() for identity in family]
+        missing = self._find_missing(thread, answering)
+        matched = match_missing(missing, [*lost, *unnamed])
+        usable = [gpu for gpu in missing if gpu.is_usable]
+        uncounted = usable if not unnamed and len(usable) > len(lost) else []
+        found: dict[int, list[NvmlReader | LostReader | HungReader]] = {i: [*f] for i, f in families.items()}
+        for index in () if uncounted else lost:
+            gpu = matched.get(index)
+            identity = self._recall(index, known) if gpu is None else gpu.identify(index)
+            found[index] = [LostReader(identity, codes[index])]
+        for index, call in self._calls.items():
+            gpu = matched.get(index)
+            family = named.get(index) or [_make_stand_in(index) if gpu is None else gpu.identify(index)]
+            found[index] = [
+                HungReader(replace(identity, is_provisional=True), call.started_s) for identity in family
+            ]
+        readers = [reader for index in sorted(found) for reader in found[index]]
+        readers += [LostReader(gpu.identify(gpu.place), gpu.why) for gpu in uncounted]
+        startable_count = sum(gpu.has_driver for gpu in uncounted)
+        return Enumeration(readers, max(len(lost), startable_count), len(self._calls))
+
+    def _find_missing(self, thread: AbandonableThread, answering: list[DeviceIdentity]) -> list[KernelGpu]:
+        """Return the GPUs that the kernel lists and that do not answer; none if that look hangs."""
+
+        def look() -> list[KernelGpu]:
+            if self._unbound is None:
+                self._unbound = list_unbound(self._root)
+            return find_missing(self._root, answering, self._unbound)
+
+        looked = thread.call(look, DEVICE_DEADLINE_S)
+        return looked.result() if looked.has_returned else []
 
     def _recall(self, index: int, known: set[str]) -> DeviceIdentity:
         """Return who had an index the last time and is nowhere else now, or a stand-in."""
@@ -292,7 +248,8 @@ class DeviceEnumerator:
         mode = self._library.read_number("nvmlDeviceGetVirtualizationMode", handle)
         kind: DeviceKind = "vgpu" if mode == VIRTUALIZATION_MODE_VGPU else "gpu"
         name = self._library.read_text("nvmlDeviceGetName", handle)
-        identity = DeviceIdentity(uuid=uuid, index=index, name=name, kind=kind)
+        address = self._library.read_address(handle)
+        identity = DeviceIdentity(uuid=uuid, index=index, name=name, kind=kind, pci_address=address)
         self._described[uuid] = identity
         return identity
 
@@ -323,6 +280,7 @@ class DeviceEnumerator:
             kind="mig",
             parent_uuid=identity.uuid,
             mig_index=number,
+            pci_address=identity.pci_address,
         )
         return self._make_reader(handle, instance)
 
@@ -352,7 +310,7 @@ class NvmlSource:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._library = NvmlLibrary(self._proc)
-        self._enumerator = DeviceEnumerator(self._library, ProcessTable(root, clock_s), self._proc, clock_s)
+        self._enumerator = DeviceEnumerator(self._library, ProcessTable(root, clock_s), root, clock_s)
         self._gpu_folders: frozenset[str] = frozenset()
         self._restart_due_s = clock_s()
         self._restart_after_s = RESTART_AFTER_S

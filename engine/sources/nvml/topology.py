@@ -26,17 +26,6 @@ _MEETINGS: dict[int, Meeting] = {
 _SWITCH = 2
 
 
-class _PciInfo(ctypes.Structure):
-    """`nvmlPciInfo_t`."""
-
-    busId: bytes  # noqa: N815 - NVML's own name
-    _fields_ = [
-        ("busIdLegacy", ctypes.c_char * 16),
-        *((name, ctypes.c_uint) for name in ("domain", "bus", "device", "pciDeviceId", "pciSubSystemId")),
-        ("busId", ctypes.c_char * 32),
-    ]
-
-
 def read_topology(proc: Path = Path("/proc")) -> NodeTopology:
     """Return the devices of this node and their links, as the driver reports them.
 
@@ -63,7 +52,7 @@ def _read(library: NvmlLibrary, proc: Path) -> NodeTopology:
             _describe(library, handle, index, remotes)
             for index, (handle, remotes) in enumerate(zip(handles, lanes, strict=True))
         )
-        buses = [_read_bus(library, "nvmlDeviceGetPciInfo_v3", handle) for handle in handles]
+        buses = [library.read_address(handle) for handle in handles]
         pairs = tuple(
             TopologyPair(
                 first=first,
@@ -100,7 +89,7 @@ def _list_handles(library: NvmlLibrary, proc: Path) -> list[ctypes.c_void_p]:
 
 
 def _describe(
-    library: NvmlLibrary, handle: ctypes.c_void_p, index: int, remotes: list[bytes | None]
+    library: NvmlLibrary, handle: ctypes.c_void_p, index: int, remotes: list[str | None]
 ) -> TopologyDevice:
     current = ctypes.c_uint()
     pending = ctypes.c_uint()
@@ -121,30 +110,23 @@ def _describe(
     )
 
 
-def _list_remotes(library: NvmlLibrary, handle: ctypes.c_void_p) -> list[bytes | None]:
+def _list_remotes(library: NvmlLibrary, handle: ctypes.c_void_p) -> list[str | None]:
     """Return for each active lane the bus id of the device at its other end; None for a switch."""
-    remotes: list[bytes | None] = []
+    remotes: list[str | None] = []
     for lane in map(ctypes.c_uint, range(MOST_LANES)):
         if not library.read_number("nvmlDeviceGetNvLinkState", handle, lane):
             continue
         kind = library.read_number("nvmlDeviceGetNvLinkRemoteDeviceType", handle, lane)
         is_switch = kind == _SWITCH
-        bus = None if is_switch else _read_bus(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, lane)
+        bus = None if is_switch else library.read_bus("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, lane)
         if is_switch or bus is not None:
             remotes.append(bus)
     return remotes
 
 
-def _count_lanes(remotes: list[bytes | None], bus: bytes | None) -> int:
+def _count_lanes(remotes: list[str | None], bus: str | None) -> int:
     """Count the lanes that lead to a device: all that end at switches, and those that end at it."""
     return sum(remote is None or remote == bus for remote in remotes)
-
-
-def _read_bus(library: NvmlLibrary, function: str, *arguments: object) -> bytes | None:
-    info = _PciInfo()
-    if library.call(function, *arguments, ctypes.byref(info)) != Code.SUCCESS:
-        return None
-    return info.busId.lower() or None
 
 
 def _read_meeting(library: NvmlLibrary, first: ctypes.c_void_p, second: ctypes.c_void_p) -> Meeting | None:

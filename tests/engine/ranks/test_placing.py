@@ -52,10 +52,9 @@ def test_by_uuid_however_it_is_spelled(proc: Path, told: str) -> None:
 
 @pytest.mark.parametrize("told", ["0000:3b:00.0", "00000000:3B:00.0", "3b:00.0"])
 def test_by_the_address_that_the_driver_knows(proc: Path, told: str) -> None:
-    folder = proc / "driver/nvidia/gpus/0000:3b:00.0"
-    folder.mkdir(parents=True)
-    (folder / "information").write_text(f"Model: \t\t Pretend\nGPU UUID: \t {UUID}\nBus Type: \t PCIe\n")
-    assert find(on(5, pci_bus_id=told), [make_device(0), make_device(1, UUID)], proc) == UUID
+    there = make_device(1, UUID, pci_address="0000:3b:00.0")
+    instance = DeviceSample("MIG-a", 1, kind="mig", mig_index=0, pci_address="0000:3b:00.0")
+    assert find(on(5, pci_bus_id=told), [make_device(0), instance, there], proc) == UUID
 
 
 def test_by_the_one_process_list_in_which_it_stands(proc: Path) -> None:

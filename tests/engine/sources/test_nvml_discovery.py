@@ -5,21 +5,30 @@ from pathlib import Path
 import pytest
 
 from tests.engine.sources.conftest import SteppedClock
-from tests.pretend_nvml.driver import GIB, PretendDriver
+from tests.engine.sources.machine import FakeMachine
+from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from vramscope.engine.errors import DeviceLostError, SourceUnavailableError
 from vramscope.engine.sources.nvml import NvmlSource
+from vramscope.engine.sources.nvml.missing import LostReader
 
 
-def write_gpu_folders(root: Path, driver: PretendDriver) -> None:
+def address_of(device: PretendDevice) -> str:
+    return device.raw.bus_id.decode()[4:].lower()
+
+
+def write_gpu_folders(root: Path, driver: PretendDriver, *, has_device_files: bool = False) -> None:
     """List the driver's GPUs in the fake /proc, as the kernel driver does."""
     for minor, device in enumerate(driver.devices):
-        folder = root / "proc/driver/nvidia/gpus" / device.raw.bus_id.decode()
+        folder = root / "proc/driver/nvidia/gpus" / address_of(device)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "information").write_text(
             f"Model: \t\t {device.raw.name.decode()}\nIRQ:   \t\t 34\nGPU UUID: \t {device.uuid}\n"
-            f"Bus Location: \t {device.raw.bus_id.decode()}\nDevice Minor: \t {minor}\n"
+            f"Bus Location: \t {address_of(device)}\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n"
         )
+        if has_device_files:
+            (root / "dev").mkdir(exist_ok=True)
+            (root / f"dev/nvidia{minor}").touch()
 
 
 def test_devices_come_in_index_order_with_uuid_and_name(
@@ -142,6 +151,116 @@ def test_a_device_that_is_lost_from_the_start_has_a_row(
     for call in (rows[lost.uuid].read_memory, rows[lost.uuid].read_details):
         with pytest.raises(DeviceLostError, match="fell off the bus"):
             call()
+
+
+def test_a_gpu_that_nvml_does_not_count_is_listed_as_lost(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    devices = [pretend_nvml.add_device(name=f"Card {number}") for number in range(8)]
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    devices[3].detach()
+    *sound, lost = nvml_source.discover()
+    assert [reader.identity.index for reader in sound] == list(range(7))
+    assert (lost.identity.index, lost.identity.uuid, lost.identity.name) == (3, devices[3].uuid, "Card 3")
+    assert lost.identity.pci_address == address_of(devices[3]) == "0000:04:00.0"
+    with pytest.raises(DeviceLostError, match=r"0000:04:00\.0 \(/dev/nvidia3\), but NVML does not count it"):
+        lost.read_memory()
+    devices[3].attach()
+    assert [reader.identity.index for reader in nvml_source.discover()] == list(range(8))
+
+
+def test_gpus_of_both_kinds_of_loss_are_all_listed(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    devices = [pretend_nvml.add_device() for _ in range(4)]
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    devices[1].lose()
+    devices[2].detach()
+    lost = [it.identity for it in nvml_source.discover() if isinstance(it, LostReader)]
+    assert [(it.index, it.uuid) for it in lost] == [(1, devices[1].uuid), (2, devices[2].uuid)]
+
+
+def test_a_node_whose_only_gpu_is_gone_lists_it(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    device = pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    device.detach()
+    [lost] = nvml_source.discover()
+    assert lost.identity.uuid == device.uuid
+
+
+def test_a_lost_gpu_whose_uuid_the_driver_never_read_is_known_by_its_address(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    device, _ = pretend_nvml.add_device(name="Card"), pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    information = fake_root / "proc/driver/nvidia/gpus/0000:01:00.0/information"
+    lines = information.read_text().splitlines(keepends=True)
+    information.write_text("".join(line for line in lines if "UUID" not in line))
+    device.detach()
+    *_, lost = nvml_source.discover()
+    assert (lost.identity.uuid, lost.identity.name) == ("unknown-nvml-0000:01:00.0", "Card")
+    assert lost.identity.is_provisional
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00" * 4000, b"GPU UUID\nDevice Minor: x\n"])
+def test_an_unreadable_folder_lists_nothing(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path, content: bytes
+) -> None:
+    device, other = pretend_nvml.add_device(), pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    (fake_root / "proc/driver/nvidia/gpus/0000:01:00.0/information").write_bytes(content)
+    device.detach()
+    assert [reader.identity.uuid for reader in nvml_source.discover()] == [other.uuid]
+
+
+def test_a_gpu_that_the_driver_was_told_to_leave_out_is_not_lost(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    excluded, other = pretend_nvml.add_device(), pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    information = fake_root / "proc/driver/nvidia/gpus/0000:01:00.0/information"
+    information.write_text(information.read_text().replace("Excluded:\t No", "Excluded:\t Yes"))
+    excluded.detach()
+    assert [reader.identity.uuid for reader in nvml_source.discover()] == [other.uuid]
+
+
+def write_pci_device(root: Path, address: str, *, driver: str | None, override: str = "(null)") -> None:
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    for name, text in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200")):
+        (folder / name).write_text(f"{text}\n")
+    (folder / "driver_override").write_text(f"{override}\n")
+    if driver is not None:
+        (folder / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+def test_a_gpu_that_the_driver_could_not_start_is_listed_as_lost(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    FakeMachine(fake_root)
+    pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    write_pci_device(fake_root, "0000:01:00.0", driver="nvidia")
+    write_pci_device(fake_root, "0000:02:00.0", driver=None)
+    write_pci_device(fake_root, "0000:03:00.0", driver="vfio-pci")
+    write_pci_device(fake_root, "0000:04:00.0", driver=None, override="vfio-pci")
+    sound, lost = nvml_source.discover()
+    assert (sound.identity.index, lost.identity.index) == (0, 1)
+    assert lost.identity.pci_address == "0000:02:00.0"
+    with pytest.raises(DeviceLostError, match="no driver runs it"):
+        lost.read_memory()
+
+
+def test_a_container_is_shown_no_gpu_of_the_bus(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    FakeMachine(fake_root, is_container=True)
+    pretend_nvml.add_device()
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    write_pci_device(fake_root, "0000:02:00.0", driver=None)
+    assert len(nvml_source.discover()) == 1
 
 
 def test_gpus_that_this_user_may_not_see_are_not_called_lost(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.sources.test_nvml_discovery import write_gpu_folders
 from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from tests.waiting import wait_until
@@ -12,6 +13,9 @@ from vramscope.engine.model import DeviceSample, Sample
 from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sources.nvml import NvmlSource
+from vramscope.exporters.status.document import describe_sample
+from vramscope.exporters.status.table import render_table
+from vramscope.exporters.text import TableStyle
 
 
 @pytest.fixture
@@ -87,6 +91,23 @@ def test_a_device_that_was_lost_before_has_a_row_and_comes_back_as_itself(
     back = await_devices(producer, lambda shown: all(it.state == "ok" for it in shown))
     assert [it.uuid for it in back] == [device.uuid for device in devices]
     assert back[1].memory.used_bytes == 2 * GIB
+
+
+def test_a_gpu_that_nvml_does_not_count_is_in_samples_and_on_screens(
+    producer: LiveProducer, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    devices = [pretend_nvml.add_device(name=f"Card {number}") for number in range(8)]
+    write_gpu_folders(fake_root, pretend_nvml, has_device_files=True)
+    devices[3].detach()
+    producer.start()
+    shown = await_devices(producer, lambda _: True)
+    [lost] = [device for device in shown if device.state == "lost"]
+    assert (len(shown), lost.index, lost.uuid, lost.name) == (8, 3, devices[3].uuid, "Card 3")
+    assert lost.pci_address == "0000:04:00.0"
+    status = describe_sample(Sample("n", 1, 0.0, 1.0, shown))
+    table = render_table(status, TableStyle(width=120))
+    assert "8 GPUs, 1 lost" in table
+    assert "0000:04:00.0 (/dev/nvidia3)" in table
 
 
 @pytest.mark.parametrize("has_memory_v2", [1, 0])
