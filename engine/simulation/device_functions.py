@@ -1,4 +1,4 @@
-"""The functions of a CUDA build: devices, `torch.accelerator`, generators, replication, refusals."""
+"""The functions of a CUDA build: devices, `torch.accelerator`, replication, refusals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Callable
 
 import torch
 
-from . import memory_functions, streams
-from .devices import HOST, state
+from . import generators, memory_functions, streams
+from .devices import state
 from .ledger import tell
 from .patching import replace
 from .simulation import Simulation
@@ -211,54 +211,6 @@ def _not_measured(device: Any = None) -> int:
     raise RuntimeError("a simulated device has no utilization, temperature, power or clock")
 
 
-# So the same seed gives the same numbers as on the host, whatever a script does with the generators of
-# CUDA.
-
-
-def install_generators(simulation: Simulation) -> None:
-    original = torch.Generator
-
-    class GeneratorMeta(type(original)):  # type: ignore[misc]
-        """Lets the generators of the host, which are of the original class, count as instances too."""
-
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
-
-    class Generator(original, metaclass=GeneratorMeta):  # type: ignore[misc, valid-type]
-        """A generator that knows its simulated device."""
-
-        _device: Any = None
-
-        def __new__(cls, device: Any = "cpu") -> Any:
-            """Make a generator of the host that answers for its device."""
-            target = simulation.devices.resolve(device)
-            made = original.__new__(cls, device if target < HOST else "cpu")
-            if target >= 0:
-                made._device = simulation.devices.names[target]
-            return made
-
-        def __init__(self, device: Any = "cpu") -> None:
-            pass
-
-        @property
-        def device(self) -> Any:
-            return original.device.__get__(self) if self._device is None else self._device
-
-        def __reduce__(self) -> Any:
-            return _restore, (str(self.device), self.get_state())
-
-    Generator.__name__ = Generator.__qualname__ = "Generator"
-    Generator.__module__ = original.__module__
-    torch.Generator = Generator
-    torch.cuda.default_generators = tuple(Generator(name) for name in simulation.devices.names)
-
-
-def _restore(device: str, generator_state: Any) -> Any:
-    made = torch.Generator(device)
-    made.set_state(generator_state)
-    return made
-
-
 __all__ = ["install_cuda_surface"]
 
 
@@ -266,7 +218,7 @@ def install_cuda_surface(simulation: Simulation) -> None:
     install_device_functions(simulation)
     memory_functions.install_memory_functions(simulation)
     streams.install(simulation)
-    install_generators(simulation)
+    generators.install(simulation)
     install_accelerator(simulation)
     install_replication()
     install_refusals()

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
+from . import distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
 from .host_memory import HostMemory, watch_host, watch_nothing
-from .kernels import FusedKernels, install_distributed
+from .kernels import FusedKernels
 from .ledger import CardLedger
 from .patching import replace
 from .simulation import Simulation
@@ -124,7 +125,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_grouping()
     install_legacy_types()
     install_autocast()
-    install_distributed(registry)
+    distributed.install(registry)
     install_threads(simulation, _make_mode(config, registry, host))
     atexit.register(_close, simulation)
     return simulation
@@ -137,7 +138,7 @@ def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMe
     from . import fake_storage
 
     mode = fake_storage.FakeAccountingMode(registry, host, has_stand_ins=config.has_stand_ins)
-    fake_storage.install(registry, mode.stand_ins)
+    fake_storage.install(registry, mode)
     return mode
 
 

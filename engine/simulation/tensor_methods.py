@@ -8,7 +8,7 @@ import torch
 from torch.utils import _device as default_devices
 
 from .card import OutOfMemory
-from .devices import ELSEWHERE, HOST, Devices, state, targeting
+from .devices import ELSEWHERE, HOST, Devices, state, targeting, uncharged
 from .patching import replace
 from .storages import PinnedMemory, StorageRegistry, Transfers, storage_of
 
@@ -174,6 +174,9 @@ class TensorMethods:
         replace(torch.Tensor, "pin_memory", self._make_pin_memory)
         replace(torch.Tensor, "is_pinned", self._make_is_pinned)
         replace(torch.Tensor, "record_stream", self._make_record_stream)
+        torch.Tensor._make_wrapper_subclass = staticmethod(
+            self._make_wrapper(torch.Tensor._make_wrapper_subclass)
+        )
 
     def _install_properties(self) -> None:
         records = self._registry.records
@@ -283,6 +286,20 @@ class TensorMethods:
 
     def _make_is_pinned(self, original: Any) -> Any:
         return lambda tensor, device=None: self._pinned.is_pinned(tensor)
+
+    def _make_wrapper(self, original: Any) -> Any:
+        """A tensor around others is of the host too; it costs nothing, as its parts are counted."""
+
+        def make_wrapper(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+            target = ELSEWHERE if device is None else self._devices.resolve(device)
+            if target < 0:
+                return original(*args, device=device, **kwargs)
+            made = original(*args, device=_CPU, **kwargs)
+            with uncharged():
+                self._registry.place_tensor(made, target)
+            return made
+
+        return make_wrapper
 
     def _make_record_stream(self, original: Any) -> Any:
         def record_stream(tensor: Any, stream: Any) -> None:
