@@ -20,7 +20,8 @@ def install(config: Mapping[str, Any], allocator_module: AllocatorModule) -> Non
 
     Args:
         config: JSON of VRAMSCOPE_SIMULATE: `total_bytes` and, if given, `devices`, `is_fake`,
-            `has_stand_ins`, `context_bytes`, `host_reserve_bytes`, `job`, `ledger_dir`, `allocator_settings`.
+            `has_stand_ins`, `has_largest_sizes`, `context_bytes`, `host_reserve_bytes`, `job`,
+            `ledger_dir`, `allocator_settings`.
         allocator_module: The package `allocator_model`, which the engine may not import itself.
 
     Raises:

@@ -101,6 +101,8 @@ class SimulationConfig:
     is_fake: bool = False
     # A script that reads a value of such a tensor gets a number instead of being stopped.
     has_stand_ins: bool = False
+    # The same for a tensor whose size depends on values: it gets the largest size.
+    has_largest_sizes: bool = True
     # Used by a process before its first tensor.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
     # Host memory that real tensors may not use; None for a share of the host.

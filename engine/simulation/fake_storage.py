@@ -45,10 +45,12 @@ _VALUELESS = tuple(
 class FakeAccountingMode(AccountingMode):
     """Counts as for real tensors, and computes shapes only."""
 
-    def __init__(self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool) -> None:
+    def __init__(
+        self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool, has_largest_sizes: bool
+    ) -> None:
         super().__init__(registry, host)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.stand_ins = StandIns(self._fake) if has_stand_ins else None
+        self.stand_ins = StandIns(self._fake, has_largest_sizes=has_largest_sizes) if has_stand_ins else None
         self._shortcuts = Shortcuts(self._fake)
         # Answers for torch's own code that reads flags, from the last to the first; None elsewhere.
         self._flags: list[bool] | None = None

@@ -15,12 +15,11 @@ from . import distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
-from .host_memory import HostMemory, watch_host, watch_nothing
+from .host_memory import watch_host, watch_nothing
 from .kernels import FusedKernels
 from .ledger import CardLedger
 from .patching import replace
 from .simulation import Simulation
-from .storages import StorageRegistry
 from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
 
 # Prefix of the probe's threads: they watch, and make no tensors.
@@ -126,19 +125,26 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_legacy_types()
     install_autocast()
     distributed.install(registry)
-    install_threads(simulation, _make_mode(config, registry, host))
+    install_threads(simulation, _make_mode(simulation))
     atexit.register(_close, simulation)
     return simulation
 
 
-def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMemory) -> AccountingMode:
+def _make_mode(simulation: Simulation) -> AccountingMode:
+    config = simulation.config
+    registry = simulation.registry
+    host = simulation.host
     if not config.is_fake:
         return AccountingMode(registry, host)
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
-    mode = fake_storage.FakeAccountingMode(registry, host, has_stand_ins=config.has_stand_ins)
+    mode = fake_storage.FakeAccountingMode(
+        registry, host, has_stand_ins=config.has_stand_ins, has_largest_sizes=config.has_largest_sizes
+    )
     fake_storage.install(registry, mode)
+    if mode.stand_ins is not None:
+        simulation.list_readings = mode.stand_ins.list_places
     return mode
 
 
