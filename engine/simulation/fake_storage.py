@@ -330,6 +330,8 @@ class Shortcuts:
             (_IN_PLACE_LISTS, _change_lists),
             ("mm addmm", self._multiply),
             ("_fused_sdp_choice", _choose_attention),
+            ("_ctc_loss _ctc_loss.Tensor", self._align),
+            ("_ctc_loss_backward _ctc_loss_backward.Tensor", self._align_back),
         )
         self._ways: dict[Any, Callable[[Any, Any, Any], Any]] = {
             operation: way for names, way in ways for operation in _find(names)
@@ -375,6 +377,17 @@ class Shortcuts:
         if first.shape[1] != second.shape[0]:
             return UNKNOWN
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
+
+    def _align(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Loss and forward variables of CTC; targets in a row count as equally long."""
+        tokens, batch, _ = args[0].shape
+        longest = args[1].shape[1] if args[1].dim() == 2 else -(-args[1].numel() // batch)
+        options = {"dtype": args[0].dtype, "device": _META}
+        shapes = (batch,), (batch, tokens, 2 * longest + 1)
+        return tuple(self._make(_aten.empty.memory_format, (shape,), options) for shape in shapes)
+
+    def _align_back(self, function: Any, args: Any, kwargs: Any) -> Any:
+        return self._make(_aten.empty_like.default, (args[1],), {})
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         before = state.is_inside

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
-from . import distributed
+from . import cuda_only, distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
@@ -119,8 +119,9 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_cuda_surface(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
     StorageMethods(devices, registry).install()
-    Factories(devices, registry, transfers).install()
+    Factories(devices, registry, transfers, simulation.pinned).install()
     FusedKernels(registry).install()
+    cuda_only.install(registry)
     install_grouping()
     install_legacy_types()
     install_autocast()

@@ -23,10 +23,13 @@ _NAMED_NOWHERE = ("normal",)
 class Factories:
     """Wraps every function with `device=`."""
 
-    def __init__(self, devices: Devices, registry: StorageRegistry, transfers: Transfers) -> None:
+    def __init__(
+        self, devices: Devices, registry: StorageRegistry, transfers: Transfers, pinned: PinnedMemory
+    ) -> None:
         self._devices = devices
         self._registry = registry
         self._transfers = transfers
+        self._pinned = pinned
 
     def install(self) -> None:
         """Replace torch's own functions by the wrappers."""
@@ -51,8 +54,7 @@ class Factories:
         def construct(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
             if device is None:
-                with targeting(HOST):
-                    return original(*args, **kwargs)
+                return self._make_on_host(original, args, kwargs)
             return self._make(original, device, args, kwargs)
 
         return construct
@@ -62,6 +64,13 @@ class Factories:
 
         def follow(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
+            if (
+                device is None
+                and kwargs.get("pin_memory")
+                and args
+                and self._registry.where_is(args[0]) is None
+            ):
+                return self._make_on_host(original, args, kwargs)
             if device is None:
                 made = original(*args, **kwargs)
                 if not state.is_inside and args and isinstance(args[0], torch.Tensor):
@@ -99,8 +108,7 @@ class Factories:
     def _make(self, original: Callable[..., Any], device: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         target = self._devices.resolve(device)
         if target in (HOST, ELSEWHERE):
-            with targeting(HOST):
-                return original(*args, **kwargs)
+            return self._make_on_host(original, args, kwargs)
         if state.is_inside:
             return original(*args, **{**kwargs, "device": _CPU})
         _check_generator(kwargs.get("generator"))
@@ -114,6 +122,15 @@ class Factories:
         except OutOfMemory as error:
             # The line of the user stands next to what is said; the steps below it are ours.
             raise error.with_traceback(None) from None
+        return made
+
+    def _make_on_host(self, original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Make a tensor of the host, pinned where that is asked for: CUDA does that in the factory."""
+        is_pinned = bool(kwargs.pop("pin_memory", False))
+        with targeting(HOST):
+            made = original(*args, **kwargs)
+        if is_pinned:
+            self._pinned.note(made)
         return made
 
     def _simulate_default(self, originals: set[Any]) -> None:
