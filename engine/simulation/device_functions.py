@@ -52,9 +52,6 @@ def _get_capability(device: int) -> dict[str, Any]:
     return {"supported_dtypes": {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64}}
 
 
-# Compute capability that is reported: the first with bfloat16 and flash attention.
-CAPABILITY = (8, 0)
-PROCESSORS = 108
 WARP_SIZE = 32
 
 
@@ -64,9 +61,9 @@ class DeviceProperties:
 
     name: str
     total_memory: int
-    major: int = CAPABILITY[0]
-    minor: int = CAPABILITY[1]
-    multi_processor_count: int = PROCESSORS
+    major: int
+    minor: int
+    multi_processor_count: int
     warp_size: int = WARP_SIZE
     is_integrated: bool = False
     is_multi_gpu_board: bool = False
@@ -95,7 +92,7 @@ def install_device_functions(simulation: Simulation) -> None:
     low._cuda_exchangeDevice = low._cuda_maybeExchangeDevice = _make_exchange(simulation)
     low._cuda_synchronize = lambda: _synchronize(simulation)
     low._cuda_canDeviceAccessPeer = lambda device, peer: True
-    low._cuda_getArchFlags = lambda: f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"
+    low._cuda_getArchFlags = lambda: "sm_{}{}".format(*simulation.config.capability)
     low._cuda_ipc_collect = lambda: None
     low._cuda_isCurrentStreamCapturing = lambda: False
     low._cuda_set_sync_debug_mode = lambda mode: None
@@ -193,7 +190,14 @@ def _make_properties(simulation: Simulation) -> Any:
         config = simulation.config
         number = simulation.devices.cards[ordinal]
         identity = uuid.uuid5(uuid.NAMESPACE_OID, f"sim-{config.job}-{number}")
-        return DeviceProperties(config.name, config.total_bytes, uuid=str(identity), pci_bus_id=number)
+        return DeviceProperties(
+            config.name,
+            config.total_bytes,
+            *config.capability,
+            config.multiprocessors,
+            uuid=str(identity),
+            pci_bus_id=number,
+        )
 
     return get_properties
 
