@@ -263,6 +263,7 @@ def _list_parts(stage: StageReport) -> list[list[str]]:
 # The estimate of a training step as plain text: the peak, its moment, the live memory then, whether it fits.
 
 MOST_ROWS = 12
+MOST_READINGS = 4
 
 
 def describe_step_estimate(estimate: StepEstimate, width: int) -> str:
@@ -341,6 +342,15 @@ def _describe_method(estimate: StepEstimate) -> Iterator[str]:
         )
     if estimate.fallback is not None:
         yield f"Traced with real tensors on this host, because fake tensors failed: {estimate.fallback}"
+    if estimate.readings:
+        named = ", ".join(estimate.readings[:MOST_READINGS])
+        more = len(estimate.readings) - MOST_READINGS
+        yield (
+            f"Values of tensors were read at {named}{f' and {more} more lines' if more > 0 else ''}; "
+            "tensors have none here, so these lines got 1 for a number."
+        )
+    if estimate.is_upper_bound:
+        yield "Tensors whose sizes depend on values have their largest sizes: an upper bound."
 
 
 def _compare(predicted: int, traced: int) -> str:

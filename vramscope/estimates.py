@@ -53,10 +53,16 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
     result: TraceResult
     is_fake: bool
     fallback: str | None = None
+    # Whether sizes that depend on values are the largest ones.
+    is_upper_bound: bool = False
 
 
 def trace_steps(request: StepRequest) -> Tracing:
-    """Return the traces of a step, without storage where that is possible."""
+    """Return the traces of a step, without storage where that is possible.
+
+    Sizes that depend on values need real tensors. Where the host has no memory for these, sizes are the
+    largest possible.
+    """
     _check_request(request)
     if find_spec("torch") is None:
         raise UsageError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
@@ -66,6 +72,10 @@ def trace_steps(request: StepRequest) -> Tracing:
     if found.doubt is None:
         raise UsageError(found.error)
     again = _run(request, is_fake=False)
+    if again.is_refused:
+        bound = _run(request, is_fake=True, has_largest_sizes=True)
+        if bound.error is None:
+            return Tracing(result=bound, is_fake=True, is_upper_bound=True)
     if again.error is not None:
         raise UsageError(_explain(found, again, request))
     return Tracing(result=again, is_fake=False, fallback=found.doubt)
@@ -106,7 +116,7 @@ def _check_request(request: StepRequest) -> None:
         raise UsageError("--full needs --layers: without it the whole model is traced anyway")
 
 
-def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
+def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False) -> TraceResult:
     """Run the tracer; if it dies without a result, fake tensors may be the cause."""
     told = {
         "factory": request.factory,
@@ -114,6 +124,7 @@ def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
         "inputs": request.inputs,
         "optimizer": request.optimizer,
         "is_fake": is_fake,
+        "has_largest_sizes": has_largest_sizes,
         "settings": request.settings,
         "depths": choose_depths(request, is_fake=is_fake),
     }
@@ -204,6 +215,7 @@ def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | N
         factory=request.factory,
         is_fake=tracing.is_fake,
         fallback=tracing.fallback,
+        is_upper_bound=tracing.is_upper_bound,
         layers=request.layers,
         allocator_settings=request.settings,
         capacity_bytes=capacity_bytes,

@@ -136,6 +136,10 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
 
     # Capacity of one card.
     total_bytes: int
+    # Kind of card, its compute capability and its multiprocessors; None for a card of a size alone.
+    kind: str | None = None
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
     devices: int = 1
     # Store nothing: shapes and bytes are followed, values are not computed.
     is_fake: bool = False
@@ -151,6 +155,9 @@ class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """JSON that a process of the job reads from its environment."""
 
     total_bytes: int
+    kind: str | None
+    capability: tuple[int, int] | None
+    multiprocessors: int | None
     devices: int
     is_fake: bool
     has_stand_ins: bool
@@ -171,6 +178,9 @@ def describe_for_job(
     settings = next((environ[name] for name in ALLOCATOR_VARIABLES if environ.get(name)), None)
     config = SimulationConfig(
         total_bytes=device.total_bytes,
+        kind=device.kind,
+        capability=device.capability,
+        multiprocessors=device.multiprocessors,
         devices=device.devices,
         is_fake=device.is_fake,
         has_stand_ins=device.has_stand_ins,
@@ -223,4 +233,6 @@ def describe_for_people(device: SimulatedDevice) -> str:
 
 def _count_cards(device: SimulatedDevice) -> str:
     size = f"{format_gib(device.total_bytes)} GiB"
+    if device.kind is not None:
+        size += f" ({device.kind})"
     return f"1 card of {size}" if device.devices == 1 else f"{device.devices} cards of {size} each"

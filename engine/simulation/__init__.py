@@ -19,8 +19,8 @@ def install(config: Mapping[str, Any], allocator_module: AllocatorModule) -> Non
     """Put the simulated device into this process; call it once, right after torch was imported.
 
     Args:
-        config: JSON of VRAMSCOPE_SIMULATE: `total_bytes` and, if given, `devices`, `is_fake`,
-            `has_stand_ins`, `context_bytes`, `host_reserve_bytes`, `job`, `ledger_dir`, `allocator_settings`.
+        config: JSON of VRAMSCOPE_SIMULATE: `total_bytes` and, if given, the other fields of
+            `SimulationConfig` in card.py.
         allocator_module: The package `allocator_model`, which the engine may not import itself.
 
     Raises:

@@ -96,11 +96,18 @@ class SimulationConfig:
     """One kind of card, how many of them, and where processes share them."""
 
     total_bytes: int
+    # Kind of card that the script asked for by name.
+    kind: str | None = None
+    # Compute capability; by default the first with bfloat16 and flash attention.
+    capability: tuple[int, int] = (8, 0)
+    multiprocessors: int = 108
     devices: int = 1
     # Tensors on the card have no storage.
     is_fake: bool = False
     # A script that reads a value of such a tensor gets a number instead of being stopped.
     has_stand_ins: bool = False
+    # The same for a tensor whose size depends on values: it gets the largest size.
+    has_largest_sizes: bool = True
     # Used by a process before its first tensor.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
     # Host memory that real tensors may not use; None for a share of the host.
@@ -118,7 +125,8 @@ class SimulationConfig:
 
     @property
     def name(self) -> str:
-        return f"Simulated {self.total_bytes / GIB:.3g} GiB GPU"
+        kind = f"{self.kind} of " if self.kind else ""
+        return f"Simulated {kind}{self.total_bytes / GIB:.3g} GiB{'' if self.kind else ' GPU'}"
 
 
 # CUDA's error; the name is torch's own from 2.5 on.

@@ -1,4 +1,4 @@
-"""The functions of a CUDA build: devices, `torch.accelerator`, generators, replication, refusals."""
+"""The functions of a CUDA build: devices, `torch.accelerator`, replication, refusals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Callable
 
 import torch
 
-from . import memory_functions, streams
-from .devices import HOST, state
+from . import generators, memory_functions, streams
+from .devices import state
 from .ledger import tell
 from .patching import replace
 from .simulation import Simulation
@@ -52,9 +52,6 @@ def _get_capability(device: int) -> dict[str, Any]:
     return {"supported_dtypes": {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64}}
 
 
-# Compute capability that is reported: the first with bfloat16 and flash attention.
-CAPABILITY = (8, 0)
-PROCESSORS = 108
 WARP_SIZE = 32
 
 
@@ -64,9 +61,9 @@ class DeviceProperties:
 
     name: str
     total_memory: int
-    major: int = CAPABILITY[0]
-    minor: int = CAPABILITY[1]
-    multi_processor_count: int = PROCESSORS
+    major: int
+    minor: int
+    multi_processor_count: int
     warp_size: int = WARP_SIZE
     is_integrated: bool = False
     is_multi_gpu_board: bool = False
@@ -95,7 +92,7 @@ def install_device_functions(simulation: Simulation) -> None:
     low._cuda_exchangeDevice = low._cuda_maybeExchangeDevice = _make_exchange(simulation)
     low._cuda_synchronize = lambda: _synchronize(simulation)
     low._cuda_canDeviceAccessPeer = lambda device, peer: True
-    low._cuda_getArchFlags = lambda: f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"
+    low._cuda_getArchFlags = lambda: "sm_{}{}".format(*simulation.config.capability)
     low._cuda_ipc_collect = lambda: None
     low._cuda_isCurrentStreamCapturing = lambda: False
     low._cuda_set_sync_debug_mode = lambda mode: None
@@ -193,7 +190,14 @@ def _make_properties(simulation: Simulation) -> Any:
         config = simulation.config
         number = simulation.devices.cards[ordinal]
         identity = uuid.uuid5(uuid.NAMESPACE_OID, f"sim-{config.job}-{number}")
-        return DeviceProperties(config.name, config.total_bytes, uuid=str(identity), pci_bus_id=number)
+        return DeviceProperties(
+            config.name,
+            config.total_bytes,
+            *config.capability,
+            config.multiprocessors,
+            uuid=str(identity),
+            pci_bus_id=number,
+        )
 
     return get_properties
 
@@ -211,54 +215,6 @@ def _not_measured(device: Any = None) -> int:
     raise RuntimeError("a simulated device has no utilization, temperature, power or clock")
 
 
-# So the same seed gives the same numbers as on the host, whatever a script does with the generators of
-# CUDA.
-
-
-def install_generators(simulation: Simulation) -> None:
-    original = torch.Generator
-
-    class GeneratorMeta(type(original)):  # type: ignore[misc]
-        """Lets the generators of the host, which are of the original class, count as instances too."""
-
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
-
-    class Generator(original, metaclass=GeneratorMeta):  # type: ignore[misc, valid-type]
-        """A generator that knows its simulated device."""
-
-        _device: Any = None
-
-        def __new__(cls, device: Any = "cpu") -> Any:
-            """Make a generator of the host that answers for its device."""
-            target = simulation.devices.resolve(device)
-            made = original.__new__(cls, device if target < HOST else "cpu")
-            if target >= 0:
-                made._device = simulation.devices.names[target]
-            return made
-
-        def __init__(self, device: Any = "cpu") -> None:
-            pass
-
-        @property
-        def device(self) -> Any:
-            return original.device.__get__(self) if self._device is None else self._device
-
-        def __reduce__(self) -> Any:
-            return _restore, (str(self.device), self.get_state())
-
-    Generator.__name__ = Generator.__qualname__ = "Generator"
-    Generator.__module__ = original.__module__
-    torch.Generator = Generator
-    torch.cuda.default_generators = tuple(Generator(name) for name in simulation.devices.names)
-
-
-def _restore(device: str, generator_state: Any) -> Any:
-    made = torch.Generator(device)
-    made.set_state(generator_state)
-    return made
-
-
 __all__ = ["install_cuda_surface"]
 
 
@@ -266,7 +222,7 @@ def install_cuda_surface(simulation: Simulation) -> None:
     install_device_functions(simulation)
     memory_functions.install_memory_functions(simulation)
     streams.install(simulation)
-    install_generators(simulation)
+    generators.install(simulation)
     install_accelerator(simulation)
     install_replication()
     install_refusals()

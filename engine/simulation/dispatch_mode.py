@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -84,8 +85,14 @@ def _is_composite(function: Any) -> bool:
 
 
 Tensor = torch.Tensor
-# Types of tensors that consist of local ones; known once their module is loaded.
-SHARDED: set[type] = set()
+_FAKE_TENSORS = "torch._subclasses.fake_tensor"
+
+
+@functools.cache
+def _is_wrapper(kind: type) -> bool:
+    """Return whether tensors of a type are made of others, as sharded and quantized ones are."""
+    has_operations = getattr(kind, "__torch_dispatch__", None) is not Tensor.__torch_dispatch__
+    return has_operations and kind.__module__ != _FAKE_TENSORS
 
 
 class Survey:
@@ -122,8 +129,8 @@ class AccountingMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not SHARDED.isdisjoint(types):
-            return NotImplemented  # its own operations on its local tensors come here one by one
+        if types and any(map(_is_wrapper, types)):
+            return NotImplemented  # its own operations on its inner tensors come here one by one
         operation = self._operations.get(function)
         if operation is None:
             operation = self._operations[function] = Operation(function)

@@ -8,14 +8,19 @@ value gets a stand-in, or is stopped in one line that names the line of the scri
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from math import erf
 from typing import Any, Callable, NoReturn
 
 import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from . import distributed
 from .devices import inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .host_memory import HostMemory, capture_stack
@@ -27,6 +32,9 @@ from .storages import StorageRegistry
 # From here on, a floating-point tensor that is made on the host has no storage either.
 LARGE_BYTES = 1 << 20
 
+# Rounds of an initialiser after which no more memory is needed than before.
+_MOST_ROUNDS = 3
+
 _VALUELESS = tuple(
     getattr(fake_tensor, name)
     for name in ("DataDependentOutputException", "DynamicOutputShapeException")
@@ -37,11 +45,25 @@ _VALUELESS = tuple(
 class FakeAccountingMode(AccountingMode):
     """Counts as for real tensors, and computes shapes only."""
 
-    def __init__(self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool) -> None:
+    def __init__(
+        self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool, has_largest_sizes: bool
+    ) -> None:
         super().__init__(registry, host)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.stand_ins = StandIns(self._fake) if has_stand_ins else None
+        self.stand_ins = StandIns(self._fake, has_largest_sizes=has_largest_sizes) if has_stand_ins else None
         self._shortcuts = Shortcuts(self._fake)
+        # Answers for torch's own code that reads flags, from the last to the first; None elsewhere.
+        self._flags: list[bool] | None = None
+
+    @contextmanager
+    def answering(self, flags: list[bool]) -> Iterator[None]:
+        """Within the block, a number that is read is one flag after the other, and False after them."""
+        before = self._flags
+        self._flags = flags[::-1]
+        try:
+            yield
+        finally:
+            self._flags = before
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Two thirds of all that comes here: C++ asks what a tensor's device is.
@@ -56,6 +78,8 @@ class FakeAccountingMode(AccountingMode):
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
+        if distributed.is_collective(function):
+            return distributed.complete(function, args)
         made = self._shortcuts.run(function, args, kwargs)
         if made is UNKNOWN:
             try:
@@ -69,25 +93,37 @@ class FakeAccountingMode(AccountingMode):
 
     def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Return the stand-in for what depends on a value."""
+        if self._flags is not None and function is _aten._local_scalar_dense.default:
+            return self._flags.pop() if self._flags else False
         value = NotImplemented if self.stand_ins is None else self.stand_ins.answer(function, args, kwargs)
         return refuse_reading() if value is NotImplemented else value
 
-    @staticmethod
-    def _is_valueless(args: Any, kwargs: Any, survey: Survey) -> bool:
+    def _is_valueless(self, args: Any, kwargs: Any, survey: Survey) -> bool:
         if survey.device is not None or state.target >= 0:
             return True
-        if _holds_fake(args) or _holds_fake(kwargs.values()):
+        if self._holds_fake(args) or self._holds_fake(kwargs.values()):
             return True
+        if state.is_inside or kwargs.get("device") == _META:
+            return False
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         return dtype.is_floating_point and measure_made(args, kwargs) >= LARGE_BYTES
 
+    def _holds_fake(self, values: Any) -> bool:
+        """Return whether there is a fake tensor among some values, in lists too.
 
-def install(registry: StorageRegistry, stand_ins: StandIns | None) -> None:
-    """Make fake tensors answer with their simulated devices, and with stand-ins for their values.
+        Those of a mode of PyTorch's own (sharded tensors compute their shapes with one) are left to it.
+        """
+        return any(
+            it.fake_mode is self._fake
+            if isinstance(it, FakeTensor)
+            else isinstance(it, (list, tuple)) and self._holds_fake(it)
+            for it in values
+        )
 
-    Args:
-        stand_ins: Numbers in place of values; None to stop a script that would read them.
-    """
+
+def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
+    """Make fake tensors answer with their simulated devices, and with stand-ins for their values."""
+    stand_ins = mode.stand_ins
     real_device = FakeTensor.device.fget
     names = torch.Tensor.device.fget
 
@@ -104,6 +140,7 @@ def install(registry: StorageRegistry, stand_ins: StandIns | None) -> None:
         replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
+    replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
     replace(torch.nn.Module, "_apply", _make_apply)
     # `torch.optim` hides its module of this name behind the class.
@@ -132,6 +169,23 @@ def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
     return copied
 
 
+def _make_truncated(original: Any, *, mode: FakeAccountingMode) -> Any:
+    """Let the initialiser draw as often as it is expected to until all numbers are within bounds."""
+
+    def fill(tensor: Any, mean: float, std: float, a: float, b: float, *args: Any, **kwargs: Any) -> Any:
+        if not tensor.is_cuda and not isinstance(tensor, FakeTensor):
+            return original(tensor, mean, std, a, b, *args, **kwargs)
+        spread = std * 2**0.5
+        outside = 1.0 - (erf((b - mean) / spread) - erf((a - mean) / spread)) / 2.0
+        rounds = 0
+        while rounds < _MOST_ROUNDS and tensor.numel() * outside ** (rounds + 1) >= 0.5:
+            rounds += 1
+        with mode.answering([True] * rounds):
+            return original(tensor, mean, std, a, b, *args, **kwargs)
+
+    return fill
+
+
 def _make_apply(original: Any) -> Any:
     """Move a module so that its parameters stay the same objects, as they do on a real card.
 
@@ -156,7 +210,8 @@ def _make_swap(original: Any) -> Any:
 
     def swap(parameter: Any, converted: Any) -> None:
         fakes = isinstance(parameter, FakeTensor) + isinstance(converted, FakeTensor)
-        if fakes == 0 and not torch.__future__.get_swap_module_params_on_conversion():
+        is_wrapper = fakes == 0 and is_traceable_wrapper_subclass(parameter)
+        if is_wrapper or (fakes == 0 and not torch.__future__.get_swap_module_params_on_conversion()):
             original(parameter, converted)
         elif fakes != 1:
             parameter.data = converted.data
@@ -225,13 +280,6 @@ _READERS = {
 }
 
 
-def _holds_fake(values: Any) -> bool:
-    """Return whether there is a fake tensor among some values, in lists too."""
-    return any(
-        isinstance(it, FakeTensor) or (isinstance(it, (list, tuple)) and _holds_fake(it)) for it in values
-    )
-
-
 # The result is what that mode makes in the end. Left out are the questions in between that have one answer
 # for these operations and arguments: symbolic sizes, constants, decompositions, devices, type promotion. The
 # mode itself handles arguments that an operation would refuse or treat otherwise, and every other operation.
@@ -282,6 +330,8 @@ class Shortcuts:
             (_IN_PLACE_LISTS, _change_lists),
             ("mm addmm", self._multiply),
             ("_fused_sdp_choice", _choose_attention),
+            ("_ctc_loss _ctc_loss.Tensor", self._align),
+            ("_ctc_loss_backward _ctc_loss_backward.Tensor", self._align_back),
         )
         self._ways: dict[Any, Callable[[Any, Any, Any], Any]] = {
             operation: way for names, way in ways for operation in _find(names)
@@ -327,6 +377,17 @@ class Shortcuts:
         if first.shape[1] != second.shape[0]:
             return UNKNOWN
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
+
+    def _align(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Loss and forward variables of CTC; targets in a row count as equally long."""
+        tokens, batch, _ = args[0].shape
+        longest = args[1].shape[1] if args[1].dim() == 2 else -(-args[1].numel() // batch)
+        options = {"dtype": args[0].dtype, "device": _META}
+        shapes = (batch,), (batch, tokens, 2 * longest + 1)
+        return tuple(self._make(_aten.empty.memory_format, (shape,), options) for shape in shapes)
+
+    def _align_back(self, function: Any, args: Any, kwargs: Any) -> Any:
+        return self._make(_aten.empty_like.default, (args[1],), {})
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         before = state.is_inside

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
+from . import cuda_only, distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
-from .host_memory import HostMemory, watch_host, watch_nothing
-from .kernels import FusedKernels, install_distributed
+from .host_memory import watch_host, watch_nothing
+from .kernels import FusedKernels
 from .ledger import CardLedger
 from .patching import replace
 from .simulation import Simulation
-from .storages import StorageRegistry
 from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
 
 # Prefix of the probe's threads: they watch, and make no tensors.
@@ -119,25 +119,33 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_cuda_surface(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
     StorageMethods(devices, registry).install()
-    Factories(devices, registry, transfers).install()
+    Factories(devices, registry, transfers, simulation.pinned).install()
     FusedKernels(registry).install()
+    cuda_only.install(registry)
     install_grouping()
     install_legacy_types()
     install_autocast()
-    install_distributed(registry)
-    install_threads(simulation, _make_mode(config, registry, host))
+    distributed.install(registry)
+    install_threads(simulation, _make_mode(simulation))
     atexit.register(_close, simulation)
     return simulation
 
 
-def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMemory) -> AccountingMode:
+def _make_mode(simulation: Simulation) -> AccountingMode:
+    config = simulation.config
+    registry = simulation.registry
+    host = simulation.host
     if not config.is_fake:
         return AccountingMode(registry, host)
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
-    mode = fake_storage.FakeAccountingMode(registry, host, has_stand_ins=config.has_stand_ins)
-    fake_storage.install(registry, mode.stand_ins)
+    mode = fake_storage.FakeAccountingMode(
+        registry, host, has_stand_ins=config.has_stand_ins, has_largest_sizes=config.has_largest_sizes
+    )
+    fake_storage.install(registry, mode)
+    if mode.stand_ins is not None:
+        simulation.list_readings = mode.stand_ins.list_places
     return mode
 
 

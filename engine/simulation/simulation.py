@@ -31,6 +31,8 @@ class Simulation:
         self.registry = StorageRegistry(self.cards, host.note_growth)
         self.transfers = Transfers(self.registry)
         self.pinned = PinnedMemory()
+        # File and line of whatever has read a value that does not exist.
+        self.list_readings: Callable[[], list[tuple[str, object]]] = list
         # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,

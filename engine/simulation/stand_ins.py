@@ -59,8 +59,9 @@ _FILLING: dict[str, Callable[[Any], Number]] = {
 class StandIns:
     """Follows single numbers and flags through operations, and answers what reads a value."""
 
-    def __init__(self, mode: FakeTensorMode) -> None:
+    def __init__(self, mode: FakeTensorMode, *, has_largest_sizes: bool) -> None:
         self._mode = mode
+        self._has_largest_sizes = has_largest_sizes
         # Lines that read a value, by file.
         self._places: dict[str, list[object]] = {}
         atexit.register(self._name_places)
@@ -82,6 +83,8 @@ class StandIns:
             value: Any = read_value(args[0])
         elif name == "equal":
             value = args[0].shape == args[1].shape
+        elif not self._has_largest_sizes:
+            return NotImplemented
         else:
             with inside(), self._mode:
                 value = self._make_largest(name, function, args, kwargs)
@@ -105,8 +108,12 @@ class StandIns:
         if line not in lines:
             lines.append(line)
 
+    def list_places(self) -> list[tuple[str, object]]:
+        """Return file and line of whatever has read a value."""
+        return [(name, line) for name, lines in self._places.items() for line in lines]
+
     def _name_places(self) -> None:
-        others = [(name, line) for name, lines in self._places.items() for line in lines][1:]
+        others = self.list_places()[1:]
         if not others:
             return
         named: dict[str, list[str]] = {}

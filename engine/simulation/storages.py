@@ -248,13 +248,17 @@ class PinnedMemory:
             return tensor
         with targeting(HOST):
             copied = torch.clone(tensor)
-        storage = storage_of(copied)
+        self.note(copied)
+        return copied
+
+    def note(self, tensor: Any) -> None:
+        """Count a tensor of the host as pinned from here on."""
+        storage = storage_of(tensor)
         key = storage._cdata
         self._sizes[key] = storage.nbytes()
         self._references[key] = weakref.ref(storage, lambda _: self._let_go(key))
         self.allocated += 1
         self.peak_bytes = max(self.peak_bytes, self.current_bytes)
-        return copied
 
     def is_pinned(self, tensor: Any) -> bool:
         try:

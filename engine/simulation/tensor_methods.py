@@ -8,7 +8,7 @@ import torch
 from torch.utils import _device as default_devices
 
 from .card import OutOfMemory
-from .devices import ELSEWHERE, HOST, Devices, state, targeting
+from .devices import ELSEWHERE, HOST, Devices, state, targeting, uncharged
 from .patching import replace
 from .storages import PinnedMemory, StorageRegistry, Transfers, storage_of
 
@@ -23,10 +23,13 @@ _NAMED_NOWHERE = ("normal",)
 class Factories:
     """Wraps every function with `device=`."""
 
-    def __init__(self, devices: Devices, registry: StorageRegistry, transfers: Transfers) -> None:
+    def __init__(
+        self, devices: Devices, registry: StorageRegistry, transfers: Transfers, pinned: PinnedMemory
+    ) -> None:
         self._devices = devices
         self._registry = registry
         self._transfers = transfers
+        self._pinned = pinned
 
     def install(self) -> None:
         """Replace torch's own functions by the wrappers."""
@@ -51,8 +54,7 @@ class Factories:
         def construct(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
             if device is None:
-                with targeting(HOST):
-                    return original(*args, **kwargs)
+                return self._make_on_host(original, args, kwargs)
             return self._make(original, device, args, kwargs)
 
         return construct
@@ -62,6 +64,13 @@ class Factories:
 
         def follow(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
+            if (
+                device is None
+                and kwargs.get("pin_memory")
+                and args
+                and self._registry.where_is(args[0]) is None
+            ):
+                return self._make_on_host(original, args, kwargs)
             if device is None:
                 made = original(*args, **kwargs)
                 if not state.is_inside and args and isinstance(args[0], torch.Tensor):
@@ -99,8 +108,7 @@ class Factories:
     def _make(self, original: Callable[..., Any], device: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         target = self._devices.resolve(device)
         if target in (HOST, ELSEWHERE):
-            with targeting(HOST):
-                return original(*args, **kwargs)
+            return self._make_on_host(original, args, kwargs)
         if state.is_inside:
             return original(*args, **{**kwargs, "device": _CPU})
         _check_generator(kwargs.get("generator"))
@@ -114,6 +122,15 @@ class Factories:
         except OutOfMemory as error:
             # The line of the user stands next to what is said; the steps below it are ours.
             raise error.with_traceback(None) from None
+        return made
+
+    def _make_on_host(self, original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Make a tensor of the host, pinned where that is asked for: CUDA does that in the factory."""
+        is_pinned = bool(kwargs.pop("pin_memory", False))
+        with targeting(HOST):
+            made = original(*args, **kwargs)
+        if is_pinned:
+            self._pinned.note(made)
         return made
 
     def _simulate_default(self, originals: set[Any]) -> None:
@@ -174,6 +191,9 @@ class TensorMethods:
         replace(torch.Tensor, "pin_memory", self._make_pin_memory)
         replace(torch.Tensor, "is_pinned", self._make_is_pinned)
         replace(torch.Tensor, "record_stream", self._make_record_stream)
+        torch.Tensor._make_wrapper_subclass = staticmethod(
+            self._make_wrapper(torch.Tensor._make_wrapper_subclass)
+        )
 
     def _install_properties(self) -> None:
         records = self._registry.records
@@ -283,6 +303,20 @@ class TensorMethods:
 
     def _make_is_pinned(self, original: Any) -> Any:
         return lambda tensor, device=None: self._pinned.is_pinned(tensor)
+
+    def _make_wrapper(self, original: Any) -> Any:
+        """A tensor around others is of the host too; it costs nothing, as its parts are counted."""
+
+        def make_wrapper(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+            target = ELSEWHERE if device is None else self._devices.resolve(device)
+            if target < 0:
+                return original(*args, device=device, **kwargs)
+            made = original(*args, device=_CPU, **kwargs)
+            with uncharged():
+                self._registry.place_tensor(made, target)
+            return made
+
+        return make_wrapper
 
     def _make_record_stream(self, original: Any) -> Any:
         def record_stream(tensor: Any, stream: Any) -> None:

@@ -507,11 +507,13 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     """
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
+    config |= {"has_stand_ins": True, "has_largest_sizes": request["has_largest_sizes"]}
     ledger.be_silent()
     # What fake tensors refuse is tried again, and reported if that does not help.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     try:
-        tracer = StepTracer(install({**config, "context_bytes": 0}, load_allocator_model()))
+        simulation = install({**config, "context_bytes": 0}, load_allocator_model())
+        tracer = StepTracer(simulation)
         step_in_spite_of_overflow()
         begun_s = perf_counter()
         traces = [tracer.trace(request, layers) for layers in request["depths"]]
@@ -522,7 +524,9 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": told, "is_refused": True, "doubt": told if is_fake else None}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
         return _report_error(error, request)
-    return {"traces": traces, "seconds": perf_counter() - begun_s, "torch": torch.__version__}
+    readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
+    seconds = perf_counter() - begun_s
+    return {"traces": traces, "seconds": seconds, "torch": torch.__version__, "readings": readings}
 
 
 def _report_error(error: Exception, request: dict[str, Any]) -> dict[str, Any]:

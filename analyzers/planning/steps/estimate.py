@@ -255,6 +255,7 @@ class EstimateRequest(msgspec.Struct, frozen=True, kw_only=True):
     factory: str
     is_fake: bool
     fallback: str | None = None
+    is_upper_bound: bool = False
     layers: int | None = None
     """Depth asked for; None where the user's function chose it."""
     allocator_settings: str = ""
@@ -350,6 +351,8 @@ def _build(
         torch=result.torch,
         storage="fake" if request.is_fake else "host",
         fallback=request.fallback,
+        readings=result.readings,
+        is_upper_bound=request.is_upper_bound,
         layers=request.layers,
         live_peak_bytes=peak.live_bytes,
         allocated_peak_bytes=run.allocated_peak_bytes,

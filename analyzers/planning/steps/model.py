@@ -78,6 +78,8 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """From the call of the user's function to the last trace."""
     torch: str = ""
+    readings: tuple[str, ...] = ()
+    """Lines that read values of tensors without values, and got stand-ins."""
     error: str | None = None
     is_refused: bool = False
     """Whether the simulated device refused to go on, and nothing was raised."""
@@ -169,6 +171,10 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Whether tensors had no storage, or host storage where the step needed it."""
     fallback: str | None = None
     """Why tensors had host storage."""
+    readings: tuple[str, ...] = ()
+    """Lines that read values, which tensors without storage do not have; they got stand-ins."""
+    is_upper_bound: bool = False
+    """Whether tensors whose sizes depend on values have their largest sizes."""
     layers: int | None = None
     """Depth that was requested."""
     traced_layers: tuple[int, ...] = ()

@@ -41,6 +41,22 @@ def test_torch_answers_as_a_cuda_build_does(tmp_path: Path) -> None:
     }
 
 
+def test_a_card_of_a_kind_has_its_capability(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        properties = torch.cuda.get_device_properties(0)
+        print(json.dumps([torch.cuda.get_device_name(), torch.cuda.get_device_capability(),
+                          properties.multi_processor_count, torch.cuda.get_arch_list()]))
+        """,
+        kind="H100",
+        capability=[9, 0],
+        multiprocessors=132,
+    )
+    assert found == ["Simulated H100 of 2 GiB", [9, 0], 132, ["sm_90"]]
+
+
 MIXING = """
 import json, torch
 from torch.nn import functional

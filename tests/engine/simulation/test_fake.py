@@ -192,3 +192,19 @@ def test_a_selection_of_unknown_size_has_the_largest(tmp_path: Path) -> None:
         has_stand_ins=True,
     )
     assert found == [[24], [24], [24, 2], [24], *["cuda:0"] * 4]
+
+
+TRUNCATED = """
+import json, torch
+peaks = []
+for low, high, std in ((-2, 2, 0.02), (-2, 2, 1.0), (-0.04, 0.04, 0.02), (1, 3, 0.9)):
+    weight = torch.empty(1 << 16, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    torch.nn.init.trunc_normal_(weight, 0.0, std, low, high)
+    peaks.append(torch.cuda.max_memory_allocated())
+print(json.dumps(peaks))
+"""
+
+
+def test_an_initialiser_that_draws_again_until_all_is_within_bounds_reads_no_value(tmp_path: Path) -> None:
+    assert answers(tmp_path, TRUNCATED, is_fake=True) == answers(tmp_path, TRUNCATED)

@@ -118,15 +118,27 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path
     assert (outcome.code, outcome.stderr) == (126, f"vramscope: cannot run {plain}: Permission denied\n")
 
 
+def test_a_card_is_simulated_by_its_name() -> None:
+    program = "import os; print(os.environ['VRAMSCOPE_SIMULATE'])"
+    outcome = run("run", "--no-hub", "--simulate", "RTX 4090", "--fake", "--", sys.executable, "-c", program)
+    assert outcome.code == 0, outcome.stderr
+    found = json.loads(outcome.stdout)
+    card = (found["total_bytes"], found["kind"], found["capability"], found["multiprocessors"])
+    assert card == (24564 << 20, "RTX 4090", [8, 9], 128)
+    assert "simulating 1 card of 24.0 GiB (RTX 4090)" in outcome.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("run",), "CMD is missing"),
         (("run", "--"), "CMD is missing"),
         (("run", "--simulat", "24GiB", "--", "true"), "did you mean --simulate?"),
-        (("run", "--fake", "--", "true"), "--fake needs --simulate SIZE"),
-        (("run", "--device-count", "2", "true"), "--device-count needs --simulate SIZE"),
-        (("run", "--simulate", "much", "--", "true"), "--simulate much: not a size"),
+        (("run", "--fake", "--", "true"), "--fake needs --simulate GPU"),
+        (("run", "--device-count", "2", "true"), "--device-count needs --simulate GPU"),
+        (("run", "--simulate", "much", "--", "true"), "--simulate much: "),
+        (("run", "--simulate", "24Gi8", "--", "true"), "--simulate 24Gi8: not a size"),
+        (("run", "--simulate", "mi300x", "--", "true"), "is not a GPU of CUDA"),
         (("run", "--simulate", "1GiB", "--device-count", "0", "--fake", "--", "true"), "expected 1 to 64"),
         (
             ("run", "--simulate", "256MiB", "--fake", "--", "true"),

@@ -3,12 +3,13 @@
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vramscope.engine.errors import RuntimeFolderError, UsageError, VramscopeError
+from vramscope.engine.units import parse_bytes
 
 from ..frame.emit import complain
-from ..frame.flags import add_old_flag, pick, refuse, size
+from ..frame.flags import Reading, add_old_flag, pick, refuse, size
 from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
@@ -81,13 +82,36 @@ def _add_files(parser: ArgumentParser) -> None:
     )
 
 
+class Card(NamedTuple):
+    """A GPU to simulate; of one that is given by its size, nothing more is known."""
+
+    total_bytes: int
+    kind: str | None = None
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
+
+
+def _read_card(text: str) -> Card:
+    try:
+        return Card(parse_bytes(text))
+    except UsageError:
+        if not any(letter.isalpha() for letter in text) or text[:1].isdigit():
+            raise
+    from vramscope.analyzers.planning.cluster import find_device
+
+    model = find_device(text)
+    if model.capability is None:
+        raise UsageError(f"{model.kind} is not a GPU of CUDA; expected a size (24GiB) or a kind (h100)")
+    return Card(model.memory_bytes, model.kind, model.capability, model.multiprocessors)
+
+
 def _add_device(parser: ArgumentParser) -> None:
     device = parser.add_argument_group("simulated device")
     device.add_argument(
         "--simulate",
-        metavar="SIZE",
-        type=size(),
-        help="run on the CPU as on a GPU with this much memory, for example 24GiB",
+        metavar="GPU",
+        type=Reading(_read_card),
+        help="run on the CPU as on a GPU with this much memory (24GiB), or of this kind (h100, rtx4090)",
     )
     device.add_argument("--device-count", metavar="N", type=int, help="number of simulated GPUs (default 1)")
     add_old_flag(device, "--devices", use="--device-count", dest="device_count", type=int)
@@ -264,7 +288,7 @@ def _record(folder: Path, path: Path, job: str) -> None:
 def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
     """Check and announce the simulated device, and return its description; None without `--simulate`."""
     if arguments.simulate is None:
-        refuse(pick(arguments, ("device_count", "fake", "context", "host_reserve")), "needs --simulate SIZE")
+        refuse(pick(arguments, ("device_count", "fake", "context", "host_reserve")), "needs --simulate GPU")
         return None
     from vramscope.engine.child_processes import LEDGERS_NAME
     from vramscope.engine.jobs.launch import (
@@ -292,8 +316,12 @@ def _read_device(arguments: Namespace) -> "SimulatedDevice":
         SimulatedDevice,
     )
 
+    card: Card = arguments.simulate
     return SimulatedDevice(
-        total_bytes=arguments.simulate,
+        total_bytes=card.total_bytes,
+        kind=card.kind,
+        capability=card.capability,
+        multiprocessors=card.multiprocessors,
         devices=1 if arguments.device_count is None else arguments.device_count,
         is_fake=arguments.fake is not None,
         has_stand_ins=arguments.fake == _STAND_INS,

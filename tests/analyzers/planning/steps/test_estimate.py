@@ -141,8 +141,17 @@ def test_a_deep_model_extrapolated_is_the_deep_model_traced() -> None:
     assert {"blocks.0.mix.0", "blocks.39.mix.0", "head"} <= names
 
 
-def test_a_step_that_reads_a_value_is_made_on_the_host_at_small_depth() -> None:
-    estimate = estimate_step("trainings:reading", layers=6, capacity_bytes=1)
+def test_a_step_that_reads_a_value_gets_a_stand_in_and_is_named() -> None:
+    estimate = estimate_step("trainings:reading", layers=6)
+    assert estimate.storage == "fake"
+    (line,) = estimate.readings
+    assert "trainings.py:" in line
+    assert not estimate.is_upper_bound
+    assert estimate.live_peak_bytes == estimate_step("trainings:plain", layers=6).live_peak_bytes
+
+
+def test_a_step_with_sizes_that_depend_on_values_is_made_on_the_host_at_small_depth() -> None:
+    estimate = estimate_step("trainings:choosing", layers=6, capacity_bytes=1)
     assert (estimate.storage, estimate.traced_layers) == ("host", (2, 3, 4))
     assert estimate.fallback is not None
     assert "trainings.py:" in estimate.fallback

@@ -140,6 +140,17 @@ def reading(layers: int) -> Any:
     return read
 
 
+def choosing(layers: int) -> Any:
+    model, _, step = plain(layers)
+
+    def choose() -> Any:
+        step()
+        weight = model.head.weight.detach()
+        return weight[weight > 0].numel()
+
+    return choose
+
+
 def broken() -> Any:
     settings: dict[str, int] = {}
     return settings["depth"]

@@ -1,0 +1,190 @@
+"""Process groups of CUDA, run on the host: gloo in place of NCCL, DDP's buckets, sharded tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .devices import HOST, inside, targeting
+from .generators import seed_host
+from .patching import replace
+from .storages import StorageRegistry
+
+_WAIT = "_c10d_functional::wait_tensor"
+# Marks a result that somebody must wait for, at its first use.
+_MARK_PENDING = "_c10d_functional::_wrap_tensor_autograd"
+
+
+def install(registry: StorageRegistry) -> None:
+    """Run process groups of CUDA on the host; do nothing if torch was built without them."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    from torch.distributed import device_mesh, distributed_c10d
+
+    for name in ("init_process_group", "new_group"):
+        replace(distributed_c10d, name, _make_group)
+        # Modules of torch that imported the function before have it under a name of their own.
+        for owner in (distributed, device_mesh):
+            if hasattr(owner, name):
+                setattr(owner, name, getattr(distributed_c10d, name))
+    for owner in (distributed, distributed_c10d):
+        replace(owner, "is_nccl_available", lambda original: lambda: True)
+        replace(owner, "barrier", _make_barrier)
+        replace(owner, "broadcast_object_list", _make_object_broadcast)
+        replace(owner, "_coalescing_manager", _make_coalescing)
+    replace(distributed, "Reducer", lambda original: _make_reducer(original, registry))
+    replace(device_mesh.DeviceMesh, "__init__", _make_mesh)
+
+
+def _make_group(original: Any) -> Any:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        # The backend is the first argument of one and the fourth of the other; both take it by name.
+        given = [_choose_backend(it) if isinstance(it, str) and "nccl" in it else it for it in args]
+        kwargs["device_id"] = None
+        if original.__name__ == "init_process_group" and not given and kwargs.get("backend") is None:
+            kwargs["backend"] = "gloo"
+        elif isinstance(kwargs.get("backend"), str):
+            kwargs["backend"] = _choose_backend(kwargs["backend"])
+        if "pg_options" in kwargs:
+            kwargs["pg_options"] = None
+        return original(*given, **kwargs)
+
+    return make
+
+
+def _choose_backend(name: str) -> str:
+    """The backend of the host for one that a script names."""
+    return "gloo" if "nccl" in name.lower() else name
+
+
+def _make_barrier(original: Any) -> Any:
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        return original(group, async_op)
+
+    return barrier
+
+
+def _make_object_broadcast(original: Any) -> Any:
+    """Send objects over the host: their bytes are values, which a card without storage does not have."""
+
+    def broadcast_object_list(
+        object_list: Any, src: Any = None, group: Any = None, device: Any = None, **others: Any
+    ) -> Any:
+        return original(object_list, src, group, torch.device("cpu"), **others)
+
+    return broadcast_object_list
+
+
+def _make_coalescing(original: Any) -> Any:
+    """Send what is collected as one operation of the host, which has no groups of launches."""
+
+    def coalesce(group: Any = None, device: Any = None, async_ops: bool = False) -> Any:
+        return original(group, None, async_ops)
+
+    return coalesce
+
+
+def _make_mesh(original: Any) -> Any:
+    """Load the module of sharded tensors with the first mesh, not sooner."""
+
+    def make(*args: Any, **kwargs: Any) -> None:
+        _load_sharding()
+        original(*args, **kwargs)
+
+    return make
+
+
+@functools.cache
+def _load_sharding() -> None:
+    from torch._prims import rng_prims
+    from torch.distributed.tensor import DTensor, _random, _sharding_prop
+
+    DTensor.device = property(lambda tensor: tensor._local_tensor.device)
+    DTensor.is_cuda = property(lambda tensor: tensor._local_tensor.is_cuda)
+    replace(_sharding_prop.ShardingPropagator, "_propagate_tensor_meta_non_cached", _only_shapes)
+    tracker = getattr(_random, "OffsetBasedRNGTracker", None)
+    # The state of a generator is read and compared: it stays on the host.
+    replace(tracker, "_get_device_state", lambda original: lambda it: it._device_handle.get_rng_state())
+    replace(tracker, "_distribute_region", _make_region)
+    kernels = getattr(getattr(rng_prims, "run_dtensor_rng_op", None), "py_kernels", {})
+    draw = kernels.get(torch._C.DispatchKey.BackendSelect)
+    if draw is not None:
+        kernels[torch._C.DispatchKey.BackendSelect] = _make_draw(draw)
+
+
+def _make_region(original: Any) -> Any:
+    """Draw the numbers of a shard from the state that the card's generator has for it."""
+
+    @contextmanager
+    def distribute(tracker: Any, spec: Any, generator: Any = None) -> Iterator[None]:
+        with original(tracker, spec, generator):
+            if tracker.distribute_region_enabled:
+                seed_host()
+            yield
+
+    return distribute
+
+
+def _make_draw(original: Any) -> Any:
+    def draw(start: int, end: int, operation: Any, *args: Any, **kwargs: Any) -> Any:
+        def draw_seeded(*args: Any, **kwargs: Any) -> Any:
+            seed_host()
+            return operation(*args, **kwargs)
+
+        return original(start, end, draw_seeded, *args, **kwargs)
+
+    return draw
+
+
+def _only_shapes(original: Any) -> Any:
+    """Compute the shape of a sharded result with tensors of PyTorch's own that are on no card."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        with inside(), targeting(HOST):
+            return original(*args, **kwargs)
+
+    return compute
+
+
+def _make_reducer(original: Any, registry: StorageRegistry) -> Any:
+    """DDP's reducer makes its buckets in C++; they belong on the device of the parameters."""
+
+    def make(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        place = registry.where_is(parameters[0]) if parameters else None
+        with targeting(HOST if place is None else place):
+            return original(parameters, *args, **kwargs)
+
+    return make
+
+
+@functools.cache
+def is_collective(function: Any) -> bool:
+    """Return whether an operation sends or receives tensors, or waits for that."""
+    name = getattr(getattr(function, "_schema", None), "name", "")
+    return name in (_WAIT, _MARK_PENDING) or (name.startswith("c10d::") and name != "c10d::check_for_nan")
+
+
+def complete(function: Any, args: Any) -> Any:
+    """Return what a collective gives at once, without any other process.
+
+    Only for tensors without values: what they would receive has the same sizes.
+    """
+    received = args[0]
+    returned = function._schema.returns
+    if function._schema.name == _WAIT:
+        return received
+    if function._schema.name == _MARK_PENDING:
+        from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+        return AsyncCollectiveTensor(received)
+    if not returned:
+        return None
+    future: Any = torch.futures.Future()
+    future.set_result(received)
+    work = torch._C._distributed_c10d._create_work_from_future(future).boxed()
+    return (received, work) if len(returned) == 2 else work

@@ -1,0 +1,168 @@
+"""Training on several ranks: with storage and without it every rank needs the same bytes."""
+
+import json
+from pathlib import Path
+
+from tests.engine.simulation.simulated import GIB, answers, run_ranks
+
+HELD_BYTES = 2048
+
+TRAININGS = """
+import json, os, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor, randn
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module)
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+mesh = init_device_mesh("cuda", (2,))  # makes the process group
+WIDTH = 64
+def make():
+    first, second = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+    return nn.Sequential(nn.LayerNorm(WIDTH), first, nn.ReLU(), second)
+def train(model, tokens=32):
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        loss = model(torch.randn(1, tokens, WIDTH, device="cuda")).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
+def replicate():
+    train(nn.parallel.DistributedDataParallel(make().cuda(), device_ids=[rank]))
+def shard():
+    with torch.device("meta"):
+        model = make()
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model).to_empty(device="cuda")
+    for parameter in model.parameters():
+        nn.init.trunc_normal_(parameter)
+    train(model)
+def split():
+    model = make().cuda()
+    parallelize_module(model, mesh, {
+        "0": SequenceParallel(sequence_dim=1),
+        "1": ColwiseParallel(input_layouts=Shard(1)),
+        "3": RowwiseParallel(output_layouts=Shard(1)),
+    })
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    train(model, 16)
+    randn(8, WIDTH, device_mesh=mesh, placements=[Shard(0)])
+def exchange():
+    piece, whole = torch.ones(256, device="cuda"), torch.ones(512, device="cuda")
+    parts = list(whole.chunk(2))
+    with dist._coalescing_manager(device=torch.device("cuda")):
+        dist.all_reduce(piece)
+        dist.all_reduce(whole)
+    dist.broadcast(piece, 0)
+    dist.all_gather(parts, piece)
+    dist.all_gather_into_tensor(whole, piece)
+    dist.reduce_scatter_tensor(piece, whole)
+    dist.all_to_all_single(torch.empty_like(whole), whole)
+    dist.all_reduce(piece, async_op=True).wait()
+    dist.gather(piece, parts if rank == 0 else None, 0)
+    dist.scatter(piece, parts if rank == 0 else None, 0)
+    dist.send(piece, 1) if rank == 0 else dist.recv(piece, 0)
+    given = [rank]
+    dist.broadcast_object_list(given, 0, device=torch.device("cuda"))
+    assert given == [0]
+peaks = {}
+for job in (replicate, shard, split, exchange):
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    job()
+    stats = torch.cuda.memory_stats()
+    peaks[job.__name__] = [stats[f"{it}_bytes.all.peak"] for it in ("allocated", "requested", "reserved")]
+dist.barrier(device_ids=[rank])
+dist.destroy_process_group()
+print(json.dumps(peaks))
+"""
+
+
+def test_every_parallel_training_needs_the_same_bytes_without_storage(tmp_path: Path) -> None:
+    config = {"total_bytes": GIB, "devices": 2}
+    real = [json.loads(it.splitlines()[-1]) for it in run_ranks(tmp_path, TRAININGS, config, 2)]
+    fake = [
+        json.loads(it.splitlines()[-1])
+        for it in run_ranks(tmp_path, TRAININGS, {**config, "is_fake": True, "has_stand_ins": False}, 2)
+    ]
+    for name, sizes in fake[0].items():
+        for peaks in (fake[1], *real):
+            # gloo's thread may hold what it has sent a little longer than the operation lasts.
+            assert all(
+                0 <= size - least <= HELD_BYTES for size, least in zip(peaks[name], sizes, strict=True)
+            )
+    # Weights, gradients and two moments of a layer of 64 to 256 to 64: all on each rank, or about half.
+    whole_bytes = 4 * 4 * (2 * 64 * 256 + 64 + 256 + 2 * 64)
+    for peaks in fake:
+        assert peaks["replicate"][1] > whole_bytes
+        assert peaks["split"][1] < 0.75 * peaks["replicate"][1]
+
+
+WRAPPED = """
+import json, torch
+class Wrapper(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+    def __init__(self, inner):
+        self.inner = inner
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        made = function(*(it.inner if isinstance(it, Wrapper) else it for it in args), **(kwargs or {}))
+        return Wrapper(made) if isinstance(made, torch.Tensor) else made
+before = torch.cuda.memory_allocated()
+wrapped = Wrapper(torch.ones(1024, device="cuda"))
+added = wrapped * 2 + torch.ones(1024, device="cuda")
+grown_bytes = torch.cuda.memory_allocated() - before
+devices = [str(it.device) for it in (added, added.inner, added.cpu())]
+print(json.dumps([*devices, added.is_cuda, grown_bytes]))
+"""
+
+
+def test_a_tensor_made_of_others_is_on_their_device_and_only_they_are_counted(tmp_path: Path) -> None:
+    for is_fake in (False, True):
+        found = answers(tmp_path, WRAPPED, is_fake=is_fake)
+        assert found == ["cuda:0", "cuda:0", "cpu", True, 2 * 4096]
+
+
+GENERATORS = """
+import json, pickle, torch
+def draw(generator):
+    return torch.rand(3, device="cuda", generator=generator).tolist()
+generator = torch.Generator("cuda")
+first = draw(generator.manual_seed(5))
+state = generator.get_state()
+second = draw(generator)
+again = draw(generator.set_state(state))
+copied = pickle.loads(pickle.dumps(generator))
+third = [draw(copied), draw(generator)]
+host = torch.rand(3, generator=torch.Generator().manual_seed(5)).tolist()
+default = torch.cuda.get_rng_state()
+torch.cuda.set_rng_state(default)
+print(json.dumps({
+    "host": first == host, "sizes": [state.numel(), default.numel()], "restored": second == again,
+    "moves": first != second, "copied": third[0] == third[1], "seed": generator.initial_seed(),
+    "offset": default[8:].view(torch.int64).item(),
+    "unchanged": torch.equal(torch.cuda.get_rng_state(), default),
+}))
+"""
+
+
+def test_a_generator_of_the_card_has_a_state_of_seed_and_offset(tmp_path: Path) -> None:
+    assert answers(tmp_path, GENERATORS) == {
+        "host": True,
+        "sizes": [16, 16],
+        "restored": True,
+        "moves": True,
+        "copied": True,
+        "seed": 5,
+        "offset": 0,
+        "unchanged": True,
+    }
