@@ -131,7 +131,7 @@ def test_nothing_is_foretold_for_a_process_that_has_ended() -> None:
 
 def test_a_floor_that_has_just_begun_to_rise_is_not_denied() -> None:
     analyzer = OomAnalyzer()
-    said = []
+    said: list[Assessment] = []
     for sample in steps([78 * GIB - 10 * GIB + 32 * MIB * step for step in range(14)], lambda _: 8.0 * GIB):
         analyzer.observe(sample)
         said += analyzer.assess()
