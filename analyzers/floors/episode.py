@@ -555,8 +555,7 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         if limit_bytes is not None:
-            self._limits.append(limit_bytes)
-            self.limit_bytes = min(self._limits)
+            self._note_limit(limit_bytes)
         if self.last is None or self.last.kind != beat.kind:
             self._begin(beat)
         self.last = beat
@@ -579,6 +578,16 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         return completed
+
+    def _note_limit(self, limit_bytes: int) -> None:
+        limits = self._limits
+        gone = limits[0] if len(limits) == LIMITS_KEPT else None
+        limits.append(limit_bytes)
+        least = self.limit_bytes
+        if least is None or gone == least:
+            self.limit_bytes = min(limits)
+        elif limit_bytes < least:
+            self.limit_bytes = limit_bytes
 
     def is_late(self, beat: Beat) -> bool:
         """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
