@@ -1,4 +1,4 @@
-"""Names the line behind growth: asks the process when a leak or a forecast opens, and adds the answer to it."""
+"""Names the line behind growth: asks the process when a leak or forecast opens, and adds the answer to it."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence

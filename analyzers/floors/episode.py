@@ -323,7 +323,10 @@ class GrowthTrack:
             return
         for level in range(self.completed):
             growth = self.floors.judge_resumed(level, paused_s)
-            if growth is None or not 1 / RESUMED_PACE <= growth.bytes_per_s / paused.bytes_per_s <= RESUMED_PACE:
+            if (
+                growth is None
+                or not 1 / RESUMED_PACE <= growth.bytes_per_s / paused.bytes_per_s <= RESUMED_PACE
+            ):
                 continue
             self._longest_pause_s = max(self._longest_pause_s, growth.blocks[0].end_s - paused_s)
             self._paused = self._paused_s = None

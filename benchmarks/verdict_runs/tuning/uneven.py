@@ -9,7 +9,7 @@ from ..shape import SHORT_SHAPES, VARIED_SHAPES
 
 
 def run_first_uses(rng: Rng, span_s: float) -> Scene:
-    """Items that are kept from their first use on: of a pool of equals, or some asked for more than others."""
+    """Items that are kept from their first use on, of a pool of equals or with some asked for more."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s, rng.uniform(0.6, 1.0, 1447) if rng.random() < 0.5 else None)
     count = int(draw_log(rng, 64, 4096))
@@ -28,7 +28,8 @@ def run_memo_of_results(rng: Rng, span_s: float) -> Scene:
     plan = fit_steps(rng, job, span_s, rng.uniform(0.6, 1.0, 1447) if rng.random() < 0.5 else None)
     fill = (plan.ends_s / plan.ends_s[-1]) ** rng.uniform(0.3, 0.75)
     pieces = rng.uniform(60, 1000)
-    return Scene((hold(plan, np.floor(fill * pieces) / pieces * job.headroom_bytes * rng.uniform(0.08, 0.5)),))
+    held = np.floor(fill * pieces) / pieces * rng.uniform(0.08, 0.5)
+    return Scene((hold(plan, held * job.headroom_bytes),))
 
 
 def run_leak_with_rests(rng: Rng, span_s: float) -> Scene:
