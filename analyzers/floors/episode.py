@@ -622,7 +622,8 @@ class FloorTrack:
             return None
         if blocks[-1].low - self._news_above_bytes < grown / 2:
             return None
-        growth = Growth(blocks, grown / (blocks[-1].mid_s - blocks[0].mid_s), grown, self.headroom_bytes)
+        pace = grown / (blocks[-1].mid_s - blocks[0].mid_s)
+        growth = Growth(tuple(blocks), pace, grown, self.headroom_bytes)
         return None if self._may_be_phase(growth) else growth
 
     @property
