@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from ..growth import fit_steps, hold
+from ..growth import find_new_heights, fit_steps, hold
 from ..job import CONTEXT_BYTES, GIB, Job, Rng, draw_log, round_block
 from ..run import Family, Scene
 from ..shape import Shape
+from ..truth import Leak
 
 
 def run_cache_among_lengths(rng: Rng, span_s: float) -> Scene:
@@ -14,8 +15,9 @@ def run_cache_among_lengths(rng: Rng, span_s: float) -> Scene:
     plan = fit_steps(rng, job, span_s, rng.uniform(0.3, 1.0, 1501))
     count = len(plan.ends_s)
     turned = rng.uniform(0.005, 0.03, count) * (np.arange(count) % 2)
-    filled = np.minimum(1, plan.ends_s / draw_log(rng, 300, 4000))
-    return Scene((hold(plan, cache_bytes * filled * (1 - turned)),))
+    fill_s = draw_log(rng, 300, 4000)
+    filled = np.minimum(1, plan.ends_s / fill_s)
+    return Scene((hold(plan, cache_bytes * filled * (1 - turned)),), fills=(Leak(0.0, fill_s),))
 
 
 def run_outputs_in_stretches(rng: Rng, span_s: float) -> Scene:
@@ -28,8 +30,8 @@ def run_outputs_in_stretches(rng: Rng, span_s: float) -> Scene:
     pieces = int(rng.integers(20, 120))
     each = int(rng.integers(2, 12))
     walk = np.abs(np.cumsum(rng.integers(-1, 2, count // each + 1)))
-    held = np.minimum(walk, pieces)[np.arange(count) // each]
-    return Scene((hold(plan, held * most_bytes / pieces),))
+    held = np.minimum(walk, pieces)[np.arange(count) // each] * most_bytes / pieces
+    return Scene((hold(plan, held),), fills=find_new_heights(plan, held, 0.05 * job.headroom_bytes))
 
 
 def _draw_crowded(rng: Rng, held: tuple[float, float]) -> tuple[Job, float]:
