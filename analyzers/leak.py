@@ -144,6 +144,12 @@ _MEASURES: dict[BeatKind, str] = {
 }
 
 
+# What growth on a device must have taken, as a share of the headroom left, to be called a leak; until then a
+# forecast says what grows. Over more than so many seconds, proportionally less.
+NAMED_SHARE = 1 / 3
+NAMED_LASTING_S = 2400.0
+
+
 class Leak(NamedTuple):
     """What is known about one leak at one moment."""
 
@@ -291,9 +297,18 @@ class LeakTrack(OpenFinding):
         return ()
 
     def _state_leak(self, leak: Leak) -> Sequence[Finding]:
+        if self.finding is None and not self._is_named(leak):
+            return ()
         if self.finding is None or (leak.grown_bytes > 0 and is_news(self.finding, leak)):
             return self.state(state_leak(self.finding or _open(leak.owner, leak.time_s), leak))
         return ()
+
+    def _is_named(self, leak: Leak) -> bool:
+        """Return whether growth is called a leak by now: a cache that fills would have slowed down."""
+        least = NAMED_SHARE * min(1.0, NAMED_LASTING_S / max(leak.time_s - leak.episode.onset_s, 1e-9))
+        if leak.owner.kind == LEAK and leak.grown_bytes < least * (leak.headroom_bytes or 0.0):
+            return False
+        return not self._growth.is_slowing
 
     def _measure(self, owner: Owner, episode: Episode, time_s: float) -> Leak:
         floors = self._growth.floors

@@ -1,4 +1,4 @@
-"""Names the line behind a leak: asks the process when a finding opens, and adds the answer to the finding."""
+"""Names the line behind growth: asks the process when a leak or forecast opens, and adds the answer to it."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,7 +11,7 @@ from ..engine.model import Evidence, Finding, RankSample, Sample, SegmentMap
 from ..engine.model.finding import Inquiry
 from ..engine.model.memory_snapshot import Frame
 from ..engine.model.sample import ALLOCATED
-from .findings.evidence import SOURCE, SOURCE_FILE, EvidenceKey, read_process
+from .findings.evidence import GROWN, SOURCE, SOURCE_FILE, EvidenceKey, read_process
 from .segments import find_caller, find_headline, keep_python
 
 # The search for the source of one leak: allocations recorded for a while, and maps compared meanwhile.
@@ -365,24 +365,31 @@ _Process = tuple[str, int]
 
 
 class LeakSourceInquirer:
-    """Follows each open leak of a process that reports, until its source is named."""
+    """Follows each process that reports and whose floor grows, until the source of that is named.
+
+    Its forecast mostly opens before its leak; both are about the same growth.
+    """
 
     name = "leak_source"
 
     def __init__(self) -> None:
         self._searches: dict[_Process, SourceSearch] = {}
-        self._leaks: dict[_Process, str] = {}
-        self._named: dict[str, tuple[Evidence, ...]] = {}
-        # Processes that record for a leak that closed.
+        # Open findings on growth, by id.
+        self._growing: dict[_Process, set[str]] = {}
+        # Until other growth of the process begins.
+        self._named: dict[_Process, tuple[Evidence, ...]] = {}
+        # Processes that record for growth that has ended.
         self._abandoned: list[_Process] = []
         self._time_s = 0.0
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Learn from open findings of a predecessor which line each leak comes from."""
+        """Learn from open findings of a predecessor which line growth comes from."""
         for finding in findings:
             told = tuple(each for each in finding.evidence if each.name in _OURS)
-            if told and finding.is_open and finding.kind == _LEAK:
-                self._named[finding.id] = told
+            process = _process_of(finding)
+            if told and finding.is_open and process is not None:
+                self._named[process] = told
+                self._growing.setdefault(process, set()).add(finding.id)
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
         """Observe one sample and its findings; return what should be asked now."""
@@ -405,13 +412,12 @@ class LeakSourceInquirer:
         process = segment_map.node, segment_map.pid
         search = self._searches.get(process)
         if search is not None and search.take_map(segment_map, self._time_s):
-            self._named[self._leaks[process]] = tuple(_list_evidence(search.sources))
+            self._named[process] = tuple(_list_evidence(search.sources))
 
     def enrich(self, finding: Finding) -> Finding:
         """Return a finding with the source of its leak; the same object where none is known."""
         process = _process_of(finding)
-        leak = finding.id if finding.kind == _LEAK else self._leaks.get(process) if process else None
-        named = self._named.get(leak) if leak is not None else None
+        named = None if process is None else self._named.get(process)
         if named is None or SOURCE.read(finding) is not None:
             return finding
         words = str(named[0].value)
@@ -424,14 +430,18 @@ class LeakSourceInquirer:
 
     def _note(self, finding: Finding) -> None:
         process = _process_of(finding)
-        if process is None or finding.kind != _LEAK:
+        if process is None:
             return
         if finding.is_open:
-            self._leaks[process] = finding.id
-            if finding.id not in self._named:
+            if process not in self._growing:
+                self._named.pop(process, None)
+            self._growing.setdefault(process, set()).add(finding.id)
+            if process not in self._named:
                 self._searches.setdefault(process, SourceSearch())
-        elif self._leaks.get(process) == finding.id:
-            del self._leaks[process]
+            return
+        growing = self._growing.get(process, set())
+        growing.discard(finding.id)
+        if not growing and self._growing.pop(process, None) is not None:
             search = self._searches.pop(process, None)
             if search is not None and search.is_recording:
                 self._abandoned.append(process)
@@ -444,8 +454,12 @@ class LeakSourceInquirer:
 
 
 def _process_of(finding: Finding) -> _Process | None:
-    """Return node and process of a finding about memory that grows; None for any other."""
-    pid, _ = read_process(finding) if finding.kind in (_LEAK, _OOM) else (None, None)
+    """Return node and process of a finding about a floor that grows; None for any other.
+
+    A forecast that rests on peaks, or on rare steps, has nothing that was kept.
+    """
+    is_growth = finding.kind == _LEAK or (finding.kind == _OOM and GROWN.read_number(finding) is not None)
+    pid, _ = read_process(finding) if is_growth else (None, None)
     return None if pid is None else (finding.node, pid)
 
 

@@ -299,5 +299,13 @@ def _sight(sample: Sample, rank: RankSample, device: DeviceSample | None) -> Sig
         sample.interval_s,
         rank,
         None if device is None else device.label,
-        None if device is None else device.step,
+        _read_step(sample, rank, device),
     )
+
+
+def _read_step(sample: Sample, rank: RankSample, device: DeviceSample | None) -> int | None:
+    """Return the newest step of a process: that of its device may be of another process there."""
+    if rank.step is not None:
+        return rank.step.index
+    is_shared = any(it.step is not None and it.device_uuid == rank.device_uuid for it in sample.ranks)
+    return None if device is None or is_shared else device.step

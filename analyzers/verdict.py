@@ -445,7 +445,7 @@ def find_headroom(
     assessment is published when it changes visibly; steps since then may have gone higher.
     """
     newest: dict[tuple[int | None, float | None], int] = {
-        (rank.pid, rank.started_s): _find_newest_peak(rank) for rank in ranks if rank.state == "ok"
+        (rank.pid, rank.started_s): find_newest_peak(rank) for rank in ranks if rank.state == "ok"
     }
     known = [
         max(0, found.capacity_bytes - max(found.peak_bytes, newest.get((found.pid, found.started_s), 0)))
@@ -455,7 +455,7 @@ def find_headroom(
     return min(known, default=None)
 
 
-def _find_newest_peak(rank: RankSample) -> int:
+def find_newest_peak(rank: RankSample) -> int:
     """Return the most that a process is known to have held in the newest sample."""
     allocator = rank.allocator
     step = rank.step

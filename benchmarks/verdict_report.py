@@ -7,7 +7,7 @@ from statistics import fmean, median, quantiles
 
 from .measure.tables import format_number, format_table
 from .verdict_detectors import FAULTS, OURS
-from .verdict_scores import LEADS_S, Score, list_errors, score, score_alarms
+from .verdict_scores import LEADS_S, Score, list_errors, score, score_alarms, score_fragmented
 from .verdict_speed import Speed
 from .verdict_targets import Target
 from .verdict_watch import Watched
@@ -165,6 +165,7 @@ def as_results(
             | {"alarms": asdict(score_alarms(runs, kind))}
             for kind in SEEN
         },
+        "fragmented": dict(zip(("warned", "runs"), score_fragmented(runs), strict=True)),
         "errors": list(list_errors(runs, OURS)),
         "speed": None if speed is None else asdict(speed),
     }

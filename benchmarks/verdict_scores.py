@@ -67,6 +67,23 @@ def score_alarms(runs: Iterable[Watched], kind: str) -> AlarmScore:
     )
 
 
+def score_fragmented(runs: Iterable[Watched]) -> tuple[int, int]:
+    """Return of how many live errors by fragmentation we warned a minute ahead, and how many there were.
+
+    High or critical must have been said from a minute before the error until the error.
+    """
+    found = [run for run in runs if run.truth.is_fragmented and run.shape.kind == "live"]
+    return sum(_is_alarmed(run, LEADS_S[0]) for run in found), len(found)
+
+
+def _is_alarmed(run: Watched, lead_s: float) -> bool:
+    oom_s = run.truth.oom_s
+    slack_s = 2 * run.shape.interval_s
+    return oom_s is not None and any(
+        begun <= oom_s - lead_s and ended >= oom_s - slack_s for begun, ended in run.alarms
+    )
+
+
 @dataclass
 class Score:
     """Everything about one detector."""

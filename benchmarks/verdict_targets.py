@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from .verdict_detectors import FAULTS, OURS
-from .verdict_scores import Score, score, score_alarms
+from .verdict_scores import Score, score, score_alarms, score_fragmented
 from .verdict_speed import Speed
 from .verdict_watch import Watched
 
@@ -27,6 +27,7 @@ def judge_verdicts(
     ours = scores[OURS]
     others = [it.brier_score for name, it in scores.items() if name != OURS and it.brier_score is not None]
     measured = [run for run in outside if run.truth.is_benign and run.family == "measured"]
+    alarmed, fragmented = score_fragmented(watched)
     opened = sum(claim.kind in FAULTS for run in measured for claim in run.claims[OURS])
     return [
         at_least("leak F1", ours.leak.f1, 0.98),
@@ -43,6 +44,11 @@ def judge_verdicts(
         at_most("false findings on measured traces", opened if measured else None, 0.0),
         at_least("OOM recall, 1 min before", ours.recall_at(60.0), 0.98),
         at_least("OOM recall, 5 min before", ours.recall_at(300.0), 0.95),
+        at_least(
+            "high or critical 1 min before an error by fragmentation (live)",
+            alarmed / fragmented if fragmented else None,
+            0.98,
+        ),
         between("80 % interval covers", ours.coverage, 0.75, 0.85),
         *(target for kind in ("live", "series") for target in _judge_times(watched, kind)),
         at_most("median time error at mid-life", ours.error_at(0.5), 0.05),

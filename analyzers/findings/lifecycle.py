@@ -267,7 +267,11 @@ class Tracks(Generic[Key, Track]):
         `list_keys` returns the subjects that are still listed, though nothing new is known about them.
         """
         absent_s = find_absence_s(sample.interval_s, ticks)
-        late = [key for key, it in self.items(sample.node) if abs(sample.time_s - it.seen_s) >= absent_s]
+        node = sample.node
+        time_s = sample.time_s
+        late = [
+            key for key, it in self._tracks.items() if abs(time_s - it.seen_s) >= absent_s and key[0] == node
+        ]
         listed = set(list_keys(sample)) if late else set()
         for key in late:
             if key not in listed:

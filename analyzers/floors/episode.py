@@ -201,6 +201,17 @@ FLAT_ERRORS = 2.5
 FLAT_DOUBT = 0.6
 # How much longer than any pause that growth came back from one must last.
 FLAT_PAUSES = 1.5
+# Samples meet the floor of steps by chance: there growth must have paused for this share of its own length,
+# up to so many samples.
+FLAT_LENGTH = 0.1
+FLAT_MOST_SAMPLES = 128
+# Blocks that must rise for growth to resume after a pause, and by which factor its pace may have changed.
+RESUMED_BLOCKS = 5
+RESUMED_PACE = 2.0
+# Pace of each third of a growth, as a share of that of the third before, below which it slows down.
+SLOWED = 0.9
+# Blocks of each third at least.
+SLOWED_BLOCKS = 4
 
 # The rate is computed from blocks of so many scales below that of the evidence.
 FRESHNESS = 1
@@ -251,6 +262,8 @@ class GrowthTrack:
         self._paused_s: float | None = None
         self._lasted_s = 0.0
         self._longest_pause_s = 0.0
+        # Growth of floors that paused for so long that it counted as ended.
+        self._paused: Episode | None = None
 
     def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
         """Add one beat; `limit_bytes` is the most that floors and the amplitude above them can reach.
@@ -263,12 +276,15 @@ class GrowthTrack:
             self.floors.note_record(level)
         if self.floors.has_restarted:
             self._paused_s = None
+            self._paused = None
             self._longest_pause_s = 0.0
             self._end("all of it was freed: growth started again")
             return
         episode = self.episode
         if episode is not None and self.completed:
             self._follow(episode, beat.time_s)
+        if self.episode is None:
+            self._resume(beat.time_s)
         if episode is None or episode.is_peak:
             self._begin()
         if self._has_peaks and (self.episode is None or not self.episode.is_believed):
@@ -286,6 +302,37 @@ class GrowthTrack:
             if self.episode is None or is_believed:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
                 return
+
+    @property
+    def is_slowing(self) -> bool:
+        """Whether floors rise ever more slowly, since their life began or since the onset, as caches do."""
+        episode = self.episode
+        if episode is None or episode.is_peak:
+            return False
+        finest = max(0, self._level - FRESHNESS)
+        return any(
+            _slows([block for block in self.floors.pyramid.mosaic(finest) if block.start_s >= since_s])
+            for since_s in (self.floors.since_s, episode.onset_s)
+        )
+
+    def _resume(self, time_s: float) -> None:
+        """Continue growth that had paused where it returns at about its pace: less evidence will do."""
+        paused, paused_s = self._paused, self._paused_s
+        if paused is None or paused_s is None or time_s - paused_s > self._lasted_s:
+            self._paused = None
+            return
+        for level in range(self.completed):
+            growth = self.floors.judge_resumed(level, paused_s)
+            if (
+                growth is None
+                or not 1 / RESUMED_PACE <= growth.bytes_per_s / paused.bytes_per_s <= RESUMED_PACE
+            ):
+                continue
+            self._longest_pause_s = max(self._longest_pause_s, growth.blocks[0].end_s - paused_s)
+            self._paused = self._paused_s = None
+            self.episode = paused
+            self.line = self._fit_line(paused)
+            return
 
     def _begin(self) -> None:
         """Begin an episode with growth of floors, of the finest scale that shows it."""
@@ -357,6 +404,7 @@ class GrowthTrack:
             return None
         self._paused_s = time_s - quiet_s
         self._lasted_s = self._paused_s - episode.onset_s
+        self._paused = None if episode.is_peak else episode
         return f"growth stopped for {quiet_s:.0f} s"
 
     def _measure_pause(self, onset_s: float, bytes_per_s: float, *, is_peak: bool, beats: int) -> float:
@@ -369,13 +417,16 @@ class GrowthTrack:
         floors = self.floors
         pauses = floors.peak_pauses if is_peak else floors.pauses
         least_s = FLAT_PAUSES * max(pauses.find_longest(onset_s), self._longest_pause_s)
+        is_exact = floors.last is None or floors.last.kind != "sample"
+        most_s = 0.0 if is_exact else FLAT_MOST_SAMPLES * floors.beat_s
         for level in range(self.completed):
             found = floors.pyramid.latest(level, KEPT)
             least = max(FLAT_BLOCKS, -(-beats // floors.beats_at(level)))
             for count in range(least, len(found), FLAT_BLOCKS):
                 blocks = found[-count - 1 :]
                 quiet_s = blocks[-1].end_s - blocks[0].end_s
-                if blocks[0].start_s < onset_s or quiet_s < least_s:
+                lasted_s = blocks[0].end_s - onset_s
+                if quiet_s < max(least_s, min(FLAT_LENGTH * lasted_s, most_s)) or blocks[0].start_s < onset_s:
                     continue
                 if _is_flat([turn_over(it) for it in blocks] if is_peak else blocks, bytes_per_s):
                     return quiet_s
@@ -400,6 +451,22 @@ def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
     squares = sum([(it.low - middle - pace * (it.mid_s - middle_s)) ** 2 for it in blocks])
     error = math.sqrt(max(squares / (count - 2), _blur_of(blocks) ** 2) / spread)
     return pace + FLAT_ERRORS * error <= FLAT_DOUBT * bytes_per_s
+
+
+def _slows(blocks: Sequence[Block]) -> bool:
+    """Return whether each third rose, and clearly more slowly than the one before."""
+    if len(blocks) < 3 * SLOWED_BLOCKS:
+        return False
+    start_s = blocks[0].start_s
+    third_s = (blocks[-1].end_s - start_s) / 3
+    paces = []
+    for part in range(3):
+        since_s, until_s = start_s + part * third_s, start_s + (part + 1) * third_s
+        points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= until_s]
+        if len(points) < SLOWED_BLOCKS:
+            return False
+        paces.append(estimate_rate(points[:: -(-len(points) // MOST_POINTS)]))
+    return paces[2] > 0 and all(after < SLOWED * before for before, after in pairwise(paces))
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
@@ -491,8 +558,7 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         if limit_bytes is not None:
-            self._limits.append(limit_bytes)
-            self.limit_bytes = min(self._limits)
+            self._note_limit(limit_bytes)
         if self.last is None or self.last.kind != beat.kind:
             self._begin(beat)
         self.last = beat
@@ -516,6 +582,16 @@ class FloorTrack:
             return 0
         return completed
 
+    def _note_limit(self, limit_bytes: int) -> None:
+        limits = self._limits
+        gone = limits[0] if len(limits) == LIMITS_KEPT else None
+        limits.append(limit_bytes)
+        least = self.limit_bytes
+        if least is None or gone == least:
+            self.limit_bytes = min(limits)
+        elif limit_bytes < least:
+            self.limit_bytes = limit_bytes
+
     def is_late(self, beat: Beat) -> bool:
         """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
         return self.last is not None and self.last.time_s - CLOCK_BACK_S <= beat.time_s <= self.last.time_s
@@ -534,6 +610,26 @@ class FloorTrack:
             if growth is not None:
                 return growth
         return None
+
+    def judge_resumed(self, level: int, since_s: float) -> Growth | None:
+        """Return how floors grow again at one scale since a pause; None where they do not clearly rise."""
+        blocks = self.pyramid.latest(level, RESUMED_BLOCKS)
+        if len(blocks) < RESUMED_BLOCKS or blocks[0].start_s < since_s or self.last is None:
+            return None
+        grown = blocks[-1].low - blocks[0].low
+        diffs = [after.low - before.low for before, after in pairwise(blocks)]
+        if min(diffs) <= 0 or max(diffs) > MOST_IN_ONE * grown or grown < LENIENT_CLARITY * _blur_of(blocks):
+            return None
+        if blocks[-1].low - self._news_above_bytes < grown / 2:
+            return None
+        pace = grown / (blocks[-1].mid_s - blocks[0].mid_s)
+        growth = Growth(tuple(blocks), pace, grown, self.headroom_bytes)
+        return None if self._may_be_phase(growth) else growth
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds of a beat, on average."""
+        return 0.0 if self.last is None else (self.last.time_s - self.since_s) / max(1, self.beats)
 
     def note_record(self, level: int) -> None:
         """Remember how high floors were at one scale, before the block is forgotten."""
@@ -731,13 +827,14 @@ def is_locked(samples: Sequence[int], height: int = 0) -> bool:
 
 
 def read_episode(finding: Finding) -> Episode | None:
-    """Return the growth that a finding rests on; None where it rests on none."""
+    """Return the growth of floors that a finding rests on; None where it rests on none."""
     rate = RATE.read_number(finding)
-    if not rate:
+    onset_bytes = FLOOR_AT_ONSET.read_count(finding)
+    if not rate or onset_bytes is None:
         return None
     return Episode(
         onset_s=ONSET.read_number(finding) or 0.0,
-        onset_bytes=int(FLOOR_AT_ONSET.read_number(finding) or 0),
+        onset_bytes=onset_bytes,
         onset_step=int(ONSET_STEP.read_number(finding) or 0) or None,
         window_s=WINDOW_KEY.read_number(finding) or 0.0,
         bytes_per_s=rate,

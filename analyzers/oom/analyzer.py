@@ -144,6 +144,9 @@ def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
     floor = watch.growth.floors.floor_bytes
     if episode is None:
         return ()
+    if episode.is_peak:
+        # Its level at the onset was a peak: the floor has not grown.
+        return (ONSET(episode.onset_s), ONSET_STEP(episode.onset_step), WINDOW(episode.window_s))
     return (
         GROWN(None if floor is None else floor - episode.onset_bytes),
         ONSET(episode.onset_s),

@@ -50,6 +50,10 @@ SPLIT_DOUBT = 0.3
 GUESSED_DOUBT = 0.45
 # The same of what is held above the peak and not counted as lost, where steps differ.
 KEPT_DOUBT = 0.2
+# Share of what is held above the peak and not pinned that is lost all the same: given back in segments, it
+# finds its next user only in part.
+KEPT_LOST = 0.4
+KEPT_LOST_OF_PEAKS = 0.5
 
 
 class Usable(NamedTuple):
@@ -125,7 +129,9 @@ class UsableLimit:
             excess = [min(rest, float(it.split_bytes)) for it, rest in zip(readings, excess, strict=True)]
             lost = uniformity * excess[-1] + (1 - uniformity) * median(excess[-SMOOTHED:])
             sure = (1 + uniformity) / 2
-            doubt = math.hypot(SPLIT_DOUBT * lost, (1 - uniformity) * KEPT_DOUBT * (held - lost))
+            kept = max(0.0, held - lost)
+            lost += KEPT_LOST * kept
+            doubt = math.hypot(SPLIT_DOUBT * lost, (1 - uniformity) * KEPT_DOUBT * kept)
         else:
             (lost, doubt), sure = self._guess(excess, uniformity), uniformity
         slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
@@ -146,6 +152,10 @@ class UsableLimit:
             return Usable(limit_bytes, PEAK_DOUBT * limit_bytes)
         is_often = len(rests) == FALLS_KEPT and self._newest.number - self._falls[0].number <= OFTEN_WITHIN
         lost = median(rests) + OFTEN_LOST * limit_bytes if is_often else min(rests)
+        newest = self._newest
+        if newest.split_bytes:
+            # Samples blur peaks: what seems to be held above one may be a part of it.
+            lost += KEPT_LOST_OF_PEAKS * max(0.0, newest.reserved_bytes - peak_at(newest.time_s) - lost)
         return Usable(int((1 - LAST_LOST) * limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
 
     def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:

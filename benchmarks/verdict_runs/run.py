@@ -90,6 +90,7 @@ def make_run(family: Family, seed: int) -> Run:
         scene.growth_s if oom_s is not None else None,
         _clip(scene.fills, end_s),
         _measure_step(lives),
+        None if oom_s is None else float(lives[-1].peak_bytes[-1] / lives[-1].job.limit_bytes),
     )
     return Run(
         family.name,

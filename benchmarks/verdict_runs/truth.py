@@ -7,6 +7,9 @@ Place = Literal["device", "host"]
 FLAT_STEPS, FLAT_SAMPLES, FLAT_SHARE = 64, 128, 0.25
 """For so many steps or samples, or such a share of its length, growth that has ended may be reported."""
 
+FRAGMENTED_SHARE = 0.85
+"""Of what the allocator could take: an error with less of it live is one of fragmentation."""
+
 
 @dataclass(frozen=True)
 class Leak:
@@ -32,6 +35,8 @@ class Truth:
     """Healthy growth that looks like a leak until it ends: a finding may stand while it lasts."""
     step_s: float = 1.0
     """Mean length of a step."""
+    live_share: float | None = None
+    """Share of what the allocator could take that was live at the error; None without one."""
 
     @property
     def precursor_s(self) -> float:
@@ -39,6 +44,11 @@ class Truth:
         if self.oom_s is None or self.growth_s is None:
             return 0.0
         return self.oom_s - self.growth_s
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Whether memory ran out though nothing grew and much of it was not live."""
+        return self.growth_s is None and self.live_share is not None and self.live_share < FRAGMENTED_SHARE
 
     @property
     def is_benign(self) -> bool:

@@ -51,8 +51,9 @@ class AnalyzerHost:
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is reported, and the others go on
                 self._set_aside(analyzer, error)
             else:
-                found.extend(its)
-                self._found_by.update((finding.id, analyzer.name) for finding in its)
+                for finding in its:
+                    found.append(finding)
+                    self._found_by[finding.id] = analyzer.name
         for finding in found:
             if finding.is_open:
                 self._open[finding.id] = finding

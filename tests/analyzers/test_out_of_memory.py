@@ -7,11 +7,20 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vramscope.analyzers.finding_words import explain_error
 from vramscope.analyzers.out_of_memory import CLEAN_S, OutOfMemoryAnalyzer
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History
-from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, RankSample, RankState, Sample
+from vramscope.engine.model import (
+    AllocatorReading,
+    Finding,
+    RankCoordinates,
+    RankSample,
+    RankState,
+    Sample,
+    StepReading,
+)
 from vramscope.engine.units import GIB
 from vramscope.engine.wire.stores import FindingStore
 
@@ -83,6 +92,20 @@ def test_an_error_opens_a_critical_finding_that_names_the_record() -> None:
     )
     assert verdict.text(60) == f"rank 3 ran out of memory at {when}: vramscope inspect"
     assert verdict.text(30) == "rank 3 ran out of memory"
+
+
+def test_an_error_has_the_step_of_its_own_process_and_not_of_the_other_on_its_device() -> None:
+    def step_of(known: RankSample, index: int) -> RankSample:
+        step = StepReading(index=index, ended_s=1.0, duration_s=1.0)
+        return msgspec.structs.replace(known, step=step)
+
+    other = step_of(rank(pid=4712, number=4), 900)
+    calm, failed = (step_of(rank(ooms=count), 40) for count in (0, 1))
+    # A device has the step of the first process on it.
+    (opened,) = run([at(0, other, calm, step=900), at(1, other, failed, step=900)])
+    assert explain_error(opened, str).endswith("after step 40.")
+    (unknown,) = run([at(0, other, rank(), step=900), at(1, other, rank(ooms=1), step=900)])
+    assert "step" not in explain_error(unknown, str)
 
 
 def test_without_a_record_the_advice_says_why_and_how_to_have_one() -> None:

@@ -248,7 +248,7 @@ class _Sections:
             return []
         known = doubt_silent(snapshot.sample, snapshot.assessments)
         found = choose_assessment(self._view.device, rank, known)
-        return draw_forecast(found, snapshot.sample.time_s, self._width, self._glyphs)
+        return draw_forecast(found, snapshot.sample.time_s, self._width, self._glyphs, rank)
 
     def _map(self, segments: SegmentSection, rank: RankSample | None, rows: int) -> list[Line]:
         sample = self._content.snapshot.sample

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ...analyzers.risk import BELIEVED, find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
 from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_rate, word_trend
+from ...analyzers.verdict import find_newest_peak
 from ...engine.model import (
     Assessment,
     DeviceSample,
@@ -34,10 +35,13 @@ def choose_assessment(
     return next((found for found in of_device if (found.pid, found.started_s) == key), None)
 
 
-def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Glyphs) -> list[Line]:
+def draw_forecast(
+    found: Assessment | None, now_s: float, width: int, glyphs: Glyphs, rank: RankSample | None = None
+) -> list[Line]:
     """Return the risk with its reason, and below it the evidence; empty without an assessment.
 
-    `now_s` is the time of the newest sample.
+    `now_s` is the time of the newest sample, `rank` the process as that has it: an assessment is published
+    when it changes visibly, and peaks since then count, as in the verdict.
     """
     if found is None:
         return []
@@ -49,7 +53,8 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
         Span(f": {found.reason}", "text"),
         Span(_describe_trust(found), "muted"),
     ]
-    facts = list(_list_facts(found, now_s, glyphs))
+    newest_peak = 0 if rank is None or rank.state != "ok" else find_newest_peak(rank)
+    facts = list(_list_facts(found, now_s, glyphs, newest_peak))
     return [head, *_join_all(facts, width), *_draw_headroom(found, width)]
 
 
@@ -100,9 +105,9 @@ def _describe_trust(found: Assessment) -> str:
     return f"  ({', '.join(parts)})" if parts else ""
 
 
-def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs) -> Iterator[Line]:
+def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs, newest_peak: int) -> Iterator[Line]:
     capacity = found.capacity_bytes
-    peak = found.peak_bytes
+    peak = None if found.peak_bytes is None else max(found.peak_bytes, newest_peak)
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)
     yield _name_value("capacity for tensors", _size(capacity, glyphs))
     yield _name_value("floor at step ends", _size(found.floor_bytes, glyphs))

@@ -5,5 +5,6 @@ from .benign import BENIGN
 from .faulty import FAULTY
 from .practice import PRACTICE
 from .stranded import STRANDED
+from .uneven import UNEVEN
 
-TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE)
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN)

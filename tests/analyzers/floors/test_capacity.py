@@ -43,10 +43,19 @@ def test_the_cache_of_steps_that_differ_is_given_back_and_of_use() -> None:
     assert found.doubt_bytes > 4 * GIB
 
 
-def test_of_counted_free_blocks_only_those_are_lost() -> None:
+def test_free_blocks_that_are_counted_are_lost_and_four_tenths_of_what_else_is_held() -> None:
     usable = UsableLimit()
     _grow(usable, 12.0, split=5.0)
-    assert 4.8 < _lost_gib(_ask(usable, uniformity=0.0)) - LAST_LOST_GIB < 5.2
+    assert 7.6 < _lost_gib(_ask(usable, uniformity=0.0)) - LAST_LOST_GIB < 8.0
+
+
+def test_growing_peaks_lose_half_of_what_is_held_above_them_where_free_blocks_are_counted() -> None:
+    usable = UsableLimit()
+    for at in range(300):
+        is_given_back = at % 50 == 48
+        usable.observe(float(at), int((30 + 0.1 * at + (3 if is_given_back else 15)) * GIB), GIB)
+    # 3 GiB were left when the cache was given back, and 12 GiB are held in addition
+    assert 8.5 < _lost_gib(usable.of_peaks(LIMIT, 0.0, _peak_at)) < 9.5
 
 
 def test_no_more_is_lost_than_is_held_above_the_peak() -> None:

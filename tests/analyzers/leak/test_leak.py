@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, used, watch
 from vramscope.analyzers.leak import LeakAnalyzer
+from vramscope.analyzers.oom import OomAnalyzer
 from vramscope.engine.model import Finding
 from vramscope.engine.units import GIB, MIB
 
@@ -24,21 +25,30 @@ def _evidence(finding: Finding, name: str) -> float:
 
 
 def test_a_leak_of_every_step_opens_once_and_tells_its_rate_and_onset() -> None:
-    floors = [20 * GIB + 20 * MIB * max(0, step - 300) for step in range(900)]
+    floors = [20 * GIB + 40 * MIB * max(0, step - 300) for step in range(900)]
     found = _find(steps(floors))
     assert len({finding.id for finding in found}) == 1
     last = found[-1]
     assert last.kind == "leak"
     assert last.is_open
-    assert _evidence(last, "growth a step") == pytest.approx(20 * MIB, rel=0.01)
+    assert _evidence(last, "growth a step") == pytest.approx(40 * MIB, rel=0.01)
     assert _evidence(last, "onset") == pytest.approx(300, abs=60)
-    assert last.title.startswith("process 4711 leaks 20 MiB a step since step ")
+    assert last.title.startswith("process 4711 leaks 40 MiB a step since step ")
 
 
-def test_it_opens_before_a_fifth_of_its_life_is_over() -> None:
+def test_it_is_called_a_leak_before_three_tenths_of_its_life_are_over_and_forecast_before_a_fifth() -> None:
     life = 50 * GIB / (20 * MIB)
-    found = _find(steps([20 * GIB + 20 * MIB * step for step in range(900)]))
-    assert found[0].opened_s < 0.2 * life
+    course = [20 * GIB + 20 * MIB * step for step in range(900)]
+    found = _find(steps(course))
+    assert 0.2 * life < found[0].opened_s < 0.3 * life
+    assert watch(OomAnalyzer(), steps(course))[0].opened_s < 0.2 * life
+
+
+def test_growth_that_becomes_slower_and_slower_is_not_called_a_leak() -> None:
+    room = CAPACITY - 30 * GIB
+    floors = [20 * GIB + 0.5 * room * (step / 5000) ** 0.7 // (64 * MIB) * 64 * MIB for step in range(5000)]
+    assert watch(OomAnalyzer(), steps(floors))
+    assert not _find(steps(floors))
 
 
 def test_a_leak_under_the_sawtooth_of_steps_is_found_in_a_series() -> None:
@@ -49,7 +59,7 @@ def test_a_leak_under_the_sawtooth_of_steps_is_found_in_a_series() -> None:
 
 
 def test_stairs_of_evaluations_are_one_leak() -> None:
-    floors = [20 * GIB + 300 * MIB * (step // 120) for step in range(3600)]
+    floors = [20 * GIB + 400 * MIB * (step // 120) for step in range(3600)]
     found = _find(steps(floors))
     assert len({finding.id for finding in found}) == 1
     assert found[-1].is_open
@@ -64,6 +74,22 @@ def test_growth_that_stops_closes_the_finding_and_stays_closed() -> None:
     assert closed.closed_s > 900
     assert closed.evidence[-1].value is not None
     assert "growth stopped" in str(closed.evidence[-1].value)
+
+
+def test_growth_that_returns_at_its_pace_after_a_rest_is_resumed_at_once() -> None:
+    grown = [20 * GIB + 40 * MIB * step for step in range(600)]
+    rest = [grown[-1]] * 100
+
+    def find_after_rest(pace: int) -> list[Finding]:
+        again = [grown[-1] + pace * MIB * step for step in range(1, 60)]
+        return [it for it in _find(steps([*grown, *rest, *again])) if it.opened_s > 600]
+
+    first = next(it for it in _find(steps(grown)))
+    (resumed, *_) = find_after_rest(40)
+    assert resumed.opened_s < 700 + 20
+    assert _evidence(resumed, "onset") == _evidence(first, "onset")
+    # A pace of a quarter is other growth: it has to show for itself.
+    assert not find_after_rest(10)
 
 
 def test_a_floor_that_falls_back_closes_it_and_a_second_leak_is_another() -> None:
@@ -83,13 +109,13 @@ def test_partial_release_does_not_hide_a_leak() -> None:
 
 def test_a_process_that_ends_closes_its_finding() -> None:
     analyzer = LeakAnalyzer()
-    watch(analyzer, steps([20 * GIB + 20 * MIB * step for step in range(600)]))
+    watch(analyzer, steps([20 * GIB + 40 * MIB * step for step in range(600)]))
     gone = watch(analyzer, series([1 * GIB] * 30, start_s=600.0))
     assert [finding.closed_s is not None for finding in gone] == [True]
 
 
 def test_the_same_pid_started_again_is_another_owner() -> None:
-    floors = [20 * GIB + 20 * MIB * step for step in range(400)]
+    floors = [20 * GIB + 60 * MIB * step for step in range(400)]
     analyzer = LeakAnalyzer()
     first = watch(analyzer, steps(floors))
     second = watch(analyzer, steps([20 * GIB] * 400, started_s=900.0, start_s=400.0))
@@ -149,7 +175,7 @@ def test_one_sample_says_nothing() -> None:
 
 
 def test_a_successor_that_is_fed_the_same_samples_finds_the_same() -> None:
-    course = list(steps([20 * GIB + 20 * MIB * step for step in range(900)]))
+    course = list(steps([20 * GIB + 40 * MIB * step for step in range(900)]))
     before = LeakAnalyzer()
     found = watch(before, course[:600])
     successor = LeakAnalyzer()

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
+from vramscope.analyzers.findings.evidence import GROWN
 from vramscope.analyzers.leak_source import LeakSourceInquirer
 from vramscope.engine.model import Evidence, Finding, RankSample, Sample, StepReading
 from vramscope.engine.model.finding import Inquiry
@@ -26,6 +27,20 @@ LEAK = Finding(
     updated_s=100.0,
     evidence=(Evidence("process", PID),),
     advice="Free what is not needed",
+)
+
+FORECAST = Finding(
+    id="y",
+    kind="oom",
+    node="node",
+    device_uuid="GPU-0",
+    device="0",
+    severity="medium",
+    title="GPU 0 out of memory in 40 min",
+    opened_s=100.0,
+    updated_s=100.0,
+    evidence=(Evidence("process", PID), GROWN(2**30)),
+    advice="Save a checkpoint now",
 )
 
 
@@ -111,9 +126,36 @@ def test_the_line_that_keeps_memory_is_found_and_told_within_seconds() -> None:
 def test_a_forecast_of_the_same_process_names_the_line_too() -> None:
     job = Job()
     job.run(20, LEAK)
-    assert "train.py:212" in job.inquirer.enrich(with_changes(LEAK, kind="oom")).title
-    other = with_changes(LEAK, kind="oom", node="other")
+    assert "train.py:212" in job.inquirer.enrich(FORECAST).title
+    other = with_changes(FORECAST, node="other")
     assert job.inquirer.enrich(other) is other
+
+
+def test_a_forecast_on_a_floor_that_grows_is_looked_into_before_it_is_called_a_leak() -> None:
+    job = Job()
+    job.run(20, FORECAST)
+    assert "train.py:212" in job.inquirer.enrich(FORECAST).title
+    assert not job.tick(LEAK)
+    assert "train.py:212" in job.inquirer.enrich(LEAK).title
+    job.tick(with_changes(FORECAST, closed_s=job.time_s))
+    assert "train.py:212" in job.inquirer.enrich(with_changes(LEAK, closed_s=job.time_s)).title
+
+
+def test_growing_peaks_keep_nothing_and_are_not_looked_into() -> None:
+    job = Job()
+    job.run(20, with_changes(FORECAST, evidence=LEAK.evidence))
+    assert not job.asked
+
+
+def test_growth_that_begins_after_the_end_of_another_is_looked_into_by_itself() -> None:
+    job = Job()
+    job.run(20, LEAK)
+    asked = len(job.of("segments"))
+    job.tick(with_changes(LEAK, closed_s=job.time_s))
+    later = with_changes(LEAK, id="later")
+    job.tick(later)
+    assert len(job.of("segments")) == asked + 1
+    assert job.inquirer.enrich(later) is later
 
 
 def test_maps_from_within_a_step_are_not_what_was_asked_for() -> None:

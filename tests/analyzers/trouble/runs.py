@@ -17,7 +17,7 @@ from ..divergence.jobs import job_of
 from ..leak.courses import sawtooth, series, steps, used
 
 TICKS = 600
-LEAK = 20 * MIB
+LEAK = 40 * MIB
 """What a leak keeps of each step."""
 
 
@@ -36,7 +36,7 @@ def _steady_series() -> list[Sample]:
 
 
 def _leaking_series() -> list[Sample]:
-    return list(series(sawtooth([20.0 * GIB + 2 * LEAK * tick for tick in range(TICKS)])))
+    return list(series(sawtooth([20.0 * GIB + LEAK * tick for tick in range(TICKS)])))
 
 
 def _steady_device() -> list[Sample]:

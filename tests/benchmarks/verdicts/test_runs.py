@@ -65,6 +65,18 @@ def test_the_model_and_the_counters_agree_on_floors_and_on_the_end() -> None:
     assert np.max(np.abs(modelled.after_bytes[1:same] - counted.after_bytes[1:same])) < JOB.state_bytes / 100
 
 
+def test_a_buffer_that_fills_evenly_looks_like_a_leak_to_the_byte_until_it_is_full() -> None:
+    plan = plan_steps(JOB, np.random.default_rng(3), 600.0)
+    grown = grow_evenly(plan, 50.0, JOB.headroom_bytes / 900)
+    bound = JOB.headroom_bytes / 3
+    leak, buffer = (model_life(hold(plan, kept)) for kept in (grown, np.minimum(grown, bound)))
+    full = int(np.searchsorted(grown, bound))
+    assert 200 < full < len(grown) - 100
+    for column in ("after_bytes", "peak_bytes", "reserved_bytes", "stranded_bytes", "retries"):
+        assert np.array_equal(getattr(leak, column)[:full], getattr(buffer, column)[:full])
+    assert leak.after_bytes[-1] > buffer.after_bytes[-1]
+
+
 def test_the_error_comes_where_live_bytes_pass_the_card() -> None:
     plan = plan_steps(JOB, np.random.default_rng(1), 50.0)
     kept = np.zeros(len(plan.ends_s))

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.verdict_detectors import Forecast
 from benchmarks.verdict_runs import Leak, Shape, Truth
-from benchmarks.verdict_scores import is_warned, list_errors, match_leaks, score
+from benchmarks.verdict_scores import is_warned, list_errors, match_leaks, score, score_fragmented
 
 from .watched import BENIGN, LEAKING, make_claim, make_moment, make_watched
 
@@ -99,6 +99,21 @@ def test_what_a_device_alone_shows_counts_only_against() -> None:
     assert (total.leak.missed, total.recall_at(60)) == (0, None)
     total = score([make_watched(BENIGN, [make_claim("leak", 10)], shape=device)], "it")
     assert (total.leak.false, total.false["leak"]) == (1, 1)
+
+
+def test_errors_by_fragmentation_count_alarms_that_stand_from_a_minute_before() -> None:
+    truth = Truth(oom_s=1000.0, live_share=0.7)
+
+    def warned(*alarms: tuple[float, float]) -> tuple[int, int]:
+        return score_fragmented([make_watched(truth, [], duration_s=1000.0, alarms=alarms)])
+
+    assert warned((900.0, 1000.0)) == (1, 1)
+    assert warned((945.0, 1000.0)) == (0, 1)  # too late
+    assert warned((500.0, 900.0)) == (0, 1)  # taken back
+    full = Truth(oom_s=1000.0, live_share=0.95)
+    series = Shape("series", 1.0)
+    others = [make_watched(full, []), make_watched(truth, [], shape=series), make_watched(BENIGN, [])]
+    assert score_fragmented(others) == (0, 0)
 
 
 def test_the_lead_is_a_share_of_the_life_of_the_leak() -> None:

@@ -17,10 +17,23 @@ def make_watched(
     shape: Shape = LIVE,
     duration_s: float = 3600.0,
     last_step: int | None = None,
+    alarms: tuple[tuple[float, float], ...] = (),
 ) -> Watched:
     """Return a run on one device with the claims and forecasts of one detector, `it`."""
     found = {"it": claims}
-    return Watched("family", "family/0", shape, truth, duration_s, 100, 1, last_step, found, moments or [])
+    return Watched(
+        "family",
+        "family/0",
+        shape,
+        truth,
+        duration_s,
+        100,
+        1,
+        last_step,
+        found,
+        moments or [],
+        alarms=alarms,
+    )
 
 
 def make_claim(kind: str, opened_s: float, closed_s: float | None = None) -> Claim:

@@ -10,6 +10,7 @@ from tests.tui.canned import NOON_S, FakeFeed, make_app
 from tests.tui.canned_ranks import history_of, make_job, make_simulated, with_ranks
 from vramscope.analyzers.finding_words import describe_leak
 from vramscope.analyzers.findings.evidence import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
+from vramscope.analyzers.verdict import find_headroom
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -106,6 +107,19 @@ def test_the_page_of_a_device_gives_the_figures_behind_the_risk() -> None:
         "P(OOM) within 200 steps 97 %",
     ):
         assert words in text
+
+
+def test_headroom_on_the_page_is_that_of_the_verdict_though_a_newer_peak_was_higher() -> None:
+    snapshot = snapshot_leaking()
+    assert snapshot.sample is not None
+    device, process = snapshot.sample.devices[5], snapshot.sample.ranks[5]
+    found = choose_assessment(device, process, snapshot.assessments)
+    assert found is not None
+    assert found.capacity_bytes is not None
+    higher = msgspec.structs.replace(process, peak_max_bytes=found.capacity_bytes - GIB)
+    lines = draw_forecast(found, snapshot.sample.time_s, 120, UNICODE, higher)
+    assert "headroom at peak 1.0 GiB" in " ".join(" ".join(line_text(line).split()) for line in lines)
+    assert find_headroom(device, snapshot.assessments, [higher]) == GIB
 
 
 def test_what_is_calm_is_said_to_be_and_what_is_unknown_stays_a_dash() -> None:
