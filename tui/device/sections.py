@@ -41,7 +41,8 @@ def draw_forecast(
     """Return the risk with its reason, and below it the evidence; empty without an assessment.
 
     `now_s` is the time of the newest sample, `rank` the process as that has it: an assessment is published
-    when it changes visibly, and peaks since then count, as in the verdict.
+    when it changes visibly, so the floor is that of the last step, and peaks since then count, as in the
+    verdict.
     """
     if found is None:
         return []
@@ -53,8 +54,7 @@ def draw_forecast(
         Span(f": {found.reason}", "text"),
         Span(_describe_trust(found), "muted"),
     ]
-    newest_peak = 0 if rank is None or rank.state != "ok" else find_newest_peak(rank)
-    facts = list(_list_facts(found, now_s, glyphs, newest_peak))
+    facts = list(_list_facts(found, now_s, glyphs, None if rank is None or rank.state != "ok" else rank))
     return [head, *_join_all(facts, width), *_draw_headroom(found, width)]
 
 
@@ -105,12 +105,16 @@ def _describe_trust(found: Assessment) -> str:
     return f"  ({', '.join(parts)})" if parts else ""
 
 
-def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs, newest_peak: int) -> Iterator[Line]:
+def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs, rank: RankSample | None) -> Iterator[Line]:
     capacity = found.capacity_bytes
-    peak = None if found.peak_bytes is None else max(found.peak_bytes, newest_peak)
+    peak = found.peak_bytes
+    floor = found.floor_bytes
+    if rank is not None:
+        peak = None if peak is None else max(peak, find_newest_peak(rank))
+        floor = floor if rank.floor_min_bytes is None else rank.floor_min_bytes
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)
     yield _name_value("capacity for tensors", _size(capacity, glyphs))
-    yield _name_value("floor at step ends", _size(found.floor_bytes, glyphs))
+    yield _name_value("floor at step ends", _size(floor, glyphs))
     yield _name_value("peak", _size(peak, glyphs))
     yield _name_value("headroom at peak", _size(headroom, glyphs))
     yield _name_value("growth", _describe_growth(found, glyphs))

@@ -109,16 +109,20 @@ def test_the_page_of_a_device_gives_the_figures_behind_the_risk() -> None:
         assert words in text
 
 
-def test_headroom_on_the_page_is_that_of_the_verdict_though_a_newer_peak_was_higher() -> None:
+def test_floor_and_headroom_on_the_page_are_those_of_the_last_step() -> None:
     snapshot = snapshot_leaking()
     assert snapshot.sample is not None
     device, process = snapshot.sample.devices[5], snapshot.sample.ranks[5]
     found = choose_assessment(device, process, snapshot.assessments)
     assert found is not None
     assert found.capacity_bytes is not None
-    higher = msgspec.structs.replace(process, peak_max_bytes=found.capacity_bytes - GIB)
+    higher = msgspec.structs.replace(
+        process, peak_max_bytes=found.capacity_bytes - GIB, floor_min_bytes=76 * GIB
+    )
     lines = draw_forecast(found, snapshot.sample.time_s, 120, UNICODE, higher)
-    assert "headroom at peak 1.0 GiB" in " ".join(" ".join(line_text(line).split()) for line in lines)
+    text = " ".join(" ".join(line_text(line).split()) for line in lines)
+    assert "floor at step ends 76.0 GiB" in text
+    assert "headroom at peak 1.0 GiB" in text
     assert find_headroom(device, snapshot.assessments, [higher]) == GIB
 
 
