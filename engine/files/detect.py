@@ -82,6 +82,7 @@ _OURS: Mapping[str, FileKind] = {
     "sweep": FileKind("what `vramscope sweep --json` printed"),
     "estimate": FileKind("what `vramscope estimate --json` printed"),
     "factory-estimate": FileKind("what `vramscope estimate --json` printed"),
+    "serving-estimate": FileKind("what `vramscope estimate --serve --json` printed"),
     "formula": FileKind("what `vramscope estimate --json` printed"),
     "seqlen": FileKind("what `vramscope seqlen --json` printed"),
     "plan": FileKind("what `vramscope plan --json` printed"),
