@@ -32,6 +32,7 @@ SCHEMAS = {
     "plan-feedback": ("vramscope.plan-feedback/1", "analyzers.planning.feedback", "PlanFeedback"),
     "seqlen": ("vramscope.seqlen/1", "exporters.seqlen.text", "LengthReport"),
     "serving-estimate": ("vramscope.serving-estimate/1", "analyzers.planning.serving", "ServingReport"),
+    "serving-log": ("vramscope.serving-log/1", "exporters.serving_log", "ServingLogReport"),
     "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
     "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
 }

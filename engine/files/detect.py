@@ -25,6 +25,7 @@ from .module_memory.finding import EXACT_NAME, LOG_NAME, is_module_memory, list_
 from .phases import is_phase_file
 from .run_config import read_run_config
 from .series.format import FORMATS, recognize_series
+from .serving_log import recognize_serving_log
 from .sweep.folders import find_folders
 from .sweep.logs import LIST_NAMES
 
@@ -82,6 +83,8 @@ _OURS: Mapping[str, FileKind] = {
     "sweep": FileKind("what `vramscope sweep --json` printed"),
     "estimate": FileKind("what `vramscope estimate --json` printed"),
     "factory-estimate": FileKind("what `vramscope estimate --json` printed"),
+    "serving-estimate": FileKind("what `vramscope estimate --serve --json` printed"),
+    "serving-log": FileKind("what `vramscope inspect --json` printed"),
     "formula": FileKind("what `vramscope estimate --json` printed"),
     "seqlen": FileKind("what `vramscope seqlen --json` printed"),
     "plan": FileKind("what `vramscope plan --json` printed"),
@@ -100,6 +103,7 @@ _MODELS: Mapping[str, FileKind] = {
     "megatron": FileKind("the arguments of Megatron-LM", ("estimate --model",)),
     "torchtitan": FileKind("a configuration of torchtitan", ("estimate --model",)),
 }
+_SERVING = FileKind("the start-up log of a server", ("inspect",))
 _OOM = FileKind("a text with an out-of-memory error", ("inspect",))
 _GRAPH = FileKind("a graph of a model's layers", ("plan --model",))
 _CHART = FileKind("a chart of memory by module", ("modules", "inspect"))
@@ -267,6 +271,10 @@ def _is_model(path: Path, head: bytes) -> FileKind | None:
     return _MODELS[read_run_config(path).kind]
 
 
+def _is_serving_log(path: Path, head: bytes) -> FileKind | None:
+    return None if recognize_serving_log(path) is None else _SERVING
+
+
 def _is_oom(path: Path, head: bytes) -> FileKind | None:
     file = PackedFile(path)
     try:
@@ -290,6 +298,7 @@ _RECOGNIZERS: tuple[Callable[[Path, bytes], FileKind | None], ...] = (
     _is_toml,
     _is_model,
     _is_cluster,
+    _is_serving_log,
     _is_oom,
 )
 

@@ -89,8 +89,9 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         raise UsageError("model_type is not given; expected the config.json of a model")
     values = Flags(config)
     shape = _read_shape(config, values, family)
-    caches, has_mlp = _read_layers(config, values, family, shape.layers)
     chosen = precision or _read_precision(config, outer)
+    caches, has_mlp = _read_layers(config, values, family, shape.layers)
+    recurrent = _read_recurrent(values, family, shape, chosen) if "state" in caches else None
     quantization = config.get("quantization_config") or outer.get("quantization_config")
     weights, notes = _read_format(quantization, chosen)
     return ServedModel(
@@ -100,8 +101,8 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         element_bytes=chosen.element_bytes,
         weights=weights,
         cache_bytes=_read_cache_bytes(quantization, chosen),
-        window=values.find_count("sliding-window", 0) if "sliding" in caches else 0,
-        recurrent=_read_recurrent(values, family, shape, chosen) if "state" in caches else None,
+        window=_read_window(values, caches),
+        recurrent=recurrent,
         has_gated_attention=family == "qwen3_next",
         norms=4 if family in _FOUR_NORMS else 2 if all(has_mlp) else 1,
         rope_elements=_count_rope(values, shape, family),
@@ -109,6 +110,15 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         positions=values.find_count("max-position-embeddings", 0) or None,
         notes=notes,
     )
+
+
+def _read_window(values: Flags, caches: tuple[Cache, ...]) -> int:
+    if "sliding" not in caches:
+        return 0
+    window = values.find_count("sliding-window", 0)
+    if window < 1:
+        raise UsageError(f"sliding_window is {window}, but layers have a window; expected its tokens")
+    return window
 
 
 def _read_text_section(config: Mapping[str, object], family: str) -> tuple[Mapping[str, object], int]:
@@ -138,7 +148,8 @@ def _count_vision(vision: Mapping[str, object], text_hidden: int) -> int:
     patches = (values.get_count("image-size") // max(1, patch)) ** 2
     layer = 4 * (hidden * hidden + hidden) + 2 * hidden * inner + inner + hidden + 4 * hidden
     embedding = 3 * patch * patch * hidden + hidden + patches * hidden
-    return values.get_count("num-hidden-layers") * layer + embedding + 2 * hidden + hidden * (text_hidden + 1)
+    total = values.get_count("num-hidden-layers") * layer + embedding + 2 * hidden
+    return max(0, total + hidden * (text_hidden + 1))
 
 
 def _read_shape(config: Mapping[str, object], values: Flags, family: str) -> ModelShape:
@@ -191,7 +202,7 @@ def _place_attention(places: Collection[int], layers: int, *, other: Cache = "st
 def _read_windows(config: Mapping[str, object], values: Flags, family: str, layers: int) -> tuple[Cache, ...]:
     """Return which layers have a sliding window, by the defaults of transformers."""
     is_off = "use_sliding_window" in config and not values.is_on("use-sliding-window")
-    if is_off or not values.find_count("sliding-window", 0):
+    if is_off or values.find_count("sliding-window", 0) < 1:
         return _place_attention(range(layers), layers)
     if family in ("gemma2", "gpt_oss"):
         return _place_attention(range(1, layers, 2), layers, other="sliding")
@@ -232,6 +243,16 @@ def _read_pattern(pattern: str, layers: int) -> tuple[tuple[Cache, ...], tuple[b
 
 
 def _read_recurrent(values: Flags, family: str, shape: ModelShape, precision: Precision) -> RecurrentShape:
+    found = _shape_recurrent(values, family, shape, precision)
+    sizes = (found.matrix_elements, found.other_elements, found.window_elements, found.state_elements)
+    if min(sizes) < 1:
+        raise UsageError(
+            f"the sizes of the {found.kind} layers give {min(sizes)} elements; expected more than 0"
+        )
+    return found
+
+
+def _shape_recurrent(values: Flags, family: str, shape: ModelShape, precision: Precision) -> RecurrentShape:
     if family == "qwen3_next":
         return _read_gated_delta(values, shape.hidden, precision)
     if family == "jamba":
@@ -303,7 +324,7 @@ def _count_rope(values: Flags, shape: ModelShape, family: str) -> int:
     if shape.learned_positions or not positions or family in ("jamba", "nemotron_h"):
         return 0
     channels = shape.head_channels if shape.latent is None else shape.latent.rope_channels
-    channels = int(channels * values.find_number("partial-rotary-factor", 1.0))
+    channels = int(channels * min(1.0, max(0.0, values.find_number("partial-rotary-factor", 1.0))))
     section = Flags(values.find_section("rope-scaling"))
     kind = section.find_word("rope-type", section.find_word("type", ""))
     rows = positions
@@ -314,7 +335,7 @@ def _count_rope(values: Flags, shape: ModelShape, family: str) -> int:
         rows = int(original * section.find_number("factor", 1.0))
     # Layers with a window have a table of their own, which is not scaled.
     local = positions if family == "gemma3_text" else 0
-    return (rows + local) * channels
+    return max(0, rows + local) * channels
 
 
 def _read_precision(config: Mapping[str, object], outer: Mapping[str, object]) -> Precision:

@@ -12,16 +12,21 @@ from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
 DESCRIPTION = (
-    "Explain a PyTorch memory snapshot or a flight record: what filled the memory, and why it ran out."
+    "Explain a PyTorch memory snapshot, a flight record or a server's start-up log: what filled the memory, "
+    "and why it ran out."
 )
 EXAMPLES = """\
 vramscope inspect                     # the newest flight record
 vramscope inspect snapshot.pickle --top 20
-vramscope inspect train.log --format text"""
+vramscope inspect train.log --format text
+vramscope inspect server.log"""
 NOTES = """\
 FILE is a snapshot as torch.cuda.memory._dump_snapshot writes it (of any PyTorch, also compressed), a flight
 record that vramscope wrote at an out-of-memory error, or a log that contains such an error ("CUDA out of
 memory. Tried to allocate ...").
+
+Of the start-up log of vLLM, SGLang or llama.cpp it explains the plan: weights, cache, what is outside of it,
+and why it did not start.
 
 For a profile by module (memory.log) it prints the tables of `vramscope modules`; for runs by phase (of
 Opacus's phase profilers or `vramscope phases --json`) those of `vramscope phases --read`.
@@ -38,7 +43,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="FILE",
         type=Path,
         nargs="?",
-        help="snapshot, flight record or log (default: the newest flight record)",
+        help="snapshot, flight record or log, also of a server (default: the newest flight record)",
     )
     output = parser.add_argument_group("output")
     add_format_flags(
@@ -69,6 +74,11 @@ def run(arguments: Namespace) -> int:
         _show_modules(path, settings, is_json=arguments.json)
     elif _is_phase_file(path):
         _show_phases(path, settings, is_json=arguments.json)
+    elif _is_serving_log(path):
+        _show_serving_log(path, settings, is_json=arguments.json)
+        if not arguments.json and _has_oom_text(path):
+            # A log of a trainer and its server, or of a server that ended: also what the error itself says.
+            print_text(path, top=top, device=device, settings=settings)
     elif arguments.json:
         print_json(path, top=top, device=device)
     elif arguments.format != "text" and can_draw(settings):
@@ -120,6 +130,34 @@ def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
         print_phase_file_as_json(path)
     else:
         print_phase_file(path, settings)
+
+
+def _is_serving_log(path: Path) -> bool:
+    """Return whether a file is a server's start-up log; a file that cannot be read is refused later."""
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.files.serving_log import recognize_serving_log
+
+    try:
+        return recognize_serving_log(path) is not None
+    except InputFileError:
+        return False
+
+
+def _has_oom_text(path: Path) -> bool:
+    from vramscope.engine.files.memory_file import has_oom_text
+
+    return has_oom_text(path)
+
+
+def _show_serving_log(path: Path, settings: "Settings", *, is_json: bool) -> None:
+    from vramscope.engine.files.serving_log import read_serving_log
+    from vramscope.exporters.serving_log import describe_serving_log, summarize_serving_log
+
+    report = summarize_serving_log(read_serving_log(path))
+    if is_json:
+        emit_json(report)
+    else:
+        emit_fitted(settings, lambda width: describe_serving_log(report, width))
 
 
 def _find_newest() -> Path:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
 from ..presets import find_preset
-from ..shape import ModelShape
+from ..shape import MOST_LAYERS, ModelShape
 from .flags import MICRO_BATCHES, PLAIN_TRAINING, PYTORCH, RECOMPUTE_EVERY, Flags
 from .megatron import read_shape
 
@@ -344,6 +344,8 @@ def _flag_experts(values: Flags, flags: Mapping[str, object]) -> dict[str, objec
 
 def _list_expert_layers(values: Flags, layers: int) -> str:
     """Return one 0 or 1 a layer: DeepSeek begins with dense ones, Qwen has a mixture in every n-th one."""
+    if not 1 <= layers <= MOST_LAYERS:
+        raise UsageError(f"num_hidden_layers is {layers}; expected 1 to {MOST_LAYERS:,}")
     dense = values.find_count("first-k-dense-replace", 0)
     step = max(1, values.find_count("decoder-sparse-step", 1))
     plain = values.find_words("mlp-only-layers", ())

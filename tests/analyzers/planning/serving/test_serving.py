@@ -1,7 +1,9 @@
 """The estimate of a server against what servers printed, published sizes, and impossible descriptions."""
 
+import random
 from collections import Counter
 
+import msgspec
 import pytest
 
 from benchmarks.serving_estimate import TOKENS_TARGET, WEIGHTS_TARGET, compare
@@ -220,3 +222,25 @@ def test_what_cannot_be_estimated_is_refused_with_what_is_missing(
 def test_impossible_degrees_are_refused(setup: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=r"TP|PP|tensor"):
         _serve(LLAMA_8B, **setup)
+
+
+def test_broken_descriptions_are_refused_or_estimated_never_more() -> None:
+    """Numbers out of any range in any field of any family: a sentence, or a report without negative sizes."""
+    chosen = random.Random(24)
+    values: list[object] = [0, -1, 1, 3, 10**12, 10**30, 1.5, "x", "", None, True, [], {}, [1, 2], {"a": 1}]
+    families = (LLAMA_8B, GEMMA3_4B, QWEN3_NEXT, JAMBA, NEMOTRON_NANO, DEEPSEEK_LITE)
+    refused = 0
+    for _ in range(400):
+        config = dict(chosen.choice(families))
+        for name in chosen.sample(sorted(config), k=chosen.randint(1, 2)):
+            config[name] = chosen.choice(values)
+        try:
+            report = _serve(config, capacity_gib=80)
+        except UsageError:
+            refused += 1
+            continue
+        assert report.pool is not None
+        assert report.pool.tokens.least >= 0
+        assert all(part.size_bytes >= 0 for rank in report.stages for part in rank.weights)
+        msgspec.json.encode(report.stages)
+    assert 80 < refused < 400
