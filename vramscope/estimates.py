@@ -39,6 +39,9 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Shapes and types of the arguments of a module, for example `4x1024:int64`.
     inputs: tuple[str, ...] = ()
     optimizer: OptimizerName = "adamw"
+    # Ranks of the training, and the one to trace; None for a training of one process.
+    ranks: int | None = None
+    rank: int = 0
     # Whether a deep model is traced whole.
     is_full: bool = False
     # Settings of the allocator.
@@ -112,6 +115,10 @@ def _check_request(request: StepRequest) -> None:
     for flag, number in counts.items():
         if number is not None and number < 1:
             raise UsageError(f"{flag} {number}: expected 1 or more")
+    if request.ranks is None and request.rank:
+        raise UsageError("--rank needs --ranks: how many there are")
+    if request.ranks is not None and not 0 <= request.rank < request.ranks:
+        raise UsageError(f"--rank {request.rank}: expected 0 to {request.ranks - 1}")
     if request.is_full and request.layers is None:
         raise UsageError("--full needs --layers: without it the whole model is traced anyway")
 
@@ -123,6 +130,8 @@ def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
         "arguments": {"batch_size": request.batch_size, "seq_length": request.seq_length},
         "inputs": request.inputs,
         "optimizer": request.optimizer,
+        "ranks": request.ranks,
+        "rank": request.rank,
         "is_fake": is_fake,
         "has_largest_sizes": has_largest_sizes,
         "settings": request.settings,
@@ -156,6 +165,8 @@ def estimate_step(
     batch_size: int | None = None,
     seq_length: int | None = None,
     layers: int | None = None,
+    ranks: int | None = None,
+    rank: int = 0,
     optimizer: OptimizerName = "adamw",
     capacity_bytes: int | None = None,
     context_bytes: int | None = None,
@@ -174,6 +185,8 @@ def estimate_step(
         batch_size: Passed to a factory that has this argument, as are `seq_length` and `layers`.
         seq_length: Tokens in a sequence.
         layers: Depth of the model; a deep one is extrapolated from shallow ones, unless `is_full`.
+        ranks: Ranks of a distributed training; the step is that of `rank`, and no other process is started.
+        rank: Number of the rank, from 0.
         optimizer: Optimizer, for a factory that returns a module.
         capacity_bytes: Memory of the GPU in bytes; the estimate then says whether the step fits.
         context_bytes: What the CUDA context takes on that GPU, if you have measured it; None for a range.
@@ -189,6 +202,8 @@ def estimate_step(
         layers=layers,
         inputs=inputs,
         optimizer=optimizer,
+        ranks=ranks,
+        rank=rank,
         is_full=is_full,
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
@@ -217,6 +232,8 @@ def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | N
         fallback=tracing.fallback,
         is_upper_bound=tracing.is_upper_bound,
         layers=request.layers,
+        ranks=request.ranks,
+        rank=None if request.ranks is None else request.rank,
         allocator_settings=request.settings,
         capacity_bytes=capacity_bytes,
         context_bytes=request.context_bytes,

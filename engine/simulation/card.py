@@ -113,6 +113,9 @@ class SimulationConfig:
     # Host memory that real tensors may not use; None for a share of the host.
     host_reserve_bytes: int | None = None
     job: str = "local"
+    # This process is one rank of so many, alone: collectives end at once. None where ranks are processes.
+    ranks: int | None = None
+    rank: int = 0
     # Folder of the files through which processes share a card; None for a card of this process alone.
     ledger_dir: str | None = None
     allocator_settings: str = ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .card import SimulationConfig
 from .devices import HOST, inside, targeting
 from .generators import seed_host
 from .patching import replace
@@ -19,7 +20,7 @@ _WAIT = "_c10d_functional::wait_tensor"
 _MARK_PENDING = "_c10d_functional::_wrap_tensor_autograd"
 
 
-def install(registry: StorageRegistry) -> None:
+def install(registry: StorageRegistry, config: SimulationConfig) -> None:
     """Run process groups of CUDA on the host; do nothing if torch was built without them."""
     distributed = torch.distributed
     if not distributed.is_available():
@@ -27,7 +28,7 @@ def install(registry: StorageRegistry) -> None:
     from torch.distributed import device_mesh, distributed_c10d
 
     for name in ("init_process_group", "new_group"):
-        replace(distributed_c10d, name, _make_group)
+        replace(distributed_c10d, name, functools.partial(_make_group, config=config))
         # Modules of torch that imported the function before have it under a name of their own.
         for owner in (distributed, device_mesh):
             if hasattr(owner, name):
@@ -41,15 +42,21 @@ def install(registry: StorageRegistry) -> None:
     replace(device_mesh.DeviceMesh, "__init__", _make_mesh)
 
 
-def _make_group(original: Any) -> Any:
+def _make_group(original: Any, *, config: SimulationConfig) -> Any:
+    backend = "gloo" if config.ranks is None else "fake"
+    is_world = original.__name__ == "init_process_group"
+
     def make(*args: Any, **kwargs: Any) -> Any:
+        if is_world and config.ranks is not None:
+            return _join_alone(original, config)
         # The backend is the first argument of one and the fourth of the other; both take it by name.
-        given = [_choose_backend(it) if isinstance(it, str) and "nccl" in it else it for it in args]
+        given = [backend if isinstance(it, str) and "nccl" in it.lower() else it for it in args]
         kwargs["device_id"] = None
-        if original.__name__ == "init_process_group" and not given and kwargs.get("backend") is None:
-            kwargs["backend"] = "gloo"
-        elif isinstance(kwargs.get("backend"), str):
-            kwargs["backend"] = _choose_backend(kwargs["backend"])
+        named = kwargs.get("backend")
+        if (is_world and not given and named is None) or (
+            isinstance(named, str) and ("nccl" in named.lower() or config.ranks is not None)
+        ):
+            kwargs["backend"] = backend
         if "pg_options" in kwargs:
             kwargs["pg_options"] = None
         return original(*given, **kwargs)
@@ -57,9 +64,13 @@ def _make_group(original: Any) -> Any:
     return make
 
 
-def _choose_backend(name: str) -> str:
-    """The backend of the host for one that a script names."""
-    return "gloo" if "nccl" in name.lower() else name
+def _join_alone(original: Any, config: SimulationConfig) -> None:
+    """Be one rank of many without the others; a second training of this process is the same rank."""
+    if torch.distributed.is_initialized():
+        return
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    original("fake", store=FakeStore(), rank=config.rank, world_size=config.ranks)
 
 
 def _make_barrier(original: Any) -> Any:

@@ -330,6 +330,7 @@ class Shortcuts:
             (_IN_PLACE_LISTS, _change_lists),
             ("mm addmm", self._multiply),
             ("_fused_sdp_choice", _choose_attention),
+            ("_grouped_mm", self._multiply_groups),
             ("_ctc_loss _ctc_loss.Tensor", self._align),
             ("_ctc_loss_backward _ctc_loss_backward.Tensor", self._align_back),
         )
@@ -377,6 +378,23 @@ class Shortcuts:
         if first.shape[1] != second.shape[0]:
             return UNKNOWN
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
+
+    def _multiply_groups(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Multiply groups of matrices in float32 too, which CUDA does and the meta device refuses."""
+        first, second = args[:2]
+        if not _is_plain(first) or not _is_plain(second) or first.dtype != second.dtype:
+            return UNKNOWN
+        offsets = kwargs.get("offs", args[2] if len(args) > 2 else None)
+        shape = [first.shape[-2], second.shape[-1]]
+        if first.dim() == second.dim():
+            shape.insert(0, first.shape[0] if first.dim() == 3 else offsets.shape[0])
+        dtype = kwargs.get("out_dtype") or first.dtype
+        # Rows begin at multiples of 16 bytes.
+        unit = 16 // dtype.itemsize
+        row = -(-shape[-1] // unit) * unit
+        strides = [row * shape[-2], row, 1][-len(shape) :]
+        options = {"dtype": dtype, "device": _META}
+        return self._make(_aten.empty_strided.default, (tuple(shape), tuple(strides)), options)
 
     def _align(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Loss and forward variables of CTC; targets in a row count as equally long."""

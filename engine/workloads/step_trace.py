@@ -507,6 +507,12 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     """
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
+    if request["ranks"] is not None:
+        config |= {"ranks": request["ranks"], "rank": request["rank"]}
+        # One card for one process, as in a container of its own.
+        places = {"RANK": request["rank"], "WORLD_SIZE": request["ranks"]}
+        places |= {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+        os.environ.update({name: str(number) for name, number in places.items()})
     config |= {"has_stand_ins": True, "has_largest_sizes": request["has_largest_sizes"]}
     ledger.be_silent()
     # What fake tensors refuse is tried again, and reported if that does not help.

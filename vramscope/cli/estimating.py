@@ -250,6 +250,8 @@ def estimate_factory(arguments: Namespace) -> int:
         layers=arguments.layers,
         inputs=tuple(arguments.input),
         optimizer=arguments.optimizer or "adamw",
+        ranks=arguments.ranks,
+        rank=arguments.rank or 0,
         is_full=arguments.full,
         settings=read_allocator_settings(),
         context_bytes=arguments.context,

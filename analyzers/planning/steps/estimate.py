@@ -256,6 +256,8 @@ class EstimateRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_fake: bool
     fallback: str | None = None
     is_upper_bound: bool = False
+    ranks: int | None = None
+    rank: int | None = None
     layers: int | None = None
     """Depth asked for; None where the user's function chose it."""
     allocator_settings: str = ""
@@ -353,6 +355,8 @@ def _build(
         fallback=request.fallback,
         readings=result.readings,
         is_upper_bound=request.is_upper_bound,
+        ranks=request.ranks,
+        rank=request.rank,
         layers=request.layers,
         live_peak_bytes=peak.live_bytes,
         allocated_peak_bytes=run.allocated_peak_bytes,

@@ -175,6 +175,10 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that read values, which tensors without storage do not have; they got stand-ins."""
     is_upper_bound: bool = False
     """Whether tensors whose sizes depend on values have their largest sizes."""
+    ranks: int | None = None
+    """Ranks of the training; null for one process."""
+    rank: int | None = None
+    """Rank that the step is of, from 0; null for one process."""
     layers: int | None = None
     """Depth that was requested."""
     traced_layers: tuple[int, ...] = ()

@@ -43,6 +43,13 @@ def made_pinned():
     pinned_bytes = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     return made.is_pinned(), like.is_pinned(), made.device, pinned_bytes
 @case
+def groups_of_matrices():
+    tokens = torch.randn(32, 16, device="cuda", requires_grad=True)
+    experts = torch.randn(2, 16, 64, device="cuda", requires_grad=True)
+    ends = torch.tensor([10, 32], device="cuda", dtype=torch.int32)
+    torch._grouped_mm(tokens, experts, offs=ends).square().sum().backward()
+    return tokens.grad.shape, experts.grad.shape
+@case
 def pool():
     with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
         return [torch.ones(10, device="cuda").device]

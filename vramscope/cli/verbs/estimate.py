@@ -59,7 +59,7 @@ COUNTS = {
     "pieces": "model chunks on each pipeline rank (interleaved schedule)",
     "world-size": "all ranks, instead of --dp",
 }
-FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot")
+FACTORY_FLAGS = ("batch_size", "layers", "ranks", "rank", "input", "optimizer", "full", "snapshot")
 SERVE_FLAGS = ("utilization", "max_seqs", "batched_tokens", "cache_type")
 # Flags of training runs, which do not go with --serve.
 TRAINING_FLAGS = (
@@ -116,6 +116,10 @@ def _add_factory(group: _ArgumentGroup) -> None:
         type=int,
         help="argument layers of the function; many are extrapolated, see --full",
     )
+    group.add_argument(
+        "--ranks", metavar="N", type=whole(1, 1 << 20), help="ranks of a distributed training; one is traced"
+    )
+    group.add_argument("--rank", metavar="K", type=whole(0, 1 << 20), help="which of them (default 0)")
     group.add_argument("--full", action="store_true", help="trace every layer instead of extrapolating")
     group.add_argument(
         "--context",

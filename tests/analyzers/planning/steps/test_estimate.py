@@ -1,5 +1,7 @@
 """Estimates of small steps: by hand, beside the simulated device with real storage, extrapolated."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
 from ....components import require_package
+from ....engine.simulation.simulated import run_ranks
 from .tracing import warm  # noqa: F401 - a fixture
 
 require_package("torch")
@@ -159,6 +162,34 @@ def test_a_step_with_sizes_that_depend_on_values_is_made_on_the_host_at_small_de
     assert estimate.live_peak_bytes == estimate_step("trainings:plain", layers=6).live_peak_bytes
     assert estimate.capacity is not None
     assert estimate.capacity.does_fit is False
+
+
+STEPS = """
+import sys, torch
+sys.path.insert(0, FOLDER)
+from trainings import sharded
+step = sharded()
+for _ in range(2):
+    torch.cuda.reset_peak_memory_stats()
+    kept = step()
+print(torch.cuda.max_memory_allocated())
+torch.distributed.barrier()
+"""
+
+
+def test_each_rank_in_one_process_needs_what_it_needs_among_the_others(tmp_path: Path) -> None:
+    script = STEPS.replace("FOLDER", repr(str(Path(__file__).parent)))
+    real = [int(it) for it in run_ranks(tmp_path, script, {"total_bytes": 1 << 30, "devices": 2}, 2)]
+    for rank, real_bytes in enumerate(real):
+        estimate = estimate_step("trainings:sharded", ranks=2, rank=rank)
+        assert (estimate.ranks, estimate.rank, estimate.storage) == (2, rank, "fake")
+        # gloo's thread may hold what it has sent a little longer than the operation lasts.
+        assert 0 <= real_bytes - estimate.allocated_peak_bytes <= 2048
+    # 63 columns are 32 rows on one rank and 31 on the other: the two differ.
+    assert real[0] > real[1]
+    # The last of 1,024 has no row of the 250 and 63.
+    last = estimate_step("trainings:sharded", ranks=1024, rank=1023)
+    assert shares(last).get("parameter", 0) == 0
 
 
 def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F811 - the fixture

@@ -1,5 +1,6 @@
 """Training steps that the tests trace, as a user's module would make them."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -154,3 +155,25 @@ def choosing(layers: int) -> Any:
 def broken() -> Any:
     settings: dict[str, int] = {}
     return settings["depth"]
+
+
+def sharded() -> Any:
+    from torch.distributed.fsdp import fully_shard
+
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    torch.distributed.init_process_group("nccl")
+    model = nn.Sequential(nn.Linear(64, 250), nn.ReLU(), nn.Linear(250, 63)).cuda()
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> Any:
+        loss = model(torch.zeros(8, 64, device="cuda")).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
