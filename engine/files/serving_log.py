@@ -14,6 +14,7 @@ from ..model.serving import FailureKind, RankStart, ServerFailure, ServerName, S
 from ..units import GIB, MIB
 from .base.input_file import show_name, show_path
 from .base.packed_file import CHUNK_BYTES, PackedFile
+from .framework.oom_text import parse_oom_text
 
 # A server says all of this in its first minutes; later lines repeat only errors.
 _MOST_BYTES = 256 * MIB
@@ -113,11 +114,6 @@ _TOO_FULL = re.compile(
     r"Free memory on device \(([\d.]{1,15})/[\d.]{1,15} GiB\) on startup is less than desired GPU memory "
     r"utilization \([\d.]{1,15}, ([\d.]{1,15}) GiB\)"
 )
-_OOM = re.compile(
-    r"out of memory\. Tried to allocate ([\d.]{1,15}) ([KMGT]iB)"
-    r"(?:.{0,200}? of which ([\d.]{1,15}) ([KMGT]iB) is free)?"
-)
-_UNITS = {"KiB": 1024, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
 
 
 def recognize_serving_log(path: Path) -> ServerName | None:
@@ -315,14 +311,11 @@ def _find_too_full(number: int, line: str) -> ServerFailure | None:
 
 
 def _find_oom(number: int, line: str) -> ServerFailure | None:
-    found = _OOM.search(line)
+    found = parse_oom_text(line)
     if found is None:
         return None
     return ServerFailure(
-        kind="out of memory",
-        line=number,
-        needed_bytes=_measure(found[1], _UNITS[found[2]]),
-        found_bytes=_measure(found[3], _UNITS[found[4]]) if found[3] else None,
+        kind="out of memory", line=number, needed_bytes=found.asked_bytes, found_bytes=found.free_bytes
     )
 
 
