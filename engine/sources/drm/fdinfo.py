@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ..processes import has_own_pids
+
 # Most bytes of a file, lines of it, and files of a scan; beyond that something is wrong.
 _MOST_BYTES = 1 << 16
 _MOST_LINES = 512
@@ -79,6 +81,8 @@ class ClientScan:
         self, root: Path, clock_s: Callable[[], float], cpu_s: Callable[[], float] = time.thread_time
     ) -> None:
         self._proc = str(root / "proc")
+        # Compute processes have host pids in /sys/class/kfd: a container would list its own ones twice.
+        self._has_own_pids = has_own_pids(root / "proc")
         self._clock_s = clock_s
         self._cpu_s = cpu_s
         self._due_s = clock_s()
@@ -124,10 +128,13 @@ class ClientScan:
         found = []
         for name in _list(folder):
             try:
-                if os.readlink(f"{folder}/{name}").startswith("/dev/dri/"):  # noqa: PTH115 - a name, no path
-                    found.append(name)
+                link = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - a name, no path
             except OSError:  # closed in between
                 continue
+            if link.startswith("/dev/dri/"):
+                found.append(name)
+            elif link == "/dev/kfd" and self._has_own_pids:
+                return []
         return found
 
     def _read(self, pid: int, name: str) -> Client | None:

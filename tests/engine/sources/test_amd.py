@@ -145,6 +145,27 @@ def test_graphics_processes_count_once_however_many_descriptors_they_have(
     ]
 
 
+@pytest.mark.parametrize(
+    ("is_container", "expected"), [(False, [(10, 2 * GIB, "here")]), (True, [(4242, 2 * GIB, "outside")])]
+)
+def test_a_compute_process_is_listed_once_inside_and_outside_a_container(
+    machine: AmdMachine, stepped_clock: SteppedClock, is_container: bool, expected: list[tuple[int, int, str]]
+) -> None:
+    machine.add_mi300x()
+    machine.host.add_process(10, opened=("/dev/kfd",))
+    if is_container:
+        (machine.root / "proc/self/ns/pid").unlink()
+        (machine.root / "proc/self/ns/pid").symlink_to("pid:[4026532999]")
+    machine.add_computing(4242 if is_container else 10, vram_5000=2 * GIB)
+    client = "drm-driver:\tamdgpu\ndrm-pdev:\t0000:05:00.0\ndrm-client-id:\t7\ndrm-resident-vram:\t1 GiB\n"
+    machine.add_drawing(10, 5, client)
+    reader = find(machine, stepped_clock)
+    reader.read_memory()
+    reader.read_hardware()
+    processes = reader.read_details().processes or ()
+    assert [(it.pid, it.used_bytes, it.location) for it in processes] == expected
+
+
 def test_a_gpu_that_sleeps_is_found_and_not_read(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     machine.write(f"{folder}/power/runtime_status", "suspended")
