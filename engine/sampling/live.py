@@ -3,11 +3,14 @@
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import HostSample, RankSample, Sample
+from ..model import DeviceSample, HostSample, RankSample, Sample
 from ..sources.source import Source
 from ..text import make_printable
 from .sampler import SourceSampler
@@ -145,7 +148,7 @@ class LiveProducer:
         return waited_s > FIRST_SAMPLE_WITHIN_S or all(s.first_round.is_set() for s in self._samplers)
 
     def _build(self) -> Sample:
-        devices = tuple(device for s in self._samplers for device in s.collect(self._stale_after_s))
+        devices = self._collect_devices()
         host = None if self._host is None else self._host.read()
         notes = self._notes
         ranks: tuple[RankSample, ...] = ()
@@ -165,6 +168,18 @@ class LiveProducer:
             notes=notes,
         )
 
+    def _collect_devices(self) -> tuple[DeviceSample, ...]:
+        """Collect the devices of all sources, numbered on where two sources have devices.
+
+        Each source numbers its own from 0, and a number must name one device of a node.
+        """
+        devices: list[DeviceSample] = []
+        for sampler in self._samplers:
+            first = 1 + max((device.index for device in devices), default=-1)
+            found = sampler.collect(self._stale_after_s)
+            devices += [replace(it, index=first + it.index) for it in found] if first else found
+        return tuple(devices)
+
 
 # Longest chosen name; the rest is cut.
 MOST_NAME_CHARS = 200
@@ -182,12 +197,22 @@ def open_node(
     memory_interval_s: float = 0.1,
     has_plugins: bool = True,
     roster: "Roster | None" = None,
+    root: Path = Path("/"),
 ) -> LiveProducer:
-    """Return a producer of this node's live samples, not yet started."""
+    """Return a producer of this node's live samples, not yet started.
+
+    Args:
+        root: Stands for `/`: the folder in which /sys, /proc and /dev are.
+    """
+    from ..sources.drm.cards import list_cards
     from ..sources.host import HostReader
     from ..sources.nvml import NvmlSource
 
-    sources: list[Source] = [NvmlSource()]
+    sources: list[Source] = [NvmlSource(root)]
+    if list_cards(root, "amdgpu"):
+        from ..sources.drm.amd import AmdSource
+
+        sources.append(AmdSource(root))
     notes: list[str] = []
     if has_plugins:
         from ..plugins import make_sources

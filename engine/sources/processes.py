@@ -102,6 +102,8 @@ class ProcessTable:
 
     Args:
         is_hidden: Returns whether a pid that /proc does not show exists all the same (hidepid).
+        device_files: Beginnings of the device files that whoever uses a device has open, in `/dev`.
+        control_file: A file that is there if they are.
     """
 
     def __init__(
@@ -109,6 +111,9 @@ class ProcessTable:
         root: Path = Path("/"),
         clock_s: Callable[[], float] = monotonic,
         is_hidden: Callable[[int], bool] | None = None,
+        *,
+        device_files: tuple[str, ...] = ("/dev/nvidia",),
+        control_file: str = "dev/nvidiactl",
     ) -> None:
         self._proc = root / "proc"
         self._prefix = f"{self._proc}/"
@@ -123,7 +128,8 @@ class ProcessTable:
         self._exits_due_s = clock_s()
         self._users: dict[int, str] = {}
         self._is_contained = has_own_pids(self._proc)
-        self._has_device_files = (root / "dev/nvidiactl").exists()
+        self._device_files = device_files
+        self._has_device_files = (root / control_file).exists()
         self._own_container = find_container(self._read_text("self/cgroup") or "")
         self._boot_s = self._read_boot_time_s()
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
@@ -269,7 +275,7 @@ class ProcessTable:
         )
 
     def _is_chance_namesake(self, pid: int) -> bool:
-        """Return whether our process of this number cannot be the driver's: it has no NVIDIA device open.
+        """Return whether our process of this number cannot be the driver's: it has no device open.
 
         Without device files nothing is certain, and the pid is accepted.
         """
@@ -280,7 +286,7 @@ class ProcessTable:
                 links = [_read_link(Path(entry.path)) for entry in entries]
         except OSError:
             return True
-        return not any(link is not None and link.startswith("/dev/nvidia") for link in links)
+        return not any(link is not None and link.startswith(self._device_files) for link in links)
 
     def _read_stat(self, pid: int) -> _Stat | None:
         text = self._read_text(f"{pid}/stat")

@@ -10,7 +10,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from vramscope.engine.errors import (
     AccessDeniedError,
     DeviceError,
     HubUnreachableError,
+    LibraryMissingError,
     RuntimeFolderError,
     SourceUnavailableError,
     UsageError,
@@ -28,6 +29,9 @@ from vramscope.engine.model import DeviceHardware
 from vramscope.engine.paths import check_private, locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
+from vramscope.engine.sources.drm.amd import DRIVER as AMD_DRIVER
+from vramscope.engine.sources.drm.amd import AmdReader, AmdSource
+from vramscope.engine.sources.drm.cards import list_cards
 from vramscope.engine.sources.host import HostReader
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.nvml.driver import NvmlLibrary, read_kernel_driver_version
@@ -137,7 +141,11 @@ def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
     try:
         library.open()
     except SourceUnavailableError as error:
-        yield Check("library", "problem", *_split(str(error)), error.exit_code)
+        found, advice = _split(str(error))
+        if isinstance(error, LibraryMissingError) and list_cards(proc.parent, AMD_DRIVER):
+            yield Check("library", "note", f"{found} (there are AMD GPUs)")
+        else:
+            yield Check("library", "problem", found, advice, error.exit_code)
         return
     described = library.describe()
     library.close()
@@ -224,6 +232,12 @@ def examine_devices() -> Iterator[Check]:
     source.close()
 
 
+def examine_amd_devices(root: Path = Path("/")) -> Iterator[Check]:
+    """Check the GPUs of AMD; says nothing where there are none."""
+    if list_cards(root, AMD_DRIVER):
+        yield from map(_examine_device, AmdSource(root).discover())
+
+
 def _examine_device(reader: DeviceReader) -> Check:
     identity = reader.identity
     label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
@@ -241,6 +255,23 @@ def _examine_device(reader: DeviceReader) -> Check:
     return Check(f"device {label}", "ok", f"{what}, {used}")
 
 
+class _FaultAdvice(NamedTuple):
+    """What to do about memory errors, by the tools of a vendor."""
+
+    errors: str
+    repair: str
+
+
+_NVIDIA_ADVICE = _FaultAdvice(
+    errors="see `nvidia-smi -q -d ECC`, and `dmesg | grep -i xid` for the jobs they ended",
+    repair="when the GPU is idle, `sudo nvidia-smi --gpu-reset`, or reboot",
+)
+_AMD_ADVICE = _FaultAdvice(
+    errors="see `rocm-smi --showrasinfo`, and `dmesg | grep -i amdgpu` for the jobs they ended",
+    repair="reboot when the GPU is idle",
+)
+
+
 def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
     """Return what is wrong with the hardware of a device, each with what to do."""
     try:
@@ -250,14 +281,13 @@ def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
     hardware = reading.hardware or DeviceHardware()
     reasons = () if reading.activity is None else reading.activity.throttle_reasons or ()
     faults: list[tuple[str, str]] = []
+    advice = _AMD_ADVICE if isinstance(reader, AmdReader) else _NVIDIA_ADVICE
     if hardware.ecc_uncorrected:
         found = f"{hardware.ecc_uncorrected:,} uncorrected memory errors since the driver was loaded"
-        faults.append(
-            (found, "see `nvidia-smi -q -d ECC`, and `dmesg | grep -i xid` for the jobs they ended")
-        )
+        faults.append((found, advice.errors))
     if hardware.is_repair_pending:
         found = "memory with errors is still in use"
-        faults.append((found, "when the GPU is idle, `sudo nvidia-smi --gpu-reset`, or reboot"))
+        faults.append((found, advice.repair))
     if hardware.compute_mode == "prohibited":
         faults.append(("no process may compute on it", "`sudo nvidia-smi -c DEFAULT` allows it again"))
     heat = next((reason for reason in reasons if "thermal" in reason), None)
@@ -523,6 +553,7 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("pynvml", examine_module),
         Examination("device files", examine_device_files),
         Examination("devices", examine_devices, exit_code=5),
+        Examination("AMD devices", examine_amd_devices, exit_code=5),
         Examination("host memory", examine_host),
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),

@@ -13,14 +13,18 @@ from vramscope.cli.doctor import (
     Check,
     Examination,
     Patient,
+    examine_amd_devices,
     examine_device_files,
     examine_devices,
     examine_driver,
     examine_host,
     examine_module,
 )
+from vramscope.engine.errors import LibraryMissingError
+from vramscope.engine.sources.nvml.driver import NvmlLibrary
 from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
+from ...engine.sources.amd_root import AmdMachine
 from ...pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run
 from .test_stream import agent
@@ -220,6 +224,23 @@ def test_the_kernel_driver_is_read_from_proc(tmp_path: Path, pretend_nvml: Prete
     version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue\nGCC version: 12\n")
     check = next(iter(examine_driver(tmp_path)))
     assert check.found == "NVIDIA kernel driver 580.95.05 is loaded"
+
+
+def test_amd_gpus_are_examined_and_make_a_missing_nvidia_library_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = AmdMachine(tmp_path)
+    machine.add_mi300x()
+    [check] = examine_amd_devices(tmp_path)
+    assert check.status == "warning", "it has memory errors"
+    assert "AMD Instinct MI300X OAM, gpu, GPU-b7f8a1c2d3e4f506, 40.0 GiB of 192.0 GiB used" in check.found
+    assert "rocm-smi" in check.advice
+
+    def refuse(_: NvmlLibrary) -> None:
+        raise LibraryMissingError("No NVIDIA driver library; install it.")
+
+    monkeypatch.setattr(NvmlLibrary, "open", refuse)
+    assert [check.status for check in examine_driver(tmp_path / "proc")] == ["note", "note"]
 
 
 def test_no_device_files_are_worth_a_note(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""GPUs of Linux's Direct Rendering Manager (DRM), by what the kernel writes to /sys and /proc."""
