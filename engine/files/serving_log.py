@@ -20,6 +20,7 @@ from .framework.oom_text import parse_oom_text
 _MOST_BYTES = 256 * MIB
 _MOST_LINE = 32_768
 _MOST_RANKS = 4096
+_MOST_SIZE = 1 << 50
 _MOST_FAILURES = 100
 _SEARCHED_CHUNKS = 64
 _MARKS: tuple[tuple[ServerName, bytes], ...] = (
@@ -97,7 +98,7 @@ _BUFFER_FIELDS = {"model": "weights_bytes", "KV": "cache_bytes", "compute": "act
 _ENGINE = re.compile(r"LLM engine \(v([\w.+-]{1,60})\) with config: ")
 _MODEL = re.compile(r"\bmodel='([^'\n]{1,300})'")
 _TOKENS = re.compile(
-    r"GPU KV cache size: ([\d,]{1,20}) tokens|#tokens: (\d{1,15})|# (?:GPU|cuda|CUDA) blocks: (\d{1,15})"
+    r"GPU KV cache size: ([\d,]{1,15}) tokens|#tokens: (\d{1,15})|# (?:GPU|cuda|CUDA) blocks: (\d{1,15})"
 )
 _CONCURRENCY = re.compile(r"Maximum concurrency for ([\d,]{1,15}) tokens per request: ([\d.]{1,15})x")
 _BLOCK_TOKENS = 16
@@ -168,8 +169,8 @@ def read_serving_log(path: Path) -> StartLog:
 
 # Lines without any of these words say nothing of memory; most lines of a long log are such.
 _HINT = re.compile(
-    r"LLM engine|loading|weights|memory|KV [Cc]ache|Graph capturing|Load weight end|cuda graph"
-    r"|buffer size|concurrency for|# (?:GPU|CUDA|cuda) blocks"
+    r"LLM engine|loading|weights|memory|KV Cache |KV cache (?:size|memory|is|\()|Graph capturing"
+    r"|Load weight end|cuda graph|buffer size|concurrency for|# (?:GPU|CUDA|cuda) blocks"
 )
 
 
@@ -231,7 +232,7 @@ class _Reader:
         if size is None or (rank not in self._ranks and len(self._ranks) >= _MOST_RANKS):
             return
         sizes = self._ranks.setdefault(rank, {})
-        sizes[field] = sizes.get(field, 0) + size if adds else size
+        sizes[field] = min(_MOST_SIZE, sizes.get(field, 0) + size) if adds else size
 
     def _add_room(self, line: str) -> None:
         tokens = _TOKENS.search(line)
@@ -321,7 +322,7 @@ def _find_oom(number: int, line: str) -> ServerFailure | None:
 
 def _measure(text: str, unit: int) -> int | None:
     value = _parse(text)
-    return None if value is None or abs(value) > 1e9 else round(value * unit)
+    return None if value is None or not abs(value) * unit <= _MOST_SIZE else round(value * unit)
 
 
 def _parse(text: str) -> float | None:

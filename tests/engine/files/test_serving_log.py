@@ -141,6 +141,8 @@ def test_hostile_lines_are_bounded(tmp_path: Path) -> None:
     """A line without an end, numbers that are none, more ranks than any server has."""
     lines = [
         ENGINE,
+        "GPU KV cache size: 99,999,999,999,999,999,999 tokens\n",
+        *["llama_kv_cache:      CUDA0 KV buffer size = 999999999.00 MiB\n"] * 9,
         "Available KV cache memory: 1.2.3 GiB\n",
         "Available KV cache memory: 99999999999999999999 GiB\n",
         *(f"(Worker_TP{rank} pid=1) Model loading took 1.0 GiB memory\n" for rank in range(5000)),
@@ -149,3 +151,4 @@ def test_hostile_lines_are_bounded(tmp_path: Path) -> None:
     log = read_serving_log(_write(tmp_path, "".join(lines)))
     assert len(log.ranks) == 4096
     assert log.tokens is None
+    assert max(rank.cache_bytes or 0 for rank in log.ranks) <= 1 << 50

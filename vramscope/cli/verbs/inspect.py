@@ -12,8 +12,7 @@ from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
 DESCRIPTION = (
-    "Explain a PyTorch memory snapshot, a flight record or a server's start-up log: what filled the memory, "
-    "and why it ran out."
+    "Explain a memory snapshot, flight record or server log: what filled memory, and why it ran out."
 )
 EXAMPLES = """\
 vramscope inspect                     # the newest flight record
