@@ -49,7 +49,7 @@ gc.disable()  # until all tests are collected: nothing of that is garbage
 
 GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
-WORKERS_BESIDE_CORES = 2
+WORKERS_BESIDE_CORES = 3
 """Tests wait for programs and clocks too, which other workers can use."""
 
 
