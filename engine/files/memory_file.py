@@ -329,8 +329,9 @@ def recognize_memory_file(path: Path) -> MemoryFileKind:
     if has_oom_text(path):
         return "out-of-memory text"
     raise InputFileError(
-        f"{show_path(path)}: not a memory snapshot, flight record or text with an out-of-memory error; "
-        "expected a pickle from torch.cuda.memory._dump_snapshot, a flight record of vramscope, or the "
+        f"{show_path(path)}: not a memory snapshot, flight record, start-up log of a server or text with "
+        "an out-of-memory error; expected a pickle from torch.cuda.memory._dump_snapshot, a flight record of "
+        "vramscope, a log of vLLM, SGLang or llama.cpp, or the "
         'words "CUDA out of memory. Tried to allocate"'
     )
 
