@@ -1,0 +1,361 @@
+"""Beats of one subject in blocks of every scale: its floors, their pauses, and what growth they show."""
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+
+from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
+from .growth import LENIENT_CLARITY, MOST_IN_ONE, PHI_LEAST, WINDOWS, Growth, blur_of, judge_growth
+from .rate import Line, fit_curve
+
+WINDOW = WINDOWS[0]
+
+# Beats in a block of the finest scale.
+BASES = {"step": 2, "sample": 4, "device": 8, "host": 8}
+# Least seconds of evidence: a sample is taken at some moment of a step, so growth may be a slow step.
+LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
+# Share of its last floor below which a subject has restarted.
+FALLEN_SHARE = 0.5
+LIMITS_KEPT = 32
+# Blocks of the finest scale whose rise is visible at once.
+NEWEST_BLOCKS = 4
+# Seconds by which a clock must go back to have been set: a beat so late belongs to a new life.
+CLOCK_BACK_S = 60.0
+# Scale at which pauses are measured: samples that long ago are blurred less than what they pause by.
+PAUSE_LEVELS = {"step": 0, "sample": 4, "device": 1, "host": 1}
+# Scale at which the amplitude of steps is read.
+AMPLITUDE_LEVEL = 2
+# Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
+UNPHASED_S = 1200.0
+UNPHASED_SHARE = 1.0
+# Share of the limit from which on reserved bytes cannot grow along with live ones.
+BRIM_SHARE = 0.9
+# Blocks that must rise for growth to resume after a pause.
+RESUMED_BLOCKS = 5
+LEAST_POINTS = 4
+# Blocks on which a rate rests at most.
+MOST_POINTS = 24
+
+
+class Pauses:
+    """How long a level took again and again to exceed all that it was: the pauses that belong to a growth."""
+
+    def __init__(self) -> None:
+        self._top = -1
+        self._top_s = 0.0
+        # Start and length of pauses, the shorter the newer: an earlier one that was not longer tells nothing.
+        self._found: list[tuple[float, float]] = []
+
+    def observe(self, time_s: float, level: int) -> None:
+        if level <= self._top:
+            return
+        length_s = time_s - self._top_s
+        while self._found and self._found[-1][1] <= length_s:
+            self._found.pop()
+        self._found.append((self._top_s, length_s))
+        self._top = level
+        self._top_s = time_s
+
+    def find_longest(self, since_s: float) -> float:
+        """Return the longest pause that began after a moment and is over, in seconds; 0 without one."""
+        return next((length_s for start_s, length_s in self._found if start_s >= since_s), 0.0)
+
+
+class FloorTrack:
+    """Beats of one subject, in blocks of every scale."""
+
+    def __init__(self) -> None:
+        self.last: Beat | None = None
+        # Most that floors and the amplitude above them can reach: the least of recent readings.
+        self.limit_bytes: int | None = None
+        # Least and most of the samples of this life, for the height of its steps.
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
+        # Whether the newest beat began a new life.
+        self.has_restarted = False
+        self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
+        # Cached until the next block is completed.
+        self._amplitude_bytes: int | None = None
+        self._begin(None)
+
+    def observe(self, beat: Beat, limit_bytes: int | None) -> int:
+        """Add one beat; return how many scales, from the finest on, completed a block by it.
+
+        Beats that are not newer than the last one are left out.
+        """
+        self.has_restarted = False
+        if self.is_late(beat):
+            return 0
+        if self.last is not None and beat.time_s < self.last.time_s:
+            self._begin(beat)
+            self.last = beat
+            self.has_restarted = True
+            return 0
+        if limit_bytes is not None:
+            self._note_limit(limit_bytes)
+        if self.last is None or self.last.kind != beat.kind:
+            self._begin(beat)
+        self.last = beat
+        self.beats += 1
+        if self._recent is not None:
+            low_bytes = beat.low_bytes
+            self._recent.append(low_bytes)
+            self._least_bytes = min(self._least_bytes, low_bytes)
+            self._most_bytes = max(self._most_bytes, low_bytes)
+        self.steps += beat.steps
+        completed = self.pyramid.add(beat)
+        if completed > self._pause_level:
+            block = self.pyramid.levels[self._pause_level][-1]
+            self.pauses.observe(beat.time_s, block.low)
+            self.peak_pauses.observe(beat.time_s, block.high)
+        if completed:
+            self._amplitude_bytes = None
+        if completed and self._is_new_life():
+            self._begin(beat)
+            self.has_restarted = True
+            return 0
+        return completed
+
+    def _note_limit(self, limit_bytes: int) -> None:
+        limits = self._limits
+        gone = limits[0] if len(limits) == LIMITS_KEPT else None
+        limits.append(limit_bytes)
+        least = self.limit_bytes
+        if least is None or gone == least:
+            self.limit_bytes = min(limits)
+        elif limit_bytes < least:
+            self.limit_bytes = limit_bytes
+
+    def is_late(self, beat: Beat) -> bool:
+        """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
+        return self.last is not None and self.last.time_s - CLOCK_BACK_S <= beat.time_s <= self.last.time_s
+
+    def beats_at(self, level: int) -> int:
+        """Return the beats in a block of one scale."""
+        return BASES["sample" if self.last is None else self.last.kind] << level
+
+    def judge(self, level: int) -> Growth | None:
+        """Return how floors grow at one scale, which has just completed a block; None where they do not."""
+        blocks = self.pyramid.latest(level, KEPT)
+        for count in WINDOWS:
+            if len(blocks) < count:
+                return None
+            growth = self._judge_window(blocks, count, self._records.get(level, 0))
+            if growth is not None:
+                return growth
+        return None
+
+    def judge_resumed(self, level: int, since_s: float) -> Growth | None:
+        """Return how floors grow again at one scale since a pause; None where they do not clearly rise."""
+        blocks = self.pyramid.latest(level, RESUMED_BLOCKS)
+        if len(blocks) < RESUMED_BLOCKS or blocks[0].start_s < since_s or self.last is None:
+            return None
+        grown = blocks[-1].low - blocks[0].low
+        diffs = [after.low - before.low for before, after in pairwise(blocks)]
+        if min(diffs) <= 0 or max(diffs) > MOST_IN_ONE * grown or grown < LENIENT_CLARITY * blur_of(blocks):
+            return None
+        if blocks[-1].low - self._news_above_bytes < grown / 2:
+            return None
+        pace = grown / (blocks[-1].mid_s - blocks[0].mid_s)
+        growth = Growth(tuple(blocks), pace, grown, self.headroom_bytes)
+        return None if self._may_be_phase(growth) else growth
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds of a beat, on average."""
+        return 0.0 if self.last is None else (self.last.time_s - self.since_s) / max(1, self.beats)
+
+    def note_record(self, level: int) -> None:
+        """Remember how high floors were at one scale, before the block is forgotten."""
+        blocks = self.pyramid.levels[level]
+        if len(blocks) == KEPT and blocks[0].start_s >= self._news_since_s:
+            self._records[level] = max(self._records.get(level, 0), blocks[0].low)
+            self._peak_records[level] = max(self._peak_records.get(level, 0), blocks[0].high)
+
+    def forget_records(self, time_s: float) -> None:
+        """Count growth beyond the present floor as new from now on, even where it was higher before."""
+        self._records.clear()
+        self._peak_records.clear()
+        self._news_since_s = time_s
+        # Samples blur floors upwards: the highest of the newest counts, not the least.
+        blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
+        self._news_above_bytes = max([block.low for block in blocks], default=0)
+        self._peak_news_above_bytes = max([block.high for block in blocks], default=0)
+
+    def judge_peaks(self, level: int, lost_bytes: int, *, is_lenient: bool) -> Growth | None:
+        """Return how peaks grow at one scale, which has just completed a block; None where they do not.
+
+        Args:
+            lost_bytes: Bytes of the limit that they cannot use.
+            is_lenient: Whether less clear growth will do, see `judge_growth`.
+        """
+        blocks = self.pyramid.latest(level, KEPT)
+        found = blocks[-WINDOWS[0] :]
+        if len(found) < WINDOWS[0] or self.limit_bytes is None:
+            return None
+        headroom = self.limit_bytes - lost_bytes - found[-1].high
+        if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
+            return None
+        past = [block.high for block in blocks[: -WINDOWS[0]]]
+        record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
+        window = [turn_over(block) for block in found]
+        growth = judge_growth(window, headroom, record, is_lenient=is_lenient)
+        return None if growth is None or self._may_be_phase(growth) else growth
+
+    def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
+        window = blocks[-count:]
+        grown = window[-1].low - window[0].low
+        if grown <= 0 or window[-1].end_s - window[0].start_s < self._least_s:
+            return None
+        past = [block.low for block in blocks[:-count] if block.start_s >= self._news_since_s]
+        record = max([record, self._news_above_bytes, *past])
+        headroom = self.headroom_bytes
+        if grown < PHI_LEAST * headroom:
+            return None
+        growth = judge_growth(window, headroom, record)
+        return None if growth is None or self._may_be_phase(growth) else growth
+
+    def _may_be_phase(self, growth: Growth) -> bool:
+        """Return whether samples may have met a sawtooth of steps at slowly drifting moments.
+
+        Sampled at nearly its own period, or a fraction of it, a sawtooth looks like slow growth (aliasing).
+        So it may be where each sample is near the one before, or near that of a few samples ago. What is
+        reserved tells the difference: without more of it steps hold no more than they did. Where it is not
+        known, long evidence does.
+        """
+        if self._recent is None:
+            return False
+        reserved = [block.reserved for block in growth.blocks]
+        # Near the limit no more can be reserved, whatever grows.
+        is_telling = self.limit_bytes is None or reserved[-1] < BRIM_SHARE * self.limit_bytes
+        if reserved[0] and is_telling:
+            if reserved[-1] - reserved[0] >= growth.grown_bytes / 2:
+                return False
+        elif growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
+            return False
+        return is_locked(tuple(self._recent), self._most_bytes - self._least_bytes - growth.grown_bytes)
+
+    def fit_line(self, since_s: float, finest: int, *, is_peak: bool = False) -> Line | None:
+        """Return a robust line through floors, or peaks, since a moment; None where too little is known.
+
+        Blocks finer than `finest` are blurred where samples are few, and left out.
+        """
+        found = [block for block in self.pyramid.mosaic(finest) if block.mid_s >= since_s]
+        blocks = [turn_over(block) for block in found] if is_peak else found
+        sign = -1 if is_peak else 1
+        points = [(block.low_s, float(block.low - sign * abs(block.blur))) for block in blocks]
+        if len(points) < LEAST_POINTS:
+            return None
+        return fit_curve(points[:: -(-len(points) // MOST_POINTS)])
+
+    @property
+    def headroom_bytes(self) -> float:
+        """What is left above the newest floor and the amplitude of steps; with an unknown limit, the
+        floor.
+        """
+        floor = self.floor_bytes or 0
+        if self.limit_bytes is None:
+            return float(floor)
+        peak = floor + self.amplitude_bytes
+        stranded = 0
+        if self.last is not None and self.last.split_bytes:
+            # Free in segments with live blocks, and of no use to steps that reach so high.
+            stranded = min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
+        return float(self.limit_bytes - peak - stranded)
+
+    @property
+    def floor_bytes(self) -> int | None:
+        blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
+        return min([block.low for block in blocks]) if blocks else None
+
+    @property
+    def amplitude_bytes(self) -> int:
+        """Most that steps recently reached above their floor.
+
+        In the block within which the optimizer makes its state the floor rises once and for all: there the
+        next block's floor counts.
+        """
+        if self._amplitude_bytes is None:
+            blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
+            nexts = [*blocks[1:], *blocks[-1:]]
+            above = [at.high - max(at.low, next_.low) for at, next_ in zip(blocks, nexts, strict=True)]
+            self._amplitude_bytes = max(above, default=0)
+        return self._amplitude_bytes
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Recent training steps a second; None where steps are not known."""
+        blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
+        if len(blocks) < 2 or blocks[0].last_step is None or blocks[-1].last_step is None:
+            return None
+        span_s = blocks[-1].end_s - blocks[0].end_s
+        steps = blocks[-1].last_step - blocks[0].last_step
+        return steps / span_s if steps > 0 and span_s > 0 else None
+
+    @property
+    def newest_pace(self) -> float | None:
+        """Bytes a second by which floors of the newest steps rose without a pause; None where they did not.
+
+        Samples are no floors: what they show in so short a time is the height of a step.
+        """
+        blocks = self._list_newest()
+        if len(blocks) < NEWEST_BLOCKS or any(b.low <= a.low for a, b in pairwise(blocks)):
+            return None
+        return (blocks[-1].low - blocks[0].low) / (blocks[-1].mid_s - blocks[0].mid_s)
+
+    @property
+    def newest_span_s(self) -> float:
+        """Seconds for which `newest_pace` was kept."""
+        blocks = self._list_newest()
+        return blocks[-1].end_s - blocks[0].start_s if blocks else 0.0
+
+    def _list_newest(self) -> Sequence[Block]:
+        is_exact = self.last is not None and self.last.kind == "step"
+        return self.pyramid.latest(0, NEWEST_BLOCKS) if is_exact else ()
+
+    def _begin(self, beat: Beat | None) -> None:
+        kind = "sample" if beat is None else beat.kind
+        self.pyramid = BlockPyramid(BASES[kind])
+        self._amplitude_bytes = None
+        self._pause_level = PAUSE_LEVELS[kind]
+        self.pauses = Pauses()
+        self.peak_pauses = Pauses()
+        self._least_s = LEAST_S[kind]
+        self._floor_level = 0 if kind == "step" else AMPLITUDE_LEVEL
+        self.since_s = 0.0 if beat is None else beat.time_s
+        self.beats = self.steps = 0
+        self._records: dict[int, int] = {}
+        self._peak_records: dict[int, int] = {}
+        self._news_since_s = self.since_s
+        self._news_above_bytes = 0
+        self._peak_news_above_bytes = 0
+        self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
+
+    def _is_new_life(self) -> bool:
+        blocks = self.pyramid.latest(0, WINDOW)
+        before = min([block.low for block in blocks[:-1]], default=0)
+        return blocks[-1].high < FALLEN_SHARE * before
+
+
+# Samples that are looked at.
+RECENT = 64
+MOST_LAG = 12
+# Share of their range by which samples of one lag differ at most, on average, where they are locked.
+LOCKED_SHARE = 0.12
+
+
+def is_locked(samples: Sequence[int], height: int = 0) -> bool:
+    """Return whether each sample is near the one that came a fixed, small number of samples before.
+
+    Of independent samples of a sawtooth two differ by a third of its height on average. `height` is what is
+    known of that from earlier samples: these may have met a part of it alone.
+    """
+    height = max(height, max(samples) - min(samples))
+    return any(
+        sum([abs(after - before) for before, after in zip(samples, samples[lag:], strict=False)])
+        <= LOCKED_SHARE * height * (len(samples) - lag)
+        for lag in range(1, MOST_LAG + 1)
+    )

@@ -1,0 +1,180 @@
+"""Whether blocks of one scale show growth that goes on: the evidence, in proportion to the forecast."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from .blocks import Block
+from .rate import estimate_rate
+
+# Growth that is benign ends: a cache is full, a window of losses has its length, a fragmented heap settles.
+# So the evidence demanded is in proportion to the forecast made: floors must have grown, steadily and without
+# slowing down, over at least `PHI` of the time that the capacity would last at that rate. Growth that slows
+# is continued as a geometric series, as of a cache that fills with a time constant; where that ends below the
+# capacity it is no leak yet.
+
+# Numbers of blocks that are looked at: three lengths a scale, so that evidence need not wait for its next
+# doubling.
+WINDOWS = (8, 11, 15)
+# Share of the headroom that must have been consumed: no forecast beyond 10 times the evidence.
+PHI = 0.1
+# Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts.
+PHI_LASTING_S = 2400.0
+PHI_LEAST = 0.004
+# Share of blocks that must have risen above the one before; growth by few steps is a curriculum.
+LEAST_RISES = 5 / 7
+# Share of the growth that may fall on one difference.
+MOST_IN_ONE = 0.5
+# Share of the growth that floors may fall back in between (garbage collection).
+MOST_FALL = 0.1
+# The newest differences, and the least share of the usual pace that they keep.
+NEWEST = 2
+LEAST_NEWEST = 0.4
+# Share of the growth by which blocks may deviate from the line through both ends.
+MOST_BEND = 0.2
+# How many times its own blur the growth must be, and where less clear growth will do.
+LEAST_CLARITY = 12.0
+LENIENT_CLARITY = 6.0
+
+# Rate of the second half, as a share of that of the first, below which growth is ending.
+LEAST_FACTOR = 0.6
+# Standard errors by which growth may slow down more than it seems to.
+DOUBT = 1.5
+# Seconds of evidence from which on growth that looks straight counts, though its forecast is blurred.
+LONG_S = 3000.0
+LONG_ERROR = 0.25
+LONG_DOUBT = 1.3
+
+
+class Growth(NamedTuple):
+    blocks: tuple[Block, ...]
+    bytes_per_s: float
+    grown_bytes: int
+    # What is left above the floor and the amplitude of steps.
+    headroom_bytes: float
+
+    @property
+    def window_s(self) -> float:
+        return self.blocks[-1].end_s - self.blocks[0].start_s
+
+    @property
+    def share(self) -> float:
+        return self.grown_bytes / max(1.0, self.headroom_bytes)
+
+
+def demand_share(window_s: float) -> float:
+    """Return the share of the headroom that growth over so many seconds must have consumed."""
+    return max(PHI_LEAST, PHI * min(1.0, PHI_LASTING_S / max(window_s, 1e-9)))
+
+
+def judge_growth(
+    blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_lenient: bool = False
+) -> Growth | None:
+    """Return the growth of floors; None without growth, or where it is going to end.
+
+    Args:
+        blocks: Consecutive blocks of one scale, eight or more.
+        headroom_bytes: What is left above the floor and the amplitude of steps.
+        record_bytes: Highest floor of such blocks before these; only what exceeds it is new.
+        is_lenient: Whether less clear growth will do; then it is not asked whether it continues.
+    """
+    grown = blocks[-1].low - blocks[0].low
+    window_s = blocks[-1].end_s - blocks[0].start_s
+    least = demand_share(window_s) * max(0.0, headroom_bytes)
+    if grown <= 0 or grown < least or blocks[-1].low - record_bytes < max(grown / 2, least):
+        return None
+    if not _is_steady(blocks, grown, LENIENT_CLARITY if is_lenient else LEAST_CLARITY):
+        return None
+    if not (_is_straight(blocks) if is_lenient else _goes_on(blocks, headroom_bytes)):
+        return None
+    rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
+    return Growth(tuple(blocks), rate, grown, headroom_bytes)
+
+
+def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
+    """Return whether all blocks have a part in the growth, and it is clear of their blur."""
+    lows = [block.low for block in blocks]
+    diffs = [after - before for before, after in pairwise(lows)]
+    if grown < clarity * blur_of(blocks) or max(diffs) > MOST_IN_ONE * grown:
+        return False
+    if sum([diff > 0 for diff in diffs]) < LEAST_RISES * len(diffs):
+        return False
+    if -sum([diff for diff in diffs if diff < 0]) > MOST_FALL * grown:
+        return False
+    if sum(diffs[-NEWEST:]) < LEAST_NEWEST * NEWEST / len(diffs) * grown:
+        return False
+    start_s = blocks[0].mid_s
+    span_s = blocks[-1].mid_s - blocks[0].mid_s
+    bend = max([abs(b.low - lows[0] - grown * (b.mid_s - start_s) / span_s) for b in blocks])
+    return bend <= MOST_BEND * grown
+
+
+def blur_of(blocks: Sequence[Block]) -> float:
+    return sum([abs(block.blur) for block in blocks]) / len(blocks)
+
+
+def _is_straight(blocks: Sequence[Block]) -> bool:
+    pace = _compare_halves(blocks)
+    return pace is not None and pace.factor >= LEAST_FACTOR
+
+
+def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
+    """Return whether growth would exceed the headroom even if it slowed on as it may have done so far.
+
+    Growth that decays with a time constant, A (1 - exp(-t / tau)), has rates that fall by the same factor
+    from each half of the window to the next; what remains of it is their geometric series. The factor is
+    as low as its own uncertainty allows, so that a blurred line does not pass for a straight one.
+    """
+    pace = _compare_halves(blocks)
+    if pace is None or pace.factor < LEAST_FACTOR:
+        return False
+    lasts = blocks[-1].end_s - blocks[0].start_s >= LONG_S
+    if lasts and pace.error <= LONG_ERROR and pace.factor + LONG_DOUBT * pace.error >= 1.0:
+        return True
+    factor = pace.factor - DOUBT * pace.error
+    if factor >= 1.0:
+        return True
+    if factor <= 0.0:
+        return False
+    tau_s = pace.lag_s / -math.log(factor)
+    remaining = pace.rate * math.exp(-pace.age_s / tau_s) * tau_s
+    return remaining > headroom_bytes
+
+
+class _Pace(NamedTuple):
+    # Bytes a second in the second half.
+    rate: float
+    factor: float
+    # Standard error of the factor.
+    error: float
+    # From the middle of the first half to that of the second.
+    lag_s: float
+    # From the middle of the second half to the present.
+    age_s: float
+
+
+def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
+    rates = [(b.low - a.low) / (b.mid_s - a.mid_s) for a, b in pairwise(blocks)]
+    count = len(rates)
+    part = count * 3 // 7
+    first = sum(rates[:part]) / part
+    last = sum(rates[-part:]) / part
+    if first <= 0 or last <= 0:
+        return None
+    span_s = blocks[-1].mid_s - blocks[0].mid_s
+    scatter = max(_scatter_of(rates), math.sqrt(2) * blur_of(blocks) * count / span_s)
+    # Floors that scatter by v have differences that scatter by v sqrt(2); those of one part telescope.
+    error = scatter / part * math.hypot(1, last / first) / first
+    return _Pace(last, last / first, error, span_s * (count - part) / count, span_s * part / count / 2)
+
+
+def _scatter_of(rates: Sequence[float]) -> float:
+    """Return the standard deviation of rates about a straight line through them."""
+    count = len(rates)
+    middle = (count - 1) / 2
+    mean = sum(rates) / count
+    weight = sum([(place - middle) ** 2 for place in range(count)])
+    slope = sum([(place - middle) * rate for place, rate in enumerate(rates)]) / weight
+    squares = [(rate - mean - slope * (place - middle)) ** 2 for place, rate in enumerate(rates)]
+    return math.sqrt(sum(squares) / (count - 2))
