@@ -1,6 +1,5 @@
 """The host: its memory, processor and pressure, and the limits of the cgroup of this process."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -9,47 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..model import HostSample
-
-
-class KeptFile:
-    """Reads a file of /proc or of a control group through one open descriptor, again on every call.
-
-    A control group that was removed refuses to be read; the file is opened again then, and is absent if it
-    still cannot be read.
-
-    Args:
-        most_bytes: How much of its beginning to read.
-    """
-
-    def __init__(self, path: str, most_bytes: int = 4096) -> None:
-        self.path = path
-        self._most_bytes = most_bytes
-        self._descriptor: int | None = None
-
-    def read(self) -> bytes | None:
-        """Return the file's beginning as it is now; None if it cannot be read."""
-        if self._descriptor is not None:
-            try:
-                return os.pread(self._descriptor, self._most_bytes, 0)
-            except OSError:
-                self.close()
-        try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._descriptor, self._most_bytes, 0)
-        except OSError:
-            self.close()
-            return None
-
-    def close(self) -> None:
-        """The next reading opens the file again."""
-        descriptor = self._descriptor
-        self._descriptor = None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
-
+from .kernel_files import KeptFile, parse_number
 
 MOST_MEMINFO_BYTES = 8192
 _DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
@@ -279,8 +238,7 @@ def find_memory_stat(text: bytes, name: bytes) -> int:
 
 def _read_number(file: KeptFile | None) -> int | None:
     """Return the number in a file; None for `max`, and if there is no such file."""
-    text = None if file is None else file.read()
-    return int(text) if text is not None and text.strip().isdigit() else None
+    return None if file is None else parse_number(file.read())
 
 
 def _unescape(path: str) -> str:

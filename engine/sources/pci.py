@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-# Largest file of an attribute that is read here.
-_MOST_BYTES = 256
+from .kernel_files import list_names, read_text
+
 _DISPLAY_CLASS = "0x03"
 
 
@@ -27,11 +27,8 @@ class PciDevice(NamedTuple):
 
 def list_graphics_devices(sys: Path, vendor: int) -> list[PciDevice]:
     """Return the display controllers of a vendor in the order of their addresses; wakes none of them."""
-    try:
-        names = sorted(os.listdir(sys / "bus/pci/devices"))  # noqa: PTH208 - names are all that is needed
-    except OSError:
-        return []
-    folders = [sys / "bus/pci/devices" / name for name in names]
+    bus = sys / "bus/pci/devices"
+    folders = [bus / name for name in sorted(list_names(bus))]
     wanted = [it for it in folders if _read_hex(it / "vendor") == vendor]
     return [
         PciDevice(
@@ -39,10 +36,10 @@ def list_graphics_devices(sys: Path, vendor: int) -> list[PciDevice]:
             vendor=vendor,
             device=_read_hex(folder / "device") or 0,
             driver=_read_driver(folder),
-            is_reserved=(_read_line(folder / "driver_override") or "(null)") != "(null)",
+            is_reserved=(read_text(folder / "driver_override") or "(null)") != "(null)",
         )
         for folder in wanted
-        if (_read_line(folder / "class") or "").startswith(_DISPLAY_CLASS)
+        if (read_text(folder / "class") or "").startswith(_DISPLAY_CLASS)
     ]
 
 
@@ -55,14 +52,6 @@ def _read_driver(folder: Path) -> str | None:
 
 def _read_hex(path: Path) -> int | None:
     try:
-        return int(_read_line(path) or "", 16)
+        return int(read_text(path) or "", 16)
     except ValueError:
-        return None
-
-
-def _read_line(path: Path) -> str | None:
-    try:
-        with path.open("rb", buffering=0) as file:
-            return file.read(_MOST_BYTES).decode("ascii", errors="replace").strip()
-    except OSError:
         return None

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from ..errors import UsageError
 from ..model import ProcessKind, ProcessReading
 from ..text import make_printable
-from .host import KeptFile
+from .kernel_files import KeptFile, read_bytes
 
 # Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are.
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -320,17 +320,8 @@ class ProcessTable:
         return float(boot) if boot is not None and boot.isdigit() else None
 
     def _read_text(self, name: str, most_bytes: int = 4096) -> str | None:
-        """Return the beginning of a file of /proc; a file object would cost three times as much."""
-        try:
-            descriptor = os.open(self._prefix + name, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            return os.read(descriptor, most_bytes).decode("utf-8", errors="replace")
-        except OSError:  # the process ended in between
-            return None
-        finally:
-            os.close(descriptor)
+        data = read_bytes(self._prefix + name, most_bytes)
+        return None if data is None else data.decode("utf-8", errors="replace")
 
     def _note_ended(self, now_s: float) -> None:
         """Look again at processes that have ended, and forget those that no device lists any more."""

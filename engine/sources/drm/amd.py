@@ -19,9 +19,10 @@ from ...errors import (
 )
 from ...model import DeviceActivity, DeviceHardware, MemoryReading, ProcessKind, ProcessReading
 from ...text import make_printable
+from ..kernel_files import NumberFile, read_text
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, make_reading
-from .cards import Card, NumberFile, list_cards, read_text
+from .cards import Card, list_cards
 from .fdinfo import ClientScan
 from .kfd import KfdProcesses
 from .metrics import MOST_BYTES, GpuMetrics, parse_metrics

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ..kernel_files import list_names, parse_number, read_bytes
 from ..processes import has_own_pids
 
 # Most bytes of a file, lines of it, and files of a scan; beyond that something is wrong.
 _MOST_BYTES = 1 << 16
 _MOST_LINES = 512
 _MOST_FILES = 4096
-_MOST_DIGITS = 19
 _UNITS = {b"": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30}
 # The second key is the older name of the first; they are never added.
 _KEYS = (b"drm-resident-", b"drm-memory-")
@@ -50,18 +50,14 @@ def parse_fdinfo(data: bytes) -> Client | None:
             size = _parse_size(value) if key.startswith(prefix) else None
             if size is not None:
                 resident[key.removeprefix(prefix).decode("ascii", "replace")] = size
-    return Client(driver, address.lower(), _parse_whole(fields.get(b"drm-client-id", b"")), resident)
+    return Client(driver, address.lower(), parse_number(fields.get(b"drm-client-id", b"")), resident)
 
 
 def _parse_size(value: bytes) -> int | None:
     number, _, unit = value.partition(b" ")
-    size = _parse_whole(number)
+    size = parse_number(number)
     factor = _UNITS.get(unit.strip())
     return None if size is None or factor is None else size * factor
-
-
-def _parse_whole(text: bytes) -> int | None:
-    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 # Between two scans, longer where a scan costs more than this share of a core.
@@ -104,7 +100,7 @@ class ClientScan:
         held: dict[str, dict[int, dict[str, int]]] = {}
         seen: set[tuple[str, int]] = set()
         left = _MOST_FILES
-        for pid in sorted(int(name) for name in _list(self._proc) if name.isdigit()):
+        for pid in sorted(int(name) for name in list_names(self._proc) if name.isdigit()):
             for name in self._list_device_files(pid):
                 left -= 1
                 if left < 0:
@@ -126,7 +122,7 @@ class ClientScan:
     def _list_device_files(self, pid: int) -> list[str]:
         folder = f"{self._proc}/{pid}/fd"
         found = []
-        for name in _list(folder):
+        for name in list_names(folder):
             try:
                 link = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - a name, no path
             except OSError:  # closed in between
@@ -138,15 +134,6 @@ class ClientScan:
         return found
 
     def _read(self, pid: int, name: str) -> Client | None:
-        try:
-            with open(f"{self._proc}/{pid}/fdinfo/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - as fast
-                return parse_fdinfo(file.read(_MOST_BYTES))
-        except OSError:  # closed in between, or of another user
-            return None
-
-
-def _list(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names are all that is needed
-    except OSError:
-        return []
+        # None if it was closed in between, or is of another user.
+        data = read_bytes(f"{self._proc}/{pid}/fdinfo/{name}", _MOST_BYTES)
+        return None if data is None else parse_fdinfo(data)

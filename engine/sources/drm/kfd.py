@@ -1,11 +1,10 @@
 """Compute processes of AMD GPUs: /sys/class/kfd, what ROCm's own tools read; open to every user."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from .cards import parse_number, read_text
+from ..kernel_files import list_names, parse_number, read_bytes, read_text
 
 _MOST_NODES = 1024
 _MOST_PROCESSES = 4096
@@ -42,7 +41,7 @@ class KfdProcesses:
         """Read which GPUs there are; call again where devices came or went."""
         nodes = self._folder / "topology/nodes"
         addresses = {}
-        for name in _list(nodes)[:_MOST_NODES]:
+        for name in list_names(nodes)[:_MOST_NODES]:
             gpu_id = parse_number((read_text(nodes / name / "gpu_id") or "").encode())
             # Processors are nodes too, with the id 0; GPUs of others refuse to be read.
             address = _find_address(read_text(nodes / name / "properties") or "") if gpu_id else None
@@ -64,7 +63,7 @@ class KfdProcesses:
         return self._by_address.get(address, {})
 
     def _read_all(self, now_s: float) -> None:
-        names = [name for name in _list(self._folder / "proc")[:_MOST_PROCESSES] if name.isdigit()]
+        names = [name for name in list_names(self._folder / "proc")[:_MOST_PROCESSES] if name.isdigit()]
         self._held = {name: self._read_process(name, now_s) for name in names}
         self._by_address = {}
         for name, held in self._held.items():
@@ -82,16 +81,8 @@ class KfdProcesses:
         return _Held(sizes, before.all_due_s)
 
     def _read_size(self, pid: str, gpu_id: str) -> int | None:
-        try:
-            descriptor = os.open(f"{self._folder}/proc/{pid}/vram_{gpu_id}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # it ended, or does not use this GPU
-            return None
-        try:
-            return parse_number(os.read(descriptor, 64))
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
+        # None if it ended, or does not use this GPU.
+        return parse_number(read_bytes(f"{self._folder}/proc/{pid}/vram_{gpu_id}", 64))
 
 
 def _find_address(properties: str) -> str | None:
@@ -101,10 +92,3 @@ def _find_address(properties: str) -> str | None:
     if location is None:
         return None
     return f"{domain or 0:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
-
-
-def _list(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names are all that is needed
-    except OSError:
-        return []

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...errors import DeviceLostError
 from ...model import MemoryReading
+from ..kernel_files import list_names, read_text
 from ..pci import list_graphics_devices, spell_address
 from ..processes import has_own_pids
 from ..source import DeviceDetails, DeviceIdentity
@@ -20,7 +21,6 @@ from .driver import DEAD_HANDLE_CODES, Code, make_lost_error
 
 _VENDOR = 0x10DE
 _FOLDERS = "driver/nvidia/gpus"
-_MOST_BYTES = 4096
 
 
 class LostReader:
@@ -70,10 +70,7 @@ class KernelGpu(NamedTuple):
 
 def list_gpu_folders(proc: Path) -> frozenset[str]:
     """Return the bus addresses of the GPUs that the kernel driver knows; makes no call to a GPU."""
-    try:
-        return frozenset(folder.name for folder in (proc / _FOLDERS).iterdir())
-    except OSError:
-        return frozenset()
+    return frozenset(list_names(proc / _FOLDERS))
 
 
 def list_unbound(root: Path) -> list[str]:
@@ -130,11 +127,8 @@ def _describe_unbound(address: str) -> KernelGpu:
 
 def _read_information(root: Path, address: str, folder: str) -> KernelGpu | None:
     """Return what the driver knows of a GPU; None if it does not say, or was told to leave it out."""
-    path = root / "proc" / _FOLDERS / folder / "information"
-    try:
-        with path.open("rb", buffering=0) as file:
-            text = file.read(_MOST_BYTES).decode("utf-8", errors="replace")
-    except OSError:
+    text = read_text(root / "proc" / _FOLDERS / folder / "information")
+    if text is None:
         return None
     fields = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())

@@ -15,7 +15,6 @@ from vramscope.engine.model import HostSample
 from vramscope.engine.sources.host import (
     CGROUP_INTERVAL_S,
     HostReader,
-    KeptFile,
     Meminfo,
     find_memory_stat,
     parse_cgroup_mounts,
@@ -23,6 +22,7 @@ from vramscope.engine.sources.host import (
     parse_cpu_times,
     parse_meminfo,
 )
+from vramscope.engine.sources.kernel_files import KeptFile
 
 GIB = 1 << 30
 KIB_OF_GIB = 1 << 20

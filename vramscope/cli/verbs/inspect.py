@@ -74,8 +74,10 @@ def run(arguments: Namespace) -> int:
     elif _is_phase_file(path):
         _show_phases(path, settings, is_json=arguments.json)
     elif _is_serving_log(path):
+        from vramscope.engine.files.memory_file import has_oom_text
+
         _show_serving_log(path, settings, is_json=arguments.json)
-        if not arguments.json and _has_oom_text(path):
+        if not arguments.json and has_oom_text(path):
             # A log of a trainer and its server, or of a server that ended: also what the error itself says.
             print_text(path, top=top, device=device, settings=settings)
     elif arguments.json:
@@ -140,12 +142,6 @@ def _is_serving_log(path: Path) -> bool:
         return recognize_serving_log(path) is not None
     except InputFileError:
         return False
-
-
-def _has_oom_text(path: Path) -> bool:
-    from vramscope.engine.files.memory_file import has_oom_text
-
-    return has_oom_text(path)
 
 
 def _show_serving_log(path: Path, settings: "Settings", *, is_json: bool) -> None:
