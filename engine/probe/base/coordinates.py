@@ -97,12 +97,9 @@ def _from_megatron(modules: Mapping[str, Any]) -> Coordinates:
 
 def _from_deepspeed(modules: Mapping[str, Any]) -> Coordinates:
     groups = modules.get("deepspeed.utils.groups")
-    if groups is None:
+    if groups is None or not _has_data_parallel_group(groups):
         return {}
-    functions = {name: f"_{function}" for name, function in _DEEPSPEED.items()}
-    if not _has_data_parallel_group(groups):
-        del functions["dp"]
-    found = _ask_all(groups, functions)
+    found = _ask_all(groups, {name: f"_{function}" for name, function in _DEEPSPEED.items()})
     found.update(_ask_all(groups, {"tp": _DEEPSPEED["tp"], "pp": "get_pipeline_parallel_rank"}))
     found.update(_ask_all(getattr(groups, "mpu", None), {**_MEGATRON, **{"tp": "get_model_parallel_rank"}}))
     found.update(_ask_all(getattr(groups, "mpu", None), {"tp": _MEGATRON["tp"]}))
@@ -110,9 +107,10 @@ def _from_deepspeed(modules: Mapping[str, Any]) -> Coordinates:
 
 
 def _has_data_parallel_group(groups: Module) -> bool:
-    """Return whether DeepSpeed has the group of data parallelism already.
+    """Return whether DeepSpeed has the group of data parallelism already; before that it knows no layout.
 
-    Asked for its rank without one it clones the world, and to make a group every rank must take part
+    Other frameworks import it without using it, and it answers 0 for what it never set up. Asked for its
+    rank without a group it clones the world, and to make a group every rank must take part
     (`_clone_world_group` in deepspeed/utils/groups.py): ours would wait for the others for ever.
     """
     return any(getattr(groups, name, None) is not None for name in ("mpu", "mesh_device", "_WORLD_GROUP"))

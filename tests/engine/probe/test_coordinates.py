@@ -115,11 +115,11 @@ class StandInDeepSpeed:
         return 0
 
 
-def test_deepspeed_is_never_asked_for_a_rank_whose_group_it_would_have_to_make() -> None:
+def test_deepspeed_that_is_imported_and_not_used_is_neither_asked_nor_named() -> None:
     groups = StandInDeepSpeed()
     modules = {"deepspeed.utils.groups": groups}
     for _ in range(3):
-        assert find_coordinates((), modules, {"RANK": "7"}) == {"rank": 7, "cp": 0, "source": "DeepSpeed"}
+        assert find_coordinates((), modules, {"RANK": "7"}) == {"rank": 7, "source": "environment"}
     assert groups.made == []
 
 
