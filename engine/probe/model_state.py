@@ -1,4 +1,4 @@
-"""Exact bytes of parameters, gradients and optimizer state, read from the optimizers themselves."""
+"""Exact bytes of parameters, gradients and optimizer state, from the optimizers and the modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
-from .base.foreign import Optimizer, Tensor
+from .base.foreign import Foreign, Module, Optimizer, Tensor
 from .base.guard import Guard
 from .base.storages import StorageBytes
 from .clock import SystemClock
@@ -20,10 +20,43 @@ _REST_PER_WALK = 1000.0
 # A program that steps in the backward pass has one for each of its parameters.
 MOST_OPTIMIZERS = 10_000
 
+# Of one process; the largest models in use have some tens of thousands.
+_MOST_MODULES = 200_000
+
+# By `id`: every `torch.nn.Module` of this process that got a parameter or a parent since torch was imported.
+_modules: dict[int, weakref.ref[Any]] = {}
+# Modules `torch.nn.modules.module` that call us; a hook is never removed, as those of optimizers.
+_hooked: list[Module] = []
+
 State = dict[str, "int | None"]
 _UNMEASURED: State = dict.fromkeys(
     ("parameters_bytes", "gradients_bytes", "optimizer_bytes", "grad_sample_bytes")
 )
+
+
+def hook_modules(torch: Foreign) -> None:
+    """Note modules as they are built, through PyTorch's own hooks: frozen weights are in no optimizer."""
+    module = getattr(getattr(getattr(torch, "nn", None), "modules", None), "module", None)
+    on_parameter = getattr(module, "register_module_parameter_registration_hook", None)
+    on_child = getattr(module, "register_module_module_registration_hook", None)
+    if on_parameter is None or on_child is None or any(known is module for known in _hooked):
+        return
+    _hooked.append(module)
+    on_parameter(lambda owner, *_: _note_module(owner))
+    # A copy of a module registers no parameter; it is found below the module that it becomes a part of.
+    on_child(lambda _, __, child: _note_module(child))
+
+
+def _note_module(module: Foreign) -> None:
+    identity = id(module)
+    if identity in _modules or module is None or len(_modules) >= _MOST_MODULES:
+        return
+    forget = _modules
+    try:
+        forget[identity] = weakref.ref(module, lambda _: forget.pop(identity, None))
+    except TypeError:
+        # A stand-in that something put in the place of a module.
+        return
 
 
 class ModelStateWatch:
@@ -123,19 +156,22 @@ def measure_state(
 ) -> State | None:
     """Return the bytes of optimizers, each storage counted once and under its first use.
 
-    A sum with a tensor without a storage is None.
+    A sum with a tensor without a storage is None. Parameters that no optimizer holds (frozen ones, or those
+    that an optimizer keeps a copy or a part of) count where they are on a kind of device of one that steps.
 
     Args:
         optimizers: Of PyTorch; those of Opacus pass the one that they wrap.
         deadline_s: When to give up and return None.
     """
     held = StorageBytes()
+    kinds = set()
     for optimizer in optimizers:
         for parameter in _list_parameters(optimizer):
             if monotonic_s() > deadline_s:
                 return None
+            kinds.add(parameter.device.type)
             held.add("parameters_bytes", parameter)
-            held.add("gradients_bytes", parameter.grad)
+            _add_gradients(held, parameter)
             for name in ("grad_sample", "summed_grad"):
                 for tensor in _tensors(getattr(parameter, name, None)):
                     held.add("grad_sample_bytes", tensor)
@@ -143,7 +179,34 @@ def measure_state(
             for tensor in _tensors(optimizer.state.get(parameter)):
                 if tensor.device.type == parameter.device.type:
                     held.add("optimizer_bytes", tensor)
+    for parameter in _list_module_parameters():
+        if monotonic_s() > deadline_s:
+            return None
+        if parameter.device.type in kinds:
+            held.add("parameters_bytes", parameter)
+            _add_gradients(held, parameter)
     return {name: held.find(name, None if name == "grad_sample_bytes" else 0) for name in _UNMEASURED}
+
+
+def _add_gradients(held: StorageBytes, parameter: Tensor) -> None:
+    """Count a parameter's gradient, and the buffer in which Megatron-LM accumulates it."""
+    held.add("gradients_bytes", parameter.grad)
+    held.add("gradients_bytes", getattr(parameter, "main_grad", None))
+
+
+def _list_module_parameters() -> Iterator[Tensor]:
+    """Yield the parameters of all modules of this process, but of those that have no shape yet."""
+    met: set[int] = set()
+    pending = [module for reference in list(_modules.values()) if (module := reference()) is not None]
+    while pending:
+        module = pending.pop()
+        if module is None or id(module) in met:
+            continue
+        met.add(id(module))
+        for parameter in list(module._parameters.values()):
+            if parameter is not None and not hasattr(type(parameter), "materialize"):
+                yield parameter
+        pending.extend(module._modules.values())
 
 
 def _list_parameters(optimizer: Optimizer) -> Iterator[Tensor]:

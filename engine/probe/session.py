@@ -18,7 +18,7 @@ from .clock import SystemClock
 from .demands import Demands
 from .history import MemoryHistory, attach_observer, end_recording, is_observer_settled
 from .identity import TrainingDevice, is_loader_worker
-from .model_state import ModelStateWatch
+from .model_state import ModelStateWatch, hook_modules
 from .out_of_memory import OutOfMemoryRecorder
 from .peak_file import FOLDER_VARIABLE, PeakFile
 from .phase_memory import PhaseCalls
@@ -486,6 +486,7 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
     """Start the session of this process; if one runs, only record that it was asked for."""
     watch_forks()
     hook_optimizers()
+    hook_modules(torch)
     current.dormant = None
     session = current.session
     if session is None:

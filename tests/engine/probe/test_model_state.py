@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,16 @@ from tests.engine.probe.hub import listen
 from tests.engine.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
 from tests.later import LaterModule
 from tests.waiting import wait_until
+from vramscope.engine.probe import model_state
 from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.base import current
 from vramscope.engine.probe.base.guard import Guard
-from vramscope.engine.probe.model_state import MOST_OPTIMIZERS, ModelStateWatch, measure_state
+from vramscope.engine.probe.model_state import (
+    MOST_OPTIMIZERS,
+    ModelStateWatch,
+    hook_modules,
+    measure_state,
+)
 from vramscope.engine.probe.session import Session
 
 if TYPE_CHECKING:
@@ -27,6 +34,12 @@ else:
 FLOAT_BYTES = 4
 INDEX_BYTES = 8
 UNMEASURED = dict.fromkeys(("parameters_bytes", "gradients_bytes", "optimizer_bytes", "grad_sample_bytes"))
+
+
+@pytest.fixture(autouse=True)
+def no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the modules that other tests have built in this process."""
+    monkeypatch.setattr(model_state, "_modules", {})
 
 
 def measure(*optimizers: torch.optim.Optimizer) -> dict[str, int | None] | None:
@@ -65,6 +78,47 @@ def test_a_storage_that_is_shared_counts_once() -> None:
     state = measure(first, second)
     assert state is not None
     assert state["parameters_bytes"] == (60 + 7) * FLOAT_BYTES
+
+
+def test_frozen_weights_are_parameters_as_those_that_train_are() -> None:
+    hook_modules(torch)
+    layer = torch.nn.Linear(8, 8, bias=False)
+    base = torch.nn.Sequential(layer, torch.nn.ModuleList([copy.deepcopy(layer) for _ in range(3)]))
+    base.requires_grad_(requires_grad=False)
+    adapter = torch.nn.Linear(2, 2, bias=False)
+    optimizer = torch.optim.SGD(adapter.parameters(), lr=0.1)
+    discarded = torch.nn.Linear(100, 100)
+    del discarded
+    state = measure(optimizer)
+    assert state is not None
+    assert state["parameters_bytes"] == (4 * 64 + 4) * FLOAT_BYTES
+    del base
+    state = measure(optimizer)
+    assert state is not None
+    assert state["parameters_bytes"] == (64 + 4) * FLOAT_BYTES
+
+
+def test_weights_whose_optimizer_holds_a_part_in_full_precision_count_with_their_gradients() -> None:
+    # As ZeRO and Megatron-LM's distributed optimizer train.
+    hook_modules(torch)
+    model = torch.nn.Linear(8, 8, bias=False, dtype=torch.bfloat16)
+    model.weight.main_grad = torch.zeros(64)
+    part = torch.nn.Parameter(torch.zeros(32))
+    state = measure(torch.optim.SGD([part], lr=0.1))
+    assert state is not None
+    assert state["parameters_bytes"] == 64 * 2 + 32 * FLOAT_BYTES
+    assert state["gradients_bytes"] == 64 * FLOAT_BYTES
+
+
+def test_modules_on_other_devices_and_without_a_shape_yet_are_left_out() -> None:
+    hook_modules(torch)
+    on_the_host = torch.nn.Linear(8, 8)
+    lazy = torch.nn.LazyLinear(5, device="meta")
+    trained = torch.nn.Linear(4, 4, bias=False, device="meta")
+    state = measure(torch.optim.SGD(trained.parameters(), lr=0.1))
+    assert (on_the_host.out_features, lazy.out_features) == (8, 5)
+    assert state is not None
+    assert state["parameters_bytes"] == 16 * FLOAT_BYTES
 
 
 def test_looking_leaves_an_optimizer_as_it_was() -> None:
