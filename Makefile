@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures docs clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures docs dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -50,6 +50,9 @@ pictures: $(VENV)/.tested ## draw the pictures of the documentation from the pro
 docs: $(VENV)/.documented ## build the documentation as a site: build/site/index.html, to be opened in a browser
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+dist: $(VENV)/.tested ## build the wheel and the source distribution: dist/, the same bytes at each try
+	@$(BIN)/python .ci/build-dist dist
+
 clean: ## remove what the targets above have made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -58,15 +61,15 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "vramscope: installing into $(VENV)" >&2
-	@$(PIP) --editable . >&2 && touch $@
+	@$(PIP) --editable '.[figures]' >&2 && touch $@
 
 $(VENV)/.trained: $(VENV)/.installed
 	@echo "vramscope: installing what the demo trains with into $(VENV)" >&2
-	@$(PIP) --editable '.[train]' >&2 && touch $@
+	@$(PIP) --editable '.[figures,train]' >&2 && touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2
-	@$(PIP) --quiet --editable '.[test,train,parquet]' && touch $@
+	@$(PIP) --quiet --editable '.[test,figures,train,parquet]' && touch $@
 
 $(VENV)/.documented: $(VENV)/.installed
 	@echo "vramscope: installing what the documentation is built with into $(VENV)" >&2

@@ -21,6 +21,7 @@ VramscopeError                 the root; carries the exit code of its class
 ├── ServerUnreachableError     no Prometheus answered                    (7)
 ├── AttachRefusedError         a process that must not be attached to    (6)
 │   └── UnknownInterpreterError  its Python differs from those that the injector knows
+├── PackageMissingError        a package of an extra is not installed    (4)
 ├── DebuggerMissingError       attaching needs gdb, and there is none    (4)
 ├── ProbeSilentError           a probe was started and does not report   (7)
 └── WireError                  a message that cannot be accepted         (1)
@@ -144,6 +145,12 @@ class AttachRefusedError(VramscopeError):
 
 class UnknownInterpreterError(AttachRefusedError):
     """The Python of a process differs from those that the injector knows; gdb may do it all the same."""
+
+
+class PackageMissingError(VramscopeError):
+    """A package that an extra of ours brings is not installed; the text names the extra."""
+
+    exit_code = 4
 
 
 class DebuggerMissingError(VramscopeError):

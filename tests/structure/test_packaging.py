@@ -15,20 +15,26 @@ import pytest
 from tests.components import missing
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
 
-BUILD = "from setuptools import build_meta as b; import sys; getattr(b, sys.argv[1])(sys.argv[2])"
 SETUPTOOLS_WITH_LICENSE_EXPRESSIONS = 77
+EPOCH = "1700000000"
 
 
-def _build(source: Path, kind: str, destination: Path) -> Path:
-    """Build a distribution without the network, by the backend that pip would call."""
+def _build(source: Path, destination: Path) -> tuple[Path, Path]:
+    """Build the wheel and the source distribution as `make dist` does, without the network."""
     if int(importlib.metadata.version("setuptools").split(".")[0]) < SETUPTOOLS_WITH_LICENSE_EXPRESSIONS:
         missing("setuptools 77 or newer is not installed (pip install 'setuptools>=77')")
-    destination.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", BUILD, f"build_{kind}", str(destination)]
-    result = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=100, check=False)
+    result = subprocess.run(
+        [sys.executable, str(ROOT / ".ci/build-dist"), str(destination)],
+        cwd=source,
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
-    (built,) = destination.iterdir()
-    return built
+    (wheel,), (sdist,) = destination.glob("*.whl"), destination.glob("*.tar.gz")
+    return wheel, sdist
 
 
 def _copy_tree(destination: Path) -> Path:
@@ -43,9 +49,14 @@ def _copy_tree(destination: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    return _build(_copy_tree(folder / "tree"), "wheel", folder / "built")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("built")
+    return _build(_copy_tree(folder / "tree"), folder / "dist")
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> Path:
+    return built[0]
 
 
 def _expected_files() -> set[str]:
@@ -77,16 +88,19 @@ def test_wheel_declares_command_plug_ins_and_licence(wheel: Path) -> None:
     assert "Requires-Dist: textual==" in metadata
 
 
-def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
-    sdist = _build(_copy_tree(tmp_path / "tree"), "sdist", tmp_path / "sdist")
+def test_builds_of_another_day_and_from_the_source_distribution_are_the_same_to_the_byte(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    wheel, sdist = built
+    tree = _copy_tree(tmp_path / "tree")
+    for path in tree.rglob("*"):
+        os.utime(path, (1.0e9, 1.0e9), follow_symlinks=False)
+    again = _build(tree, tmp_path / "again")
+    assert [it.read_bytes() for it in again] == [it.read_bytes() for it in built]
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (source,) = (tmp_path / "unpacked").iterdir()
-    again = _build(source, "wheel", tmp_path / "wheel")
-    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
-        for name in set(first.namelist()) | set(second.namelist()):
-            if not name.endswith("/RECORD"):
-                assert first.read(name) == second.read(name), name
+    assert _build(source, tmp_path / "of-source")[0].read_bytes() == wheel.read_bytes()
 
 
 def test_installed_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:

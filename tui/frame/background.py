@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from textual.screen import Screen
 
 from ...engine.errors import VramscopeError
+from ...engine.extras import find_missing_package
 
 ResultT = TypeVar("ResultT")
 ScreenResultT = TypeVar("ScreenResultT")
@@ -42,7 +43,11 @@ def run_in_background(
         except VramscopeError as error:
             call: Callable[[], object] = _bind(otherwise, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, a person must see it
-            call = _bind(cast("Callable[[Exception], object]", app._handle_exception), error)
+            missing = find_missing_package(error)
+            if missing is None:
+                call = _bind(cast("Callable[[Exception], object]", app._handle_exception), error)
+            else:
+                call = _bind(otherwise, missing)
         else:
             call = _bind(then, result)
         with suppress(RuntimeError):  # the loop has ended

@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import TextIO
 
 from vramscope.engine.errors import InputFileError, VramscopeError
+from vramscope.engine.extras import find_missing_package
 from vramscope.engine.paths import state_folder
 from vramscope.engine.text import make_printable, make_printable_lines
 
@@ -47,8 +48,13 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
         _abandon(sys.stdout)
         return 0  # the reader of the output, such as `head`, has closed it
     except Exception as error:  # noqa: BLE001 - no user reads a traceback
-        _report_internal(error)
-        return EXIT_INTERNAL if failure_code is None else failure_code
+        missing = find_missing_package(error)
+        if missing is None:
+            _report_internal(error)
+        else:
+            complain(str(missing))
+        code = EXIT_INTERNAL if missing is None else missing.exit_code
+        return code if failure_code is None else failure_code
     finally:
         _drop_unwritable_diagnostics()
     return code

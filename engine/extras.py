@@ -1,0 +1,24 @@
+"""Packages that only parts of vramscope need, and the extras of ours that bring them."""
+
+from .errors import PackageMissingError
+
+EXTRAS = {
+    "matplotlib": "figures",
+    "networkx": "figures",
+    "numpy": "figures",
+    "opacus": "train",
+    "torch": "train",
+}
+"""The extra that brings a package; packages whose lack is explained where they are used are not listed."""
+
+
+def find_missing_package(error: BaseException) -> PackageMissingError | None:
+    """Return the error that names the missing package and its extra; None for any other error."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return None
+    return PackageMissingError(
+        f"this needs {package}, which is not installed here: pip install 'vramscope[{extra}]'"
+    )

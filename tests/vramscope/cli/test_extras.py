@@ -1,0 +1,61 @@
+"""Without the packages of an extra: verbs that need one name the extra, and the extra exists."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.structure.tree import ROOT
+from vramscope.engine.extras import EXTRAS, find_missing_package
+
+from ...engine.files.snapshots import small_snapshot, write_snapshot
+from .running import call
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the packages of the extra as if they were not installed."""
+    for name, extra in EXTRAS.items():
+        if extra == "figures":
+            monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("without")
+def test_a_verb_names_the_extra_that_brings_what_it_needs(tmp_path: Path) -> None:
+    snapshot = write_snapshot(tmp_path, small_snapshot())
+    for arguments, package in (
+        (("inspect", str(snapshot)), "numpy"),
+        (("plan", "--model", "gpt2", "--stages", "2"), "networkx"),
+    ):
+        outcome = call(*arguments)
+        assert (outcome.code, outcome.stdout) == (4, "")
+        assert outcome.stderr == (
+            f"vramscope: this needs {package}, which is not installed here: "
+            "pip install 'vramscope[figures]'\n"
+        )
+
+
+def test_an_import_of_ours_that_fails_is_no_missing_extra() -> None:
+    assert find_missing_package(ModuleNotFoundError("no", name="vramscope.engine.nothing")) is None
+    assert find_missing_package(ImportError("no", name="numpy")) is None
+
+
+def test_extras_bring_what_they_are_named_for_and_the_program_needs_no_package_of_theirs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert {name_of(it) for it in project["dependencies"]}.isdisjoint(EXTRAS)
+    for package, extra in EXTRAS.items():
+        assert package in {name_of(it) for it in extras[extra]}
+    (everything,) = extras["all"]
+    assert set(re.findall(r"\w+", everything.partition("[")[2])) == {
+        "figures",
+        "parquet",
+        "prometheus",
+        "train",
+    }
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement)[0]
