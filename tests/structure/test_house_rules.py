@@ -14,7 +14,8 @@ from vramscope.engine.model import Analyzer
 from vramscope.engine.model.finding import Inquirer
 from vramscope.engine.sources.source import DeviceReader, PreparingReader, Source
 
-UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|^(?:<{7}|>{7}) ")
+"""Marks of work to come, and of a merge that was not finished."""
 PATH_OF_SOMEBODY = re.compile(r"(?<![\w.$}~])/(?:home|root|Users|work)/\w")
 PATH_IN_TESTS = re.compile(r"(?<![\w.$}~])/(?:root|work)/\w")
 """Tests may speak of some user's home as data."""
