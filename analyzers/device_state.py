@@ -130,10 +130,7 @@ class DeviceTrack(OpenFinding):
                 evidence=(_SINCE(since_s), _LAST_ANSWER(self._answered_s)),
             )
             return (*before, *self.state(_restate(opened, time_s, device)))
-        return self._update(time_s, device)
-
-    def _update(self, time_s: float, device: DeviceSample) -> Sequence[Finding]:
-        """Return the finding restated where its severity or the reported cause changed."""
+        # The finding restated where its severity or the reported cause changed.
         finding = self.finding
         if finding is None or device.state in _ANSWERING:
             return ()

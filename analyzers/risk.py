@@ -248,14 +248,6 @@ def _explain_unknown(device: DeviceSample, ranks: Sequence[RankSample]) -> str:
         return "no forecast from allocator data"
     if not _has_figures(device.allocator):
         return NO_ALLOCATOR_DATA
-    return _explain_partial(device)
-
-
-def _has_figures(allocator: AllocatorReading | None) -> bool:
-    return allocator is not None and (allocator.allocated_bytes, allocator.reserved_bytes) != (None, None)
-
-
-def _explain_partial(device: DeviceSample) -> str:
     allocator = device.allocator
     is_recorded = device.kind == "trace"
     missing = []
@@ -266,3 +258,7 @@ def _explain_partial(device: DeviceSample) -> str:
     if not missing:
         return "no forecast from allocator data"
     return f"{' and '.join(missing)} not {'recorded' if is_recorded else 'known'}"
+
+
+def _has_figures(allocator: AllocatorReading | None) -> bool:
+    return allocator is not None and (allocator.allocated_bytes, allocator.reserved_bytes) != (None, None)

@@ -105,16 +105,13 @@ class StagePeaks:
                 self._last_s[rank.job] = max(sample.time_s, self._last_s.get(rank.job, sample.time_s))
                 self._note(rank, where, where.pp)
         if len(self._jobs) > MAX_JOBS:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Drop jobs that are over, where there were too many."""
-        present_s = max(self._last_s.values()) - AT_ONCE_S
-        over = sorted(
-            (name for name in self._jobs if self._last_s[name] < present_s), key=self._last_s.__getitem__
-        )
-        for name in over[: len(self._jobs) - MAX_JOBS]:
-            del self._jobs[name], self._last_s[name], self._world_sizes[name]
+            # Drop jobs that are over, where there were too many.
+            present_s = max(self._last_s.values()) - AT_ONCE_S
+            over = sorted(
+                (name for name in self._jobs if self._last_s[name] < present_s), key=self._last_s.__getitem__
+            )
+            for name in over[: len(self._jobs) - MAX_JOBS]:
+                del self._jobs[name], self._last_s[name], self._world_sizes[name]
 
     def _note(self, rank: RankSample, where: RankCoordinates, stage: int) -> None:
         ranks = self._jobs.setdefault(rank.job, {}).setdefault(stage, {})

@@ -218,7 +218,8 @@ def _describe_live(summary: FlightSummary, top: int, width: int) -> Iterator[str
 
 def _describe_past(record: FlightRecord, summary: FlightSummary, width: int) -> Iterator[str]:
     top_bytes = _find_top(record, summary.shares)
-    span = _find_span(record.samples)
+    times = [sample.time_s for sample in record.samples if sample.time_s is not None]
+    span = f", the last {format_age(max(0.0, times[-1] - times[0]))}" if len(times) > 1 else ""
     levels: list[tuple[str, Callable[[FlightSample], int | None]]] = [
         ("allocated", lambda sample: sample.allocated_bytes),
         ("reserved", lambda sample: sample.reserved_bytes),
@@ -245,11 +246,6 @@ def _find_top(record: FlightRecord, shares: DeviceShares) -> int:
         if size is not None
     ]
     return shares.total_bytes or max([*seen, *(step.floor_bytes or 0 for step in record.steps)], default=0)
-
-
-def _find_span(samples: Sequence[FlightSample]) -> str:
-    times = [sample.time_s for sample in samples if sample.time_s is not None]
-    return f", the last {format_age(max(0.0, times[-1] - times[0]))}" if len(times) > 1 else ""
 
 
 def _describe_advice(advice: Sequence[str], width: int) -> Iterator[str]:

@@ -48,17 +48,13 @@ def round_request(size_bytes: int, divisions: tuple[int, ...]) -> int:
     interval = min(max(size_bytes.bit_length() - 1 - 20, 0), ROUNDUP_INTERVALS - 1)
     parts = divisions[interval]
     if parts > 1 and size_bytes > LEAST_BLOCK_BYTES * parts:
-        return _round_to_part_of_power(size_bytes, parts)
+        # Round up to the next of `parts` equal steps between two powers of two.
+        floor = 1 << (size_bytes.bit_length() - 1)
+        if floor == size_bytes:
+            return size_bytes
+        step = floor >> (parts.bit_length() - 1)
+        return -(-size_bytes // step) * step
     return -(-size_bytes // LEAST_BLOCK_BYTES) * LEAST_BLOCK_BYTES
-
-
-def _round_to_part_of_power(size_bytes: int, parts: int) -> int:
-    """Round up to the next of `parts` equal steps between two powers of two."""
-    floor = 1 << (size_bytes.bit_length() - 1)
-    if floor == size_bytes:
-        return size_bytes
-    step = floor >> (parts.bit_length() - 1)
-    return -(-size_bytes // step) * step
 
 
 def choose_segment_size(rounded_bytes: int, large_segment_bytes: int) -> int:

@@ -502,11 +502,7 @@ def group_fleet(
         return group_devices(wanted, grouping, sort)
     if grouping != "node":
         return group_devices(picture.devices, grouping, sort)
-    return _group_nodes(picture, sort)
-
-
-def _group_nodes(picture: FleetPicture, sort: FleetSort) -> list[FleetGroup]:
-    """Return a group a node, sorted by the counts of each: their devices need not be looked at."""
+    # A group a node, sorted by the counts of each: their devices need not be looked at.
     groups = [FleetGroup(name, devices, name) for name, devices in picture.nodes.items()]
     counted = picture.counted
     if sort == "used":

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeGuard, get_args
+from typing import Literal, NamedTuple, get_args
 
 import zmq
 from zmq.utils import z85
@@ -390,7 +390,7 @@ def _read_line(where: str, line: str) -> AllowedKey:
         raise InputFileError(f"{where}: expected three words: a role, a public key, a name")
     role, key, name = words
     public = parse_key(key)
-    if not _is_role(role):
+    if role not in ROLES:
         raise InputFileError(f"{where}: role {role!r}: expected {', '.join(ROLES)}")
     if public is None:
         raise InputFileError(f"{where}: expected a public key of {KEY_DIGITS} hexadecimal digits")
@@ -399,7 +399,3 @@ def _read_line(where: str, line: str) -> AllowedKey:
     except UsageError as error:
         raise InputFileError(f"{where}: {error}") from error
     return AllowedKey(role, public, name)
-
-
-def _is_role(word: str) -> TypeGuard[Role]:
-    return word in ROLES

@@ -105,7 +105,11 @@ class NodesWatch:
         for found in self._lookup.take():
             if found.asked.label in self._over_tcp:
                 self._over_tcp[found.asked.label].find(found)
-        heard = [name for name, node in self._direct.items() if self._is_ready(node, ready)]
+        heard = [
+            name
+            for name, node in self._direct.items()
+            if not ready.keys().isdisjoint(node.connection.sources)
+        ]
         changed = self._receive(heard)
         changed += self._receive([*self._find_relays(heard), *self._relays.receive(ready)])
         self._leave_out(heard)
@@ -268,9 +272,6 @@ class NodesWatch:
     @property
     def _judge_in_s(self) -> float:
         return self._judge_s - self._clock.monotonic_s()
-
-    def _is_ready(self, node: RemoteNode, ready: dict[object, int]) -> bool:
-        return not ready.keys().isdisjoint(node.connection.sources)
 
     def _take_turns(self) -> list[tuple[str, RemoteNode]]:
         """Return the nodes that are to be looked at now."""

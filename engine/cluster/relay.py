@@ -17,7 +17,6 @@ from ..model import HubStatus, Sample
 from ..ranks.messages import PackedSegments
 from ..viewer.conversation import ANSWERS, Event, HubConversation, Joined
 from ..viewer.picture import NodePicture
-from ..viewer.snapshot import Snapshot
 from ..wire.cells import encode_told, encode_wanted, trim_to_cells
 from ..wire.messages import (
     TO_WHOM_IT_CONCERNS,
@@ -135,7 +134,11 @@ class Relay:
 
     def _turn(self) -> None:
         for snapshot in self._watch.turn(TURN_S):
-            self._note(snapshot)
+            if snapshot.is_gone:
+                self._nodes.pop(snapshot.node, None)
+                self._has_other_nodes = True
+            else:
+                self._nodes[snapshot.node].answer_waiting()
         if self._has_other_nodes:
             self._has_other_nodes = False
             self._gate.offer(self._nodes)
@@ -143,13 +146,6 @@ class Relay:
         for peer, data in self._gate.take_requests():
             self._take(peer, data)
         self._tell()
-
-    def _note(self, snapshot: Snapshot) -> None:
-        if snapshot.is_gone:
-            self._nodes.pop(snapshot.node, None)
-            self._has_other_nodes = True
-        else:
-            self._nodes[snapshot.node].answer_waiting()
 
     def _take(self, peer: RemotePeer, data: bytes) -> None:
         try:

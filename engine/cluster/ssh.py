@@ -322,7 +322,10 @@ class SshConnection:
             if now_s >= self._start_s:
                 self._start(now_s)
             return
-        self._show_life(now_s)
+        # Send a sign of life to the bridge: its ssh notices a failed network late.
+        if self.is_connected and now_s >= self._life_s:
+            self._life_s = now_s + SIGN_OF_LIFE_S
+            self.send(b"")
         self._process.pump()
         ended = self._process.find_end()
         if ended is None and self._has_hung_up(now_s):
@@ -346,12 +349,6 @@ class SshConnection:
             return
         self._polled_fd = self._process.output_fd
         self._poller.register(self._polled_fd, zmq.POLLIN | zmq.POLLERR)
-
-    def _show_life(self, now_s: float) -> None:
-        """Send a sign of life to the bridge: its ssh notices a failed network late."""
-        if self.is_connected and now_s >= self._life_s:
-            self._life_s = now_s + SIGN_OF_LIFE_S
-            self.send(b"")
 
     def _has_hung_up(self, now_s: float) -> bool:
         """Return whether nothing more can come, and ssh has had time to say why."""

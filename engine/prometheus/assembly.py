@@ -319,7 +319,7 @@ def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> De
         uuid=key,
         index=index,
         name=subject.info.get("name") or subject.label("modelName", "model"),
-        kind=_read_kind(subject),
+        kind="mig" if subject.label("GPU_I_ID") else _KINDS.get(subject.info.get("kind", ""), "gpu"),
         parent_uuid=subject.info.get("parent_uuid") or (key.rpartition("/")[0] or None),
         mig_index=mig_index,
         state=state,
@@ -421,9 +421,3 @@ def _read_place(subject: Subject) -> tuple[int, int | None]:
         index = int(told[1]) if told else 0
     mig = subject.label("GPU_I_ID") or (told[2] if told else None)
     return index, parse_whole(mig)
-
-
-def _read_kind(subject: Subject) -> DeviceKind:
-    if subject.label("GPU_I_ID"):
-        return "mig"
-    return _KINDS.get(subject.info.get("kind", ""), "gpu")

@@ -206,7 +206,11 @@ class Roster:
             self._refuse(connection, received.refused or "sent a message before its hello", moment)
             return
         if isinstance(message, SegmentsPart | ModulesPart):
-            self._add_part(connection, message, track, moment)
+            place = self._places.get(track.key)
+            try:
+                self._demands.take_part(connection, message, track.pid, place, moment.monotonic_s)
+            except WireError as error:
+                self._refuse(connection, str(error), moment)
             return
         if isinstance(message, DemandRefused):
             self._demands.take_refusal(connection, message, track.pid)
@@ -219,15 +223,6 @@ class Roster:
         if isinstance(message, Goodbye):
             connection.close()
             self._end(connection, moment.monotonic_s)
-
-    def _add_part(
-        self, connection: Connection, part: SegmentsPart | ModulesPart, track: RankTrack, moment: Moment
-    ) -> None:
-        place = self._places.get(track.key)
-        try:
-            self._demands.take_part(connection, part, track.pid, place, moment.monotonic_s)
-        except WireError as error:
-            self._refuse(connection, str(error), moment)
 
     def _greet(self, connection: Connection, hello: Hello, now_s: float) -> None:
         """Begin a track, or continue that of a process which has connected again."""

@@ -417,14 +417,11 @@ class PlaylistFeed(ReplayFeed):
             further = None
             break
         if further is None:
-            self._refuse_turn(player, places)
-
-    def _refuse_turn(self, player: ReplayPlayer, places: int) -> None:
-        """Say that there is nothing to go to, and why the entries in that direction are not played."""
-        onwards = range(self.index + 1, len(self._playlist))
-        passed = onwards if places > 0 else range(self.index)
-        where = "after" if places > 0 else "before"
-        player.say(f"Nothing to play {where} this one. {self._playlist.describe_passed(passed)}".rstrip())
+            # Say that there is nothing to go to, and why the entries in that direction are not played.
+            onwards = range(self.index + 1, len(self._playlist))
+            passed = onwards if places > 0 else range(self.index)
+            where = "after" if places > 0 else "before"
+            player.say(f"Nothing to play {where} this one. {self._playlist.describe_passed(passed)}".rstrip())
 
     def _leave(self, player: ReplayPlayer, opened: OpenedEntry) -> None:
         """Play another run next, at the pace of this one."""

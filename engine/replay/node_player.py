@@ -73,11 +73,7 @@ def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
         if found:
             return found[-1]
         reach_s *= 8
-    return _find_first(tape, time_s)
-
-
-def _find_first(tape: Tape, time_s: float) -> ReplayMark | None:
-    """Return where the first iteration of a trace begins: none before it could have ended."""
+    # Where the first iteration of a trace begins: none before it could have ended.
     first = next(tape.samples(tape.start_s, tape.start_s), None) if tape.clock == "trace" else None
     steps = {} if first is None else _read_steps(first)
     if first is None or not steps or first.time_s >= time_s:

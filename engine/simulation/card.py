@@ -141,12 +141,7 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) -> NoReturn:
     """Report to the probe, then raise; `cause` is the allocator's error, None if the context did not fit."""
     message = _describe(card, size_bytes, cause)
-    _notify_probe(card, size_bytes, message)
-    raise OutOfMemory(message) from None
-
-
-def _notify_probe(card: Card, size_bytes: int, message: str) -> None:
-    """Let the probe write its flight record before anything is freed; it may not stop the error."""
+    # Let the probe write its flight record before anything is freed; it may not stop the error.
     probe = sys.modules.get("vramscope_probe")
     record = getattr(probe, "record_out_of_memory", None)
     if record is not None:
@@ -158,6 +153,7 @@ def _notify_probe(card: Card, size_bytes: int, message: str) -> None:
                 device_index=card.ordinal,
                 device_total_bytes=card.total_bytes,
             )
+    raise OutOfMemory(message) from None
 
 
 def _describe(card: Card, size_bytes: int, cause: Exception | None) -> str:

@@ -131,7 +131,7 @@ class StandIns:
             return _make_integers((first.numel(), first.dim()))
         if name == "masked_select":
             shape = torch.broadcast_shapes(first.shape, args[1].shape)
-            return torch.empty(_count(shape), dtype=first.dtype)
+            return torch.empty(reduce(operator.mul, shape, 1), dtype=first.dtype)
         if name in ("_unique2", "unique_dim", "unique_consecutive"):
             count = first.shape[args[1]] if name == "unique_dim" else first.numel()
             rest = first.shape if name != "unique_dim" else (count,)
@@ -205,10 +205,6 @@ def _shrink(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return torch.tensor(_read_one(value), dtype=value.dtype)
-
-
-def _count(shape: Any) -> int:
-    return reduce(operator.mul, shape, 1)
 
 
 def _make_integers(shape: Any) -> Any:

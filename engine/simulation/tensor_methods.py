@@ -111,7 +111,10 @@ class Factories:
             return self._make_on_host(original, args, kwargs)
         if state.is_inside:
             return original(*args, **{**kwargs, "device": _CPU})
-        _check_generator(kwargs.get("generator"))
+        # Refuse a generator of the host for a tensor of a device, as CUDA does.
+        generator = kwargs.get("generator")
+        if generator is not None and generator.device.type != "cuda":
+            raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
         kwargs["device"] = _CPU
         if kwargs.pop("pin_memory", False):
             raise RuntimeError("Only dense CPU tensors can be pinned")
@@ -155,12 +158,6 @@ def _is_among(value: Any, originals: set[Any]) -> bool:
         return value in originals
     except TypeError:
         return False
-
-
-def _check_generator(generator: Any) -> None:
-    """Refuse a generator of the host for a tensor of a device, as CUDA does."""
-    if generator is not None and generator.device.type != "cuda":
-        raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
 
 
 _base = torch._C.TensorBase

@@ -357,13 +357,10 @@ def _word_change(feedback: PlanFeedback) -> Iterator[str]:
             f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} ({share:.1%}) less."
         )
     if feedback.capacity_bytes is not None:
-        yield _word_capacity(replanned, feedback.capacity_bytes)
-
-
-def _word_capacity(split: FeedbackSplit, capacity_bytes: int) -> str:
-    left = capacity_bytes - split.most_bytes
-    room = f"leaves {format_bytes(left)}" if left >= 0 else f"is {format_bytes(-left)} more than it has"
-    return f"On a device of {format_bytes(capacity_bytes)} that {room}."
+        capacity_bytes = feedback.capacity_bytes
+        left = capacity_bytes - replanned.most_bytes
+        room = f"leaves {format_bytes(left)}" if left >= 0 else f"is {format_bytes(-left)} more than it has"
+        yield f"On a device of {format_bytes(capacity_bytes)} that {room}."
 
 
 def _name_fullest(split: FeedbackSplit) -> str:

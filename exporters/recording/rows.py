@@ -84,7 +84,7 @@ class RowReader:
         """Yield the rows of samples, those of one sample in order of time."""
         for sample in samples:
             found = [row for device in sample.devices if (row := self._read(sample, device)) is not None]
-            found.sort(key=_place_of)
+            found.sort(key=lambda row: (row.time_s, row.device))
             yield from found
 
     def _read(self, sample: Sample, device: DeviceSample) -> DeviceRow | None:
@@ -116,10 +116,6 @@ def _read_details(device: DeviceSample) -> tuple[float | None, float | None, flo
     if device.details_age_s is not None:
         return None, None, None
     return device.utilization_percent, device.temperature_c, device.power_w
-
-
-def _place_of(row: DeviceRow) -> tuple[float, str]:
-    return row.time_s, row.device
 
 
 def _find_time(time_s: float, age_s: float | None) -> float:

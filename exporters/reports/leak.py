@@ -21,7 +21,7 @@ from .frame import (
     stamp_now,
 )
 from .growth import UsedTrend, describe_used, find_rate, fit_floors
-from .log import DeviceLog, MemorySource, RunLog, Snapshot, add_known
+from .log import DeviceLog, MemorySource, RunLog, add_known
 
 # How much the memory of a device, or of the processes on it, has grown.
 
@@ -50,7 +50,7 @@ def measure_growth(
         window: Newest snapshots that the rate is fitted to.
     """
     kept = (it for it in device.snapshots if since_s is None or it.time_s >= since_s)
-    figures = ((it.time_s, _read(it, what)) for it in kept)
+    figures = ((it.time_s, it.resident_bytes if what == "resident" else it.taken_bytes(what)) for it in kept)
     known = [(time_s, float(value)) for time_s, value in figures if value is not None]
     if not known:
         return MemoryGrowth(start_mb=None, end_mb=None, growth_rate_mb_per_min=None, total_growth_mb=None)
@@ -63,10 +63,6 @@ def measure_growth(
         growth_rate_mb_per_min=None if rate is None else rate * 60.0 / MIB,
         total_growth_mb=(known[-1][1] - known[0][1]) / MIB,
     )
-
-
-def _read(snapshot: Snapshot, what: MemorySource | Literal["resident"]) -> int | None:
-    return snapshot.resident_bytes if what == "resident" else snapshot.taken_bytes(what)
 
 
 class LeakFigures(NamedTuple):

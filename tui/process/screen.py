@@ -8,7 +8,7 @@ from ...engine.history import History
 from ..frame import keys
 from ..live.arrangement import KEYS_FROM_ROWS, TITLE_FROM_ROWS
 from ..live.dialogs import begin_signal, show_environment
-from ..live.process_rows import ProcessKey, ProcessRow, SortOrder, collect_rows, sort_rows
+from ..live.process_rows import ProcessRow, SortOrder, collect_rows, sort_rows
 from ..live.process_signals import SignalPolicy
 from ..screens.snapshot_screen import SnapshotScreen
 from .history import ProcessHistories, key_of
@@ -64,17 +64,15 @@ class ProcessScreen(SnapshotScreen):
         self._show_head()
         self._keys.hide(("signal", "show_environment") if self.snapshot.replay is not None else ())
         sample = self.snapshot.sample
-        found = self._find(self.row.key)
+        # The process as it is now; another one that got its number is not it.
+        key = self.row.key
+        started_s = self.row.process.started_s
+        rows = (row for row in self._list_rows() if row.key == key)
+        found = next((row for row in rows if row.process.started_s == started_s), None)
         self.row = found or self.row
         if sample is not None:
             points = self._histories.of(key_of(self.row.device.uuid, self.row.process))
             self.page.show(ProcessContent(self.row, found is not None, sample.time_s, points))
-
-    def _find(self, key: ProcessKey) -> ProcessRow | None:
-        """Return the process as it is now; another one that got its number is not it."""
-        started_s = self.row.process.started_s
-        rows = (row for row in self._list_rows() if row.key == key)
-        return next((row for row in rows if row.process.started_s == started_s), None)
 
     def action_step_process(self, places: int) -> None:
         """Show the process that many places further; after the last comes the first."""

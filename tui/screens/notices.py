@@ -128,7 +128,7 @@ class NoticeBoard:
             return
         widths = [line.size.width - 4] if line is not None else []
         widths += [dialog.size.width - BORDER_CELLS] if dialog is not None else []
-        left = self._count_rest()
+        left = count_text(self._queue.earlier, "earlier", "earlier") if self._queue.earlier else ""
         self._parts = split_notice(notice.text, min(widths, default=80) - (cell_len(left) + 2 if left else 0))
         self._part = min(self._part, len(self._parts) - 1)
         text = self._parts[self._part]
@@ -165,9 +165,6 @@ class NoticeBoard:
             return
         self._queue.step()
         self._begin()
-
-    def _count_rest(self) -> str:
-        return count_text(self._queue.earlier, "earlier", "earlier") if self._queue.earlier else ""
 
     def _find_places(self) -> tuple[OneLine | None, Widget | None]:
         """Return the line of the screen that is open, and the dialog over it."""

@@ -345,7 +345,8 @@ def build_views(
     ranks = collect_ranks(sample.ranks) if sample.ranks else {}
     seen = [_find_most(history, it, sample.time_s, ranks.get(it.uuid, ())) for it in devices]
     scale_bytes = max(seen, default=0) or None
-    risks = _assess_risks(snapshot, sample, devices)
+    known = doubt_silent(sample, snapshot.assessments)
+    risks = assess_risks(devices, snapshot.findings, known, sample.ranks)
     levels = levels or FullnessLevels()
     views = []
     for device in devices:
@@ -369,21 +370,12 @@ def build_views(
                 fullness=levels.grade(device, sample.time_s),
             )
         )
-    return _add_comparisons(views, snapshot)
-
-
-def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[DeviceView]:
-    """Add the simulation of each rank, where the run has one."""
+    # Add the simulation of each rank, where the run has one.
     compared = None if snapshot.replay is None else snapshot.replay.comparison
     if compared is None:
         return views
     found = {it.uuid: it for it in compared.ranks}
     return [replace(view, comparison=found.get(view.device.uuid)) for view in views]
-
-
-def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
-    known = doubt_silent(sample, snapshot.assessments)
-    return assess_risks(devices, snapshot.findings, known, sample.ranks)
 
 
 def _word_trend(risk: Risk, now_s: float) -> tuple[str, ...]:

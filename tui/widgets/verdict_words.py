@@ -52,11 +52,7 @@ def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int)
     for chosen in _reduce(clauses):
         if len(_wrap(clauses, chosen, width)) <= rows:
             return _wrap(clauses, _fill(clauses, chosen, width, rows), width)
-    return _run_on(clauses, width, rows)
-
-
-def _run_on(clauses: Sequence[tuple[str, ...]], width: int, rows: int) -> list[str]:
-    """Return all clauses as one sentence over the rows."""
+    # Return all clauses as one sentence over the rows.
     sentence = Sentence(tuple(clauses)).fit(max(1, width * rows - SLACK_CELLS * (rows - 1)))
     wrapped = textwrap.wrap(sentence, width)
     return [
@@ -74,7 +70,10 @@ def _group(lost: Sequence[FleetNode]) -> list[list[FleetNode]]:
 
 
 def _list_forms(nodes: Sequence[FleetNode], waited_s: float) -> tuple[str, ...]:
-    named = [_name(node, waited_s) for node in nodes[:MOST_NAMED]]
+    named = [
+        node.name if node.silent_s is None else f"{node.name} {brief_span_text(node.silent_s + waited_s)}"
+        for node in nodes[:MOST_NAMED]
+    ]
     whole = brief = ", ".join(named)
     if len(nodes) > NAMED:
         brief = f"{named[0]}, {named[1]} and {len(nodes) - 2:,} more"
@@ -83,10 +82,6 @@ def _list_forms(nodes: Sequence[FleetNode], waited_s: float) -> tuple[str, ...]:
     reasons = [it for it in shorten_reason(nodes[0].reason or "", nodes[0].name) if it]
     longest = [f"{whole}: {reasons[0]}"] if reasons else [whole]
     return (*longest, *(f"{brief}: {reason}" for reason in reasons), brief)
-
-
-def _name(node: FleetNode, waited_s: float) -> str:
-    return node.name if node.silent_s is None else f"{node.name} {brief_span_text(node.silent_s + waited_s)}"
 
 
 def _wrap(clauses: Sequence[tuple[str, ...]], chosen: Sequence[int], width: int) -> list[str]:

@@ -521,10 +521,6 @@ def examine_terminal(environ: Mapping[str, str] | None = None) -> Iterator[Check
             yield Check("terminal", "warning", f"{found}: {abilities.reason}")
         else:
             yield Check("terminal", "ok", found)
-    yield from _examine_multiplexer(environ)
-
-
-def _examine_multiplexer(environ: Mapping[str, str]) -> Iterator[Check]:
     if environ.get("TMUX"):
         yield Check("multiplexer", "ok", f"inside {_ask_version('tmux', '-V')}")
     elif environ.get("STY"):

@@ -122,7 +122,13 @@ class Recorder:
         finally:
             self._follower.close()
             self._end(reason)
-        return self._choose_code()
+        # Return 0 where a device or a training process was seen, else the code of what is missing.
+        if self._follower.has_devices:
+            return 0
+        failures: list[VramscopeError] = list(self._follower.failures)
+        for sentence in [str(it) for it in failures] or [DRIVER_SILENT]:
+            complain(sentence, program=PROGRAM)
+        return failures[0].exit_code if failures else EXIT_DRIVER_SILENT
 
     def _follow(self, interruption: Interruption, duration_s: float | None) -> str:
         while not interruption.is_asked:
@@ -177,15 +183,6 @@ class Recorder:
             f"{series.samples:,} samples of the node, {series.device_samples:,} of its devices{each}; "
             f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{rest}"
         )
-
-    def _choose_code(self) -> int:
-        """Return 0 where a device or a training process was seen, else the code of what is missing."""
-        if self._follower.has_devices:
-            return 0
-        failures: list[VramscopeError] = list(self._follower.failures)
-        for sentence in [str(it) for it in failures] or [DRIVER_SILENT]:
-            complain(sentence, program=PROGRAM)
-        return failures[0].exit_code if failures else EXIT_DRIVER_SILENT
 
     def _tell_changes(self, *, has_file: bool = True) -> None:
         """Print what changed about the source and the files; note changes of the source in the file too."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from vramscope.engine.replay.tapes import Tape
     from vramscope.engine.replay.trace_comparison import TraceComparison
     from vramscope.engine.viewer.feed import Feed
-    from vramscope.sweeps import LoadedSweep
 
 
 PROGRAM = "vramscope replay"
@@ -378,11 +377,7 @@ def replay_sweep(
         loaded = load_sweep(sweep.memory_dir, sweep.log_dir, capacity_gib, on_progress=progress.show_count)
     for line in (*loaded.grid.notes, *describe_skipped(loaded.skipped)):
         complain(line, program=PROGRAM)
-    options = options._replace(notes=(*options.notes, *_note(loaded)))
-    return play_cells(loaded.grid.cells, 0, settings=settings, config=config, options=options)[0]
-
-
-def _note(loaded: "LoadedSweep") -> tuple[str, ...]:
-    """Return the sentences about files that were left out of a sweep, for the notes of each trace."""
+    # The sentences about files that were left out of a sweep, for the notes of each trace.
     left_out = (f"left out of the sweep: {file.path.name}: {file.reason}" for file in loaded.skipped)
-    return (*loaded.grid.notes, *left_out)
+    options = options._replace(notes=(*options.notes, *loaded.grid.notes, *left_out))
+    return play_cells(loaded.grid.cells, 0, settings=settings, config=config, options=options)[0]

@@ -316,7 +316,9 @@ class ClusterEvents:
         affected = list(dict.fromkeys(node_id for node_id, _, _ in threatened))
         for node_id, index, finding in threatened:
             if (node_id, finding.id) not in self._known:
-                self._remember((node_id, finding.id))
+                self._known[(node_id, finding.id)] = None
+                if len(self._known) > _MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
                 self.newest.append(
                     ClusterOomEvent(
                         timestamp=stamp(finding.opened_s, "wall") or "",
@@ -330,11 +332,6 @@ class ClusterEvents:
                         title=finding.title,
                     )
                 )
-
-    def _remember(self, key: tuple[str, str]) -> None:
-        self._known[key] = None
-        if len(self._known) > _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
 
 
 def _find_index(node: NodeReport, finding: Finding) -> int | None:

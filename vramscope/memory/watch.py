@@ -176,7 +176,8 @@ class Watch:
         for sample in self.stream.past():
             self.log.take(self.conclusions.observe(self.selection.apply(sample)))
         self._assess()
-        self._forget_closed()
+        # Leave out findings that closed before the watch began.
+        self.log = self.log.begin_next()
         if self.on_finding is not None:
             for trail in self.log.findings.values():
                 self.on_finding(trail.finding)
@@ -240,10 +241,6 @@ class Watch:
         if self._first_s is None:
             self._first_s = sample.time_s
         return self._until_s is not None and sample.time_s - self._first_s > self._until_s
-
-    def _forget_closed(self) -> None:
-        """Leave out findings that closed before the watch began."""
-        self.log = self.log.begin_next()
 
 
 def _is_graver(finding: Finding, known: Finding) -> bool:

@@ -76,7 +76,10 @@ def run_lengths(
     )
     try:
         for point in _run_points(study, run):
-            study = _add_point(study, point)
+            is_interrupted = point.run is not None and point.run.end == "interrupted"
+            study = msgspec.structs.replace(
+                study, points=(*study.points, point), is_interrupted=is_interrupted
+            )
             if on_point is not None:
                 on_point(study)
             if study.is_interrupted:
@@ -85,11 +88,6 @@ def run_lengths(
         study = msgspec.structs.replace(study, is_interrupted=True)
     _refuse_nothing(study)
     return study
-
-
-def _add_point(study: LengthStudy, point: LengthPoint) -> LengthStudy:
-    is_interrupted = point.run is not None and point.run.end == "interrupted"
-    return msgspec.structs.replace(study, points=(*study.points, point), is_interrupted=is_interrupted)
 
 
 def _run_points(study: LengthStudy, run: RunOne) -> Iterator[LengthPoint]:

@@ -54,7 +54,11 @@ def read_cluster(cluster: str | Path) -> Cluster:
     """
     text = str(cluster)
     if text == "local":
-        return _read_local()
+        from vramscope.analyzers.planning.cluster.building import make_local_cluster
+        from vramscope.engine.sampling.live import node_name
+        from vramscope.engine.sources.nvml.topology import read_topology
+
+        return make_local_cluster(read_topology(), node_name())
     device, at, folder = text.partition("@")
     if at and device.lower() in DEVICES:
         return make_measured_cluster(read_galvatron_hardware(Path(folder)), device, text)
@@ -65,14 +69,6 @@ def read_cluster(cluster: str | Path) -> Cluster:
     if not path.exists() and (is_short_form(text) or not (path.suffix or "/" in text)):
         return parse_short_form(text)
     return _read_path(path)
-
-
-def _read_local() -> Cluster:
-    from vramscope.analyzers.planning.cluster.building import make_local_cluster
-    from vramscope.engine.sampling.live import node_name
-    from vramscope.engine.sources.nvml.topology import read_topology
-
-    return make_local_cluster(read_topology(), node_name())
 
 
 def _read_path(path: Path) -> Cluster:

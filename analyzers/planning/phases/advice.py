@@ -411,7 +411,9 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
     levels = sorted(list_levels(run, parts), key=lambda level: -level.peak_bytes)
     if not levels:
         return None
-    attacked = _choose_attacked(run, levels)
+    # The phase in which memory ran out, else the one with the highest peak.
+    failed = run.failed_phase if run.end == "out_of_memory" else None
+    attacked = next((level for level in levels if level.phase == failed), levels[0])
     rest = [level for level in levels if level is not attacked]
     needed = find_needed(run)
     room = _find_room(run)
@@ -431,12 +433,6 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
         stranded_bytes=_find_stranded(run) if missing == 0 else None,
         changes=tuple(_list_changes(run, parts, levels[0].peak_bytes, limit)),
     )
-
-
-def _choose_attacked(run: PhaseRun, levels: Sequence[PhaseLevel]) -> PhaseLevel:
-    """Return the phase in which memory ran out, else the one with the highest peak."""
-    failed = run.failed_phase if run.end == "out_of_memory" else None
-    return next((level for level in levels if level.phase == failed), levels[0])
 
 
 def _find_room(run: PhaseRun) -> int | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .shape import ExpertShape, LatentAttention, ModelShape, NumberFormat, ParallelLayout, TrainingSetup
+from .shape import LatentAttention, ModelShape, NumberFormat, ParallelLayout, TrainingSetup
 
 
 class WeightTensor(NamedTuple):
@@ -37,7 +37,13 @@ def list_layer_weights(shape: ModelShape, layout: ParallelLayout, layer: int) ->
 def list_mlp_weights(shape: ModelShape, layout: ParallelLayout, layer: int) -> list[WeightTensor]:
     """Return the parameters of a layer's MLP or of its experts on one rank."""
     if shape.experts is not None and shape.is_expert_layer(layer):
-        return _list_experts(shape, shape.experts, layout)
+        experts = shape.experts
+        local = experts.experts // layout.expert
+        weights = [WeightTensor("mlp", experts.experts * shape.hidden)]
+        weights += _list_mlp(shape, experts.ffn, layout.expert_shards, "experts", local)
+        if experts.shared_ffn:
+            weights += _list_mlp(shape, experts.shared_ffn, layout.tensor, "mlp")
+        return weights
     return _list_mlp(shape, shape.ffn, layout.tensor, "mlp")
 
 
@@ -86,15 +92,6 @@ def _list_mlp(shape: ModelShape, ffn: int, shards: int, part: str, count: int = 
     if shape.has_linear_bias:
         weights.append(WeightTensor(part, wide, count, is_expert))
         weights.append(WeightTensor(part, shape.hidden, count, is_expert))
-    return weights
-
-
-def _list_experts(shape: ModelShape, experts: ExpertShape, layout: ParallelLayout) -> list[WeightTensor]:
-    local = experts.experts // layout.expert
-    weights = [WeightTensor("mlp", experts.experts * shape.hidden)]
-    weights += _list_mlp(shape, experts.ffn, layout.expert_shards, "experts", local)
-    if experts.shared_ffn:
-        weights += _list_mlp(shape, experts.shared_ffn, layout.tensor, "mlp")
     return weights
 
 

@@ -222,7 +222,16 @@ def _find_stage(
     shards = layout.expert_shards
 
     def find(stride: int, count: int) -> Ring:
-        return _find_slowest(cluster, own, stride, count, assumptions)
+        # The slowest ring of so many ranks, each a stride apart, over all ranks of a stage.
+        if count == 1:
+            return ALONE
+        span = stride * count
+        rings = (
+            find_ring(cluster, own[start + offset : start + span : stride], assumptions)
+            for start in range(0, len(own) - span + 1, span)
+            for offset in range(stride)
+        )
+        return min(rings, key=lambda ring: ring.bytes_per_s)
 
     following = ALONE
     if number + 1 < layout.pipeline:
@@ -235,18 +244,3 @@ def _find_stage(
         expert_data=find(shards * layout.expert, layout.expert_data) if layout.expert > 1 else ALONE,
         following=following,
     )
-
-
-def _find_slowest(
-    cluster: Cluster, devices: Sequence[int], stride: int, count: int, assumptions: TimeAssumptions
-) -> Ring:
-    """Return the slowest ring of so many ranks, each a stride apart, over all ranks of a stage."""
-    if count == 1:
-        return ALONE
-    span = stride * count
-    rings = (
-        find_ring(cluster, devices[start + offset : start + span : stride], assumptions)
-        for start in range(0, len(devices) - span + 1, span)
-        for offset in range(stride)
-    )
-    return min(rings, key=lambda ring: ring.bytes_per_s)

@@ -245,9 +245,6 @@ class SegmentCollector:
         columns.is_expandable.append(bool(fields.get("is_expandable", False)))
         columns.stack.append(self._stacks.intern(fields.get("frames"), (*place, "frames")))
         self._untyped_count += "segment_type" not in fields
-        self._add_blocks(fields, address, total_bytes, place)
-
-    def _add_blocks(self, fields: dict[object, object], address: int, total_bytes: int, place: Place) -> None:
         blocks_place = (*place, "blocks")
         blocks = expect_list(take(fields, "blocks", place), blocks_place)
         if blocks and id(blocks) in self._lists_seen:

@@ -130,14 +130,11 @@ def encode_moment(moment: Moment) -> Iterator[str]:
     yield _encode({**about, "kinds": kinds})[:-1] + ',"layouts":{'
     for number, name in enumerate(moment.layouts):
         yield f'{"," if number else ""}"{name}":['
-        yield from _encode_entries(list(_list_entries(moment.kinds[name])))
+        entries = list(_list_entries(moment.kinds[name]))
+        for start in range(0, len(entries), _ENTRIES_AT_ONCE):
+            yield ("," if start else "") + _encode(entries[start : start + _ENTRIES_AT_ONCE])[1:-1]
         yield "]"
     yield "}}\n"
-
-
-def _encode_entries(entries: list[list[Any]]) -> Iterator[str]:
-    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
-        yield ("," if start else "") + _encode(entries[start : start + _ENTRIES_AT_ONCE])[1:-1]
 
 
 def _list_entries(kind: Kind) -> Iterator[list[Any]]:

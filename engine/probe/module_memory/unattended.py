@@ -85,16 +85,13 @@ class UnattendedProfile:
             profiler.error = None
             raise error
         if not profiler.is_running:
-            self._draw()
-
-    def _draw(self) -> None:
-        """Start the drawing of charts in a process that is nobody's child: a job may wait for its own."""
-        environment = {name: value for name, value in os.environ.items() if name not in _OURS}
-        if self._config["draw_python_path"]:
-            environment["PYTHONPATH"] = self._config["draw_python_path"]
-        words = [*self._config["draw_command"], self._memory_folder, "--output", self._memory_folder]
-        detached = ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 </dev/null &', "sh", *words]
-        subprocess.run(detached, env=environment, check=False)
+            # Start the drawing of charts in a process that is nobody's child: a job may wait for its own.
+            environment = {name: value for name, value in os.environ.items() if name not in _OURS}
+            if self._config["draw_python_path"]:
+                environment["PYTHONPATH"] = self._config["draw_python_path"]
+            words = [*self._config["draw_command"], self._memory_folder, "--output", self._memory_folder]
+            detached = ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 </dev/null &', "sh", *words]
+            subprocess.run(detached, env=environment, check=False)
 
 
 _profiles: list[UnattendedProfile] = []

@@ -338,7 +338,14 @@ class AmdSource:
             identity = self._identify(card, index)
             reader = self._readers.get(identity.uuid)
             if reader is None or not reader.is_of(card, identity):
-                reader = self._make_reader(card, identity)
+                reader = AmdReader(
+                    card,
+                    identity,
+                    kfd=self._kfd,
+                    clients=self._clients,
+                    table=self._table,
+                    clock_s=self._clock_s,
+                )
             readers[identity.uuid] = reader
         self._readers = readers
         return list(readers.values())
@@ -346,11 +353,6 @@ class AmdSource:
     def close(self) -> None:
         """Nothing is held open but files, which close by themselves."""
         self._readers = {}
-
-    def _make_reader(self, card: Card, identity: DeviceIdentity) -> AmdReader:
-        return AmdReader(
-            card, identity, kfd=self._kfd, clients=self._clients, table=self._table, clock_s=self._clock_s
-        )
 
     def _identify(self, card: Card, index: int) -> DeviceIdentity:
         """Name a GPU by files that the driver answers from its own memory, as they wake no GPU."""

@@ -105,7 +105,9 @@ class ClientScan:
                 left -= 1
                 if left < 0:
                     return held
-                client = self._read(pid, name)
+                # None if it was closed in between, or is of another user.
+                data = read_bytes(f"{self._proc}/{pid}/fdinfo/{name}", _MOST_BYTES)
+                client = None if data is None else parse_fdinfo(data)
                 if client is None:
                     continue
                 if client.client_id is not None:
@@ -132,8 +134,3 @@ class ClientScan:
             elif link == "/dev/kfd" and self._has_own_pids:
                 return []
         return found
-
-    def _read(self, pid: int, name: str) -> Client | None:
-        # None if it was closed in between, or is of another user.
-        data = read_bytes(f"{self._proc}/{pid}/fdinfo/{name}", _MOST_BYTES)
-        return None if data is None else parse_fdinfo(data)

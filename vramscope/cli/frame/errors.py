@@ -56,16 +56,12 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
         code = EXIT_INTERNAL if missing is None else missing.exit_code
         return code if failure_code is None else failure_code
     finally:
-        _drop_unwritable_diagnostics()
+        # Lose diagnostics that cannot be written; kept, they would change the exit code to 120 at the end.
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _abandon(sys.stderr)
     return code
-
-
-def _drop_unwritable_diagnostics() -> None:
-    """Lose diagnostics that cannot be written; kept, they would change the exit code to 120 at the end."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        _abandon(sys.stderr)
 
 
 def _abandon(stream: TextIO) -> None:

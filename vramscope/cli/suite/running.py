@@ -360,7 +360,12 @@ def make_archive(folder: Path) -> None:
 def deliver(report: Report, options: WatchOptions) -> bool:
     """Write or print a report; return whether its notes were printed for people."""
     if options.output is not None:
-        _write_or_print(report, options.output)
+        # Write a report; if its folder has disappeared meanwhile, print it instead, so that it is not lost.
+        try:
+            write_report(report, options.output)
+        except OutputFileError as error:
+            sys.stdout.buffer.write(encode_report(report))
+            raise OutputFileError(f"{error}; the report was printed on standard output instead") from error
         complain(f"wrote the report to {show_path(options.output)}")
         if options.format is None:
             return False
@@ -372,15 +377,6 @@ def deliver(report: Report, options: WatchOptions) -> bool:
 
     emit(describe_report(report, max(LEAST_WIDTH, choose_width())))
     return True
-
-
-def _write_or_print(report: Report, path: Path) -> None:
-    """Write a report; if its folder has disappeared meanwhile, print it instead, so that it is not lost."""
-    try:
-        write_report(report, path)
-    except OutputFileError as error:
-        sys.stdout.buffer.write(encode_report(report))
-        raise OutputFileError(f"{error}; the report was printed on standard output instead") from error
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:

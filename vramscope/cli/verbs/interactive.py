@@ -102,17 +102,15 @@ class LineEditor:
         if verb not in self._verbs:
             return []
         if verb not in self._flags:
-            self._flags[verb] = _read_flags(verb)
+            from ..frame.parse import load_verb
+
+            subparsers = Parser(add_help=False).add_subparsers(prog="vramscope")
+            load_verb(verb).register(subparsers, [])
+            actions = subparsers.choices[verb]._actions  # argparse has no other way to list them
+            self._flags[verb] = [
+                option for action in actions for option in action.option_strings if option.startswith("--")
+            ]
         return self._flags[verb]
-
-
-def _read_flags(verb: str) -> list[str]:
-    from ..frame.parse import load_verb
-
-    subparsers = Parser(add_help=False).add_subparsers(prog="vramscope")
-    load_verb(verb).register(subparsers, [])
-    actions = subparsers.choices[verb]._actions  # argparse has no other way to list them
-    return [option for action in actions for option in action.option_strings if option.startswith("--")]
 
 
 def _find_readline() -> ModuleType | None:
@@ -225,16 +223,12 @@ def _do(words: list[str]) -> int:
     from ..frame.parse import parse, run_verb
 
     arguments = parse(words)
-    _keep_report(arguments)
-    return run_verb(arguments)
-
-
-def _keep_report(arguments: Namespace) -> None:
-    """Write the report to a file and print it as text, unless the flags say otherwise."""
+    # Write the report to a file and print it as text, unless the flags say otherwise.
     if arguments.every is None and arguments.output is None:
         arguments.output = Path(f"interactive_{arguments.verb}.json")
     if arguments.every is None and arguments.format is None:
         arguments.format = "text"
+    return run_verb(arguments)
 
 
 def _describe_unknown(word: str) -> str:

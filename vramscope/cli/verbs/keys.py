@@ -12,7 +12,7 @@ from ..frame.flags import refuse
 from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
-    from vramscope.engine.cluster.keys import AllowList, KeyPair
+    from vramscope.engine.cluster.keys import KeyPair
 
 DESCRIPTION = "Manage the keys by which viewers and agents on different machines recognize each other."
 EXAMPLES = """\
@@ -57,18 +57,14 @@ def run(arguments: Namespace) -> int:
         _list(folder)
         return 0
     with lock_keys(folder, lambda sentence: complain(sentence, program="vramscope keys")):
-        _change(folder, arguments)
+        # Change the keys; the caller holds the lock.
+        if arguments.action == "new":
+            _make(folder, has_leave=arguments.replace)
+        elif arguments.action == "allow":
+            _allow(folder, arguments.key, arguments.name, arguments.role or "viewer")
+        else:
+            _revoke(folder, arguments.key)
     return 0
-
-
-def _change(folder: Path, arguments: Namespace) -> None:
-    """Change the keys; the caller holds the lock."""
-    if arguments.action == "new":
-        _make(folder, has_leave=arguments.replace)
-    elif arguments.action == "allow":
-        _allow(folder, arguments.key, arguments.name, arguments.role or "viewer")
-    else:
-        _revoke(folder, arguments.key)
 
 
 def _check_words(arguments: Namespace) -> None:
@@ -125,10 +121,6 @@ def _list(folder: Path) -> None:
         print("you have no key yet: `vramscope keys new` makes one")
     else:
         _explain(pair)
-    _print_allowed(allowed)
-
-
-def _print_allowed(allowed: "AllowList") -> None:
     print("allowed here:" if allowed.keys else "no other keys are allowed here")
     width = max((len(it.name) for it in allowed.keys), default=0)
     for it in allowed.keys:

@@ -11,7 +11,6 @@ from ..suite.flags import Defaults, add_watch_parser, read_watch_options
 if TYPE_CHECKING:
     from vramscope.analyzers.leak_source import LeakSource, SourceSearch
     from vramscope.engine.model import RankSample, Sample
-    from vramscope.engine.model.finding import Inquiry
     from vramscope.exporters.reports.leak import TrackedSource, Tracking
     from vramscope.exporters.reports.log import RunLog
     from vramscope.exporters.reports.text import Report
@@ -122,7 +121,10 @@ class AllocationTracker:
 
         search = self._searches.setdefault(rank.pid, SourceSearch())
         for inquiry in search.follow(rank, time_s):
-            _ask(agent, inquiry)
+            if inquiry.verb == "segments":
+                agent.client.ask_segments(inquiry.pid, step_end_within_s=inquiry.seconds)
+            else:
+                agent.client.record_history(inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
     def _take_maps(self, agent: "AgentStream", time_s: float) -> None:
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
@@ -141,13 +143,6 @@ class AllocationTracker:
         if reason not in self._told:
             complain(reason)
             self._told.add(reason)
-
-
-def _ask(agent: "AgentStream", inquiry: "Inquiry") -> None:
-    if inquiry.verb == "segments":
-        agent.client.ask_segments(inquiry.pid, step_end_within_s=inquiry.seconds)
-    else:
-        agent.client.record_history(inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
 
 def _describe(pid: int, source: "LeakSource") -> "TrackedSource":

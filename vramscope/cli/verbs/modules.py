@@ -114,7 +114,10 @@ def run(arguments: Namespace) -> int:
     _check_sources(arguments)
     settings = read_settings(arguments)
     if arguments.screen:
-        _refuse_with_screen(arguments)
+        refuse(
+            pick(arguments, ("json", "format", "figure")),
+            "does not go with --screen: on the screen, E writes the files",
+        )
         return show_modules(arguments.paths, settings)
     if len(arguments.paths) == 2:
         _compare(arguments, settings)
@@ -184,13 +187,6 @@ def _tell_written(paths: "Sequence[Path]") -> None:
         complain("no file was written: the profile has no modules to draw", program="vramscope modules")
     for path in paths:
         complain(f"wrote {path}", program="vramscope modules")
-
-
-def _refuse_with_screen(arguments: Namespace) -> None:
-    refuse(
-        pick(arguments, ("json", "format", "figure")),
-        "does not go with --screen: on the screen, E writes the files",
-    )
 
 
 PROGRAM = "vramscope modules"
