@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
-from . import cuda_only, distributed
+from . import distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
 from .host_memory import watch_host, watch_nothing
-from .kernels import FusedKernels
+from .kernels import FusedKernels, install_cuda_types
 from .ledger import CardLedger
 from .patching import replace
 from .simulation import Simulation
@@ -121,7 +121,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     StorageMethods(devices, registry).install()
     Factories(devices, registry, transfers, simulation.pinned).install()
     FusedKernels(registry).install()
-    cuda_only.install(registry)
+    install_cuda_types(registry)
     install_grouping()
     install_legacy_types()
     install_autocast()
