@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 from textual import on
+from textual.actions import parse as parse_action
 from textual.binding import Binding
 from textual.screen import Screen
 
@@ -24,7 +25,7 @@ from ..engine.viewer.snapshot import Snapshot
 from .controls.advice import AdviceControl
 from .controls.alert_notices import AlertNotices
 from .controls.attach import AttachControl
-from .controls.tools import BreakdownTool, PlanTool, SweepTool
+from .controls.tools import make_tools
 from .frame import keys
 from .frame.known_nodes import KnownNodes
 from .live.arrangement import ALERTS_FROM_ROWS
@@ -111,9 +112,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             on_exit_asked=on_exit_asked,
             driver_class=driver_class,
         )
-        self.sweeps = SweepTool(self)
-        self.plans = PlanTool(self)
-        self.breakdowns = BreakdownTool(self)
+        # By the room of each.
+        self.tools = make_tools(self)
         self._settings = settings
         self._save_settings = save_settings
         self._mailbox = SnapshotMailbox()
@@ -187,12 +187,11 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         """Stop the feed; it ends within half a second even if something hangs."""
         self.feed.stop()
 
-    def _is_possible(self, action: str) -> bool:
+    def _is_possible(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Return whether an action ever does something in this view, as far as known."""
+        if action == "open_tool":
+            return self.tools[str(parameters[0])].is_offered
         possible = {
-            "show_sweep": self.sweeps.is_offered,
-            "show_plan": self.plans.is_offered,
-            "show_breakdown": self.breakdowns.is_offered,
             "advise": self.advice.is_offered,
             "attach": self.attachment.is_offered,
             "step_node": self.known.are_several,
@@ -224,7 +223,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
         While profiles are shown, the keys for nodes go from profile to profile.
         """
-        if not self._is_possible(action) or (action == "step_node" and self.breakdowns.is_seen):
+        if not self._is_possible(action, parameters) or (action == "step_node" and self.steps_in_tool):
             return False
         if self.replay is not None and not self.replay.allows(action, parameters):
             return False
@@ -234,10 +233,15 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         """Return whether help and palette list a key: in a replay nothing is signalled."""
         if not super().offers(binding):
             return False
-        action = binding.action.split("(")[0]
+        _, action, parameters = parse_action(binding.action)
         if self.replay is not None and (action == "signal" or self.replay.is_for_lists(binding.action)):
             return False
-        return self._is_possible(action.removeprefix("app."))
+        return self._is_possible(action, parameters)
+
+    @property
+    def steps_in_tool(self) -> bool:
+        """Whether the keys that step through nodes or a playlist move in the screen of a tool now."""
+        return any(tool.takes_steps for tool in self.tools.values())
 
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
@@ -286,8 +290,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         for snapshot in snapshots:
             self.known.note(snapshot)
             self._notify_news(snapshot)
-            self.breakdowns.follow(snapshot)
-        self.plans.observe(snapshots)
+        for tool in self.tools.values():
+            tool.observe(snapshots)
         self.newest = self.known.newest
         if shown and self.known.shown != shown:
             self._follow_shown()
@@ -341,7 +345,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     def forget_news(self) -> None:
         """Forget the news, because another run is shown."""
         self._notices.clear()
-        self.plans.forget_stages()
+        for tool in self.tools.values():
+            tool.forget()
         self.clear_notifications()
 
     def on_terminal_drained(self) -> None:
@@ -568,20 +573,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.action_show_live()
         self.show_node(message.name)
 
-    def action_show_sweep(self) -> None:
-        self.sweeps.ask()
-
-    def action_show_plan(self) -> None:
-        self.plans.ask()
-
-    def action_show_breakdown(self) -> None:
-        """Follow the modules of a process; in the fleet, one on the device under the cursor."""
-        if self.fleet is not None and self.fleet.chosen is not None:
-            self.fleet.select(self.fleet.chosen)
-        self.breakdowns.show()
-
-    def action_open_profiles(self) -> None:
-        self.breakdowns.ask()
+    def action_open_tool(self, room: str) -> None:
+        self.tools[room].show()
 
     def action_advise(self) -> None:
         self.advice.ask()

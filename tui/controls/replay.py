@@ -81,7 +81,7 @@ class ReplayControl:
 
     def is_for_lists(self, action: str) -> bool:
         """Return whether the keys of an action move in a list instead, on a screen over the replay."""
-        if self._app.breakdowns.is_seen and action.startswith(STEP_ACTIONS):
+        if self._app.steps_in_tool and action.startswith(STEP_ACTIONS):
             return True
         return self._app.overlay is not None and action.startswith(LIST_ACTIONS)
 

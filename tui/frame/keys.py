@@ -30,8 +30,7 @@ GROUP_TITLES = {
 
 # Actions of a view below, hidden in the key line of a screen above it; the help lists them all.
 KEYS_OF_THE_VIEW = (
-    *("show_device", "show_alerts", "show_sweep", "show_plan", "show_breakdown", "pause", "record"),
-    *("replay", "go_to", "step_node"),
+    *("show_device", "show_alerts", "open_tool", "pause", "record", "replay", "go_to", "step_node"),
 )
 
 # Verbs of movements, which the palette leaves out.
@@ -146,13 +145,17 @@ _NOTES = key(
 # fmt: off
 
 # ── every screen ──
+# What is opened over the view, by the room whose `tool.py` opens it.
+TOOLS = {
+    "sweep": key("5", "open_tool('sweep')", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
+    "plan": key("6", "open_tool('plan')", "view-plan", "Plan", "Split a model into pipeline stages; compare with the running job's memory.", "6"),
+    "modules": key("7", "open_tool('modules')", "view-breakdown", "Breakdown", "Memory by module and kind, of a training process or of profiles in files.", "7"),
+}
 _VIEWS = [
     key("1", "show_live", "view-live", "Live", "Live view of all devices.", "1"),
     key("2", "show_device", "view-device", "Device", "One device in full: history, what fills it, segments.", "2"),
     key("3", "show_alerts", "view-alerts", "Alerts", "All findings: evidence, advice, history; acknowledge and mute.", "3"),
-    key("5", "show_sweep", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
-    key("6", "show_plan", "view-plan", "Plan", "Split a model into pipeline stages; compare with the running job's memory.", "6"),
-    key("7", "show_breakdown", "view-breakdown", "Breakdown", "Memory by module and kind, of a training process or of profiles in files.", "7"),
+    *TOOLS.values(),
 ]
 _PAUSE = key("space", "pause", "view-pause", "pause", "Pause or resume the display; sampling goes on.", "space")
 _THEME = key("T", "next_theme", "view-theme", "next theme", "Switch to the next theme: dark, light, high contrast, mono.")
@@ -370,7 +373,7 @@ BREAKDOWN = [
 ]
 LIVE_BREAKDOWN = [
     key("n", "follow_newest", "modules-newest", "newest", "Follow the newest point.", "n"),
-    key("o", "app.open_profiles", "modules-open", "open", "Open profiles in files or folders instead of a running process.", "o"),
+    key("o", "app.open_tool('modules')", "modules-open", "open", "Open profiles in files or folders instead of a running process.", "o"),
 ]
 ICICLE = [
     key("enter", "zoom", "modules-zoom", "zoom", "Zoom into the block under the cursor.", "Enter"),

@@ -6,7 +6,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -18,10 +18,7 @@ from ..terminal.abilities import check_terminal
 from .process_memory import share_one_heap
 
 if TYPE_CHECKING:
-    from ...analyzers.planning.sweep.index import SweepIndex
     from ...engine.jobs.background import ViewerRecording
-    from ..controls.tools import PlanModel
-    from ..modules.profiled import Profiled
     from ..screens.terminal_app import TerminalApp
     from ..terminal.opening import Attributes, Opening
 
@@ -129,16 +126,6 @@ class Examples(NamedTuple):
     choose: Callable[[Example], None]
 
 
-class Overlays(NamedTuple):
-    """Factories of what the user can open over a view."""
-
-    plan_model: "PlanModel"
-    # Reads sweeps from a line: folders, then flags of `vramscope sweep`. Raises a `VramscopeError`.
-    read_sweeps: "Callable[[str], SweepIndex]"
-    # Reads the profiles below the paths in a line. Raises a `VramscopeError`.
-    read_profiles: "Callable[[str], Sequence[Profiled]]"
-
-
 def run_app(
     feed: Feed,
     *,
@@ -148,7 +135,7 @@ def run_app(
     duration_s: float | None = None,
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
-    overlays: "Overlays | None" = None,
+    readers: Mapping[str, Callable[..., object]] | None = None,
     examples: "Examples | None" = None,
     opening: "Opening | None" = None,
 ) -> int:
@@ -161,7 +148,7 @@ def run_app(
         duration_s: Seconds after which the view ends by itself; None for never.
         is_replay: Whether the feed is a `ReplayFeed`, which keys control.
         recording: Begins and ends recordings of the feed; None where none can be made.
-        overlays: Factories of what the user can open over the view; None for nothing.
+        readers: What reads the words typed for a tool, by the tool's room.
         examples: What is offered while the node has no GPU; None for nothing.
         opening: Where a first frame is drawn already; None for nothing.
 
@@ -185,8 +172,8 @@ def run_app(
         on_exit_asked=shutdown.start_countdown,
         opening=opening,
     )
-    if overlays is not None:
-        app.plans.make, app.sweeps.read, app.breakdowns.read = overlays
+    for room, read in (readers or {}).items():
+        app.tools[room].read = read
     app.examples = examples
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 

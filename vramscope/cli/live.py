@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.viewer.feed import Feed
     from vramscope.engine.viewer.snapshot import Snapshot
-    from vramscope.tui.frame.launch import Example, Examples, Overlays
+    from vramscope.tui.frame.launch import Example, Examples
     from vramscope.tui.modules.profiled import Profiled
     from vramscope.tui.plan.planned import JobDefaults, Planned
     from vramscope.tui.terminal.abilities import TerminalAbilities
@@ -209,7 +209,7 @@ def open_view(
             duration_s=duration_s,
             is_replay=is_replay,
             recording=recording,
-            overlays=list_overlays(),
+            readers={"sweep": find_by_words, "plan": plan_words, "modules": read_by_words},
             examples=examples,
             opening=opening,
         )
@@ -221,12 +221,6 @@ def open_view(
         told = None if recording is None else recording.leave()
         if told is not None:
             complain(told)
-
-
-def list_overlays() -> "Overlays":
-    from vramscope.tui.frame.launch import Overlays
-
-    return Overlays(plan_words, find_by_words, read_by_words)
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":

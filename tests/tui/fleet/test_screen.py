@@ -94,7 +94,7 @@ async def test_filter_group_and_sort_choose_what_is_seen() -> None:
 async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
-    app.breakdowns.read = lambda _: []
+    app.tools["modules"].read = lambda _: []
     async with app.run_test(size=(130, 24)) as pilot:
         await wait_for_text(pilot, "28 of 30 nodes")
         await pilot.press("n")

@@ -126,7 +126,7 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
     async with app.run_test(size=(150, 40)) as pilot:
         await pilot.press("7")
         assert isinstance(app.screen, LiveScreen), "nothing reads profiles"
-        app.breakdowns.read = read_by_words
+        app.tools["modules"].read = read_by_words
         await pilot.press("7")
         assert isinstance(app.screen, LiveBreakdownScreen), "a job trains: its modules are what is meant"
         await pilot.press("o", *"/nowhere", "enter")
@@ -138,7 +138,7 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
         await pilot.press("escape")
         assert isinstance(app.screen, LiveScreen)
     replay = make_replay(record(tmp_path / "run.vscope"))
-    replay.breakdowns.read = read_by_words
+    replay.tools["modules"].read = read_by_words
     async with replay.run_test(size=(120, 32)) as pilot:
         before = await press_until(pilot, ["space"], lambda it: it.is_paused)
         await pilot.press("7", "ctrl+u", *str(tmp_path), "enter")

@@ -48,7 +48,7 @@ class Job:
         self.app: VramscopeApp = make_app(
             self.feed, clock=self.clock, abilities=abilities or TerminalAbilities()
         )
-        self.app.breakdowns.read = read_by_words
+        self.app.tools["modules"].read = read_by_words
 
     def snapshot(self) -> Snapshot:
         """Return the job as it stands."""

@@ -30,7 +30,7 @@ def make_planning_app(asked: list[tuple[str, JobDefaults]]) -> VramscopeApp:
         return present_words(words, defaults)
 
     app = make_app(FakeFeed(with_ranks(*make_job(8))))
-    app.plans.make = plan
+    app.tools["plan"].read = plan
     return app
 
 
@@ -64,7 +64,7 @@ async def test_a_model_is_asked_for_and_its_plan_shows_what_the_job_needs() -> N
 
 async def test_over_a_replay_lists_have_their_keys_and_time_still_moves(tmp_path: Path) -> None:
     app = make_replay(record(tmp_path / "run.vscope"))
-    app.plans.make = present_words
+    app.tools["plan"].read = present_words
     async with app.run_test(size=(120, 32)) as pilot:
         await press_until(pilot, ["space"], lambda it: it.is_paused)
         before = await press_until(pilot, ["6", *"gpt-1.5b 2,4", "enter"], lambda _: app.overlay is not None)

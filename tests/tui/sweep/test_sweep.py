@@ -259,7 +259,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
 ) -> None:
     monkeypatch.chdir(tmp_path)
     app = make_view(FakeFeed(make_snapshot(2)))
-    app.sweeps.read = find_by_words
+    app.tools["sweep"].read = find_by_words
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "no sweep found; expected memory traces" in shown_text(app))
