@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -71,9 +71,12 @@ def choose_basis(node: BreakdownNode) -> Basis:
     return "measured" if node.measured_bytes else "computed"
 
 
-def find_node(root: BreakdownNode, path: Sequence[str]) -> BreakdownNode | None:
+NodeT = TypeVar("NodeT", "BreakdownNode", "ComparedNode")
+
+
+def find_node(root: NodeT, path: Sequence[str]) -> NodeT | None:
     """Return the node that names lead to from the root, or None where they lead nowhere."""
-    node: BreakdownNode | None = root
+    node: NodeT | None = root
     for name in path:
         node = None if node is None else next((it for it in node.children if it.name == name), None)
     return node
@@ -471,14 +474,6 @@ def make_span_tree(node: ComparedNode) -> BreakdownNode:
     sizes = (child.measured_bytes or 0 for child in children)
     span = max(node.first_bytes or 0, node.second_bytes or 0, sum(sizes))
     return BreakdownNode(node.name, span, span, children)
-
-
-def find_compared(root: ComparedNode, path: Sequence[str]) -> ComparedNode | None:
-    """Return the node that names lead to from the root, or None where they lead nowhere."""
-    node: ComparedNode | None = root
-    for name in path:
-        node = None if node is None else next((it for it in node.children if it.name == name), None)
-    return node
 
 
 def _compare(

@@ -68,6 +68,12 @@ def make_printable(text: str, most: int | None = None) -> str:
     return "".join(map(_replace_character, text))
 
 
+def last_printable_line(output: bytes, most: int | None = None) -> str:
+    """Return the last line of a program's output that is not blank, made printable, or an empty text."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return make_printable(lines[-1], most) if lines else ""
+
+
 def make_printable_lines(text: str) -> str:
     """Make every line printable; line breaks and tabs stay."""
     lines = text.split("\n")

@@ -341,7 +341,7 @@ def _is_allocated_sampled(subject: Subject) -> bool:
 def _read(subject: Subject, since_s: float) -> Cell:
     reading = subject.allocator
     memory = None if subject.device is None else subject.device.memory
-    peak = _max(reading.allocated_max_bytes, reading.allocated_bytes)
+    peak = _most(reading.allocated_max_bytes, reading.allocated_bytes)
     floor = reading.allocated_bytes
     cell = Cell(since_s, 1, reserved_bytes=reading.reserved_bytes)
     if subject.rank is not None:
@@ -352,7 +352,7 @@ def _read(subject: Subject, since_s: float) -> Cell:
         cell.allocated_sum = reading.allocated_bytes
         cell.allocated_count = 1
     if memory is not None and memory.used_bytes is not None:
-        cell.used_bytes = _max(memory.used_max_bytes, memory.used_bytes)
+        cell.used_bytes = _most(memory.used_max_bytes, memory.used_bytes)
         cell.used_sum = memory.used_bytes
         cell.used_count = 1
     return cell
@@ -367,7 +367,7 @@ def _read_steps(
     if rank.step.duration_s is not None:
         cell.duration_sum_s = rank.step.duration_s
         cell.duration_count = 1
-    return _max(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
+    return _most(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
 
 
 def _note_errors(track: Track, subject: Subject, since_s: float) -> None:
@@ -392,9 +392,3 @@ def _leave_best(tracks: list[Track]) -> list[Track]:
 
 def _grade(track: Track) -> int:
     return 2 if track.rank is not None else 1 if track.key[3] >= 0 else 0
-
-
-def _max(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one if one > other else other

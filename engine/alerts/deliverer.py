@@ -24,7 +24,7 @@ from urllib.request import Request
 import msgspec
 
 from ..http_opener import make_opener
-from ..text import make_printable
+from ..text import last_printable_line
 from .payload import DeliveryJob, make_variables
 
 MAX_REASON_CHARS = 300
@@ -74,7 +74,8 @@ def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
             late = f"did not end within {job.hook.timeout_s:g} s and was stopped"
             raise DeliveryError(f"{command[0]} {late}") from None
         if code != 0:
-            last = _last_line(said)
+            size = os.lseek(said, 0, os.SEEK_END)
+            last = last_printable_line(os.pread(said, MAX_REASON_CHARS, max(0, size - MAX_REASON_CHARS)))
             raise DeliveryError(f"{command[0]} ended with status {code}" + (f": {last}" if last else ""))
 
 
@@ -125,14 +126,6 @@ def _open_memory(content: bytes) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _last_line(descriptor: int) -> str:
-    """Return the last line of a command's output, as far as it can be printed."""
-    size = os.lseek(descriptor, 0, os.SEEK_END)
-    text = os.pread(descriptor, MAX_REASON_CHARS, max(0, size - MAX_REASON_CHARS)).decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return make_printable(lines[-1]) if lines else ""
 
 
 # Client errors that pass by themselves.

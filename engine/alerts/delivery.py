@@ -13,7 +13,7 @@ from ..child_processes import module_command, own_environment
 from ..clock import Clock, SystemClock
 from ..model import Evidence, Finding, HookStatus, make_finding_id
 from ..settings import AlertSettings
-from ..text import make_printable
+from ..text import last_printable_line
 from .payload import Alert, DeliveryJob, Hook, list_hooks, make_alert
 from .state import Crossing, is_told
 
@@ -198,8 +198,7 @@ def _read_all(descriptor: int) -> str:
     size = os.lseek(descriptor, 0, os.SEEK_END)
     data = os.pread(descriptor, 4 * MAX_REASON_CHARS, max(0, size - 4 * MAX_REASON_CHARS))
     os.close(descriptor)
-    lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
-    return make_printable(lines[-1], MAX_REASON_CHARS) if lines else ""
+    return last_printable_line(data, MAX_REASON_CHARS)
 
 
 def try_hooks(settings: AlertSettings, node: str, version: str) -> tuple[HookStatus, ...]:

@@ -14,7 +14,7 @@ import zmq
 from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
 from ..errors import HubUnreachableError, WireError
 from ..paths import open_runtime_folder
-from ..text import make_printable
+from ..text import last_printable_line
 from ..viewer.conversation import QUEUE_MESSAGES
 from ..wire.endpoints import endpoints_of, is_hub_alive
 from ..wire.messages import (
@@ -455,7 +455,7 @@ class SshProcess:
         if self._fault is not None or code is None:
             return self._fault
         self.pump()
-        return self._explain(code, _last_line(bytes(self._told)))
+        return self._explain(code, last_printable_line(bytes(self._told), MOST_REASON_CHARS))
 
     def close(self) -> None:
         """End it; the other end notices."""
@@ -498,9 +498,3 @@ def _read(pipe: IO[bytes]) -> bytes | None:
         return None
     except OSError:
         return b""
-
-
-def _last_line(told: bytes) -> str:
-    """Return the last line of ssh's output, without terminal control characters."""
-    lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
-    return make_printable(lines[-1], MOST_REASON_CHARS) if lines else ""

@@ -12,7 +12,7 @@ from ...analyzers.modules import (
     BreakdownNode,
     ComparedNode,
     IcicleCell,
-    find_compared,
+    find_node,
     lay_out_icicle,
     make_span_tree,
 )
@@ -220,7 +220,7 @@ def _draw_difference_cells(tree: ComparedNode, axes: "Axes", cells: Sequence[Ici
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
 
-    found = [(cell, node) for cell in cells if (node := find_compared(tree, cell.path)) is not None]
+    found = [(cell, node) for cell in cells if (node := find_node(tree, cell.path)) is not None]
     handles = []
     for kind, look in _LOOKS.items():
         chosen = [(cell, node) for cell, node in found if classify(node) == kind]

@@ -261,7 +261,11 @@ def plan_cluster(
     where = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     tokens = choose_sequence(find_positions(described)) if seq_length is None else seq_length
     options = replace(JointOptions(global_batch=global_batch, seq_length=tokens), **_settle(choices))
-    assumptions = _assume(efficiency, measured_times, shape, where, options)
+    assumptions = TimeAssumptions()
+    if measured_times is not None:
+        assumptions = learn_times(Path(measured_times), shape, where, options)
+    if efficiency is not None:
+        assumptions = replace(assumptions, product_efficiency=efficiency)
     return plan_jointly(Path(model).name, shape, where, options, assumptions)
 
 
@@ -271,18 +275,3 @@ def _settle(choices: PlanChoices) -> dict[str, object]:
         if name in settled:
             settled[name] = tuple(choices[name])
     return settled
-
-
-def _assume(
-    efficiency: float | None,
-    measured_times: str | Path | None,
-    shape: ModelShape,
-    cluster: Cluster,
-    options: JointOptions,
-) -> TimeAssumptions:
-    assumptions = TimeAssumptions()
-    if measured_times is not None:
-        assumptions = learn_times(Path(measured_times), shape, cluster, options)
-    if efficiency is not None:
-        assumptions = replace(assumptions, product_efficiency=efficiency)
-    return assumptions

@@ -304,7 +304,17 @@ class RunFigures:
     def find_figures(self, layer: int) -> LayerFigures:
         first = self.find_first(layer)
         if first not in self._figures:
-            self._figures[first] = self._work_out(first)
+            run = (self.shape, self.layout, self.setup)
+            weights = list_layer_weights(self.shape, self.layout, first)
+            saved = list_layer_activations(*run, first)
+            self._figures[first] = LayerFigures(
+                weights=weights,
+                parameters=count_elements(weights),
+                states=count_states(weights, self.layout, self.setup),
+                saved=saved,
+                saved_bytes=sum(saved.values()),
+                backward_bytes=count_backward(*run, first, saved, weights),
+            )
         return self._figures[first]
 
     def count_kinds(self, layers: Sequence[int]) -> dict[int, int]:
@@ -316,19 +326,6 @@ class RunFigures:
             first = self.find_first(layer)
             counts[first] = counts.get(first, 0) + 1
         return counts
-
-    def _work_out(self, layer: int) -> LayerFigures:
-        run = (self.shape, self.layout, self.setup)
-        weights = list_layer_weights(self.shape, self.layout, layer)
-        saved = list_layer_activations(*run, layer)
-        return LayerFigures(
-            weights=weights,
-            parameters=count_elements(weights),
-            states=count_states(weights, self.layout, self.setup),
-            saved=saved,
-            saved_bytes=sum(saved.values()),
-            backward_bytes=count_backward(*run, layer, saved, weights),
-        )
 
 
 _MLP_NAMES = ("MLP", "activation function", "expert", "router", "shared expert", "operations")

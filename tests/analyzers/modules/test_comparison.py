@@ -12,7 +12,7 @@ from tests.engine.probe.module_memory.profiles import write_lines
 from vramscope.analyzers.modules import (
     BreakdownNode,
     compare_trees,
-    find_compared,
+    find_node,
     lay_out_icicle,
     list_unmatched,
     make_span_tree,
@@ -85,7 +85,7 @@ def test_blocks_have_room_for_the_larger_of_both_and_for_what_is_in_them(
 ) -> None:
     tree = compare_trees(first, second, "measured")
     for cell in lay_out_icicle(make_span_tree(tree), "measured"):
-        node = find_compared(tree, cell.path)
+        node = find_node(tree, cell.path)
         assert node is not None
         assert cell.size_bytes >= max(node.first_bytes or 0, node.second_bytes or 0)
 
