@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..engine.model import AllocatorReading, DeviceSample, RankSample
+from ..engine.unmeasured import sum_all
 
 PartKind = Literal[
     "allocated", "awaiting_free", "stranded", "cached", "context", "other_processes", "unattributed"
@@ -113,9 +114,8 @@ def _sum_held(rank: RankSample) -> int | None:
     state = rank.model_state
     if state is None:
         return None
-    held = (state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes)
-    known = [size for size in held if size is not None]
-    return sum(known) + (state.grad_sample_bytes or 0) if len(known) == len(held) else None
+    held = sum_all((state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes))
+    return None if held is None else held + (state.grad_sample_bytes or 0)
 
 
 def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
@@ -237,9 +237,7 @@ def _find_others(device: DeviceSample, ranks: Sequence[RankSample]) -> int | Non
     pids = {rank.pid for rank in ranks}
     if device.processes is None:
         return None
-    others = [process.used_bytes for process in device.processes if process.pid not in pids]
-    known = [used for used in others if used is not None]
-    return sum(known) if len(known) == len(others) else None
+    return sum_all(process.used_bytes for process in device.processes if process.pid not in pids)
 
 
 def _fit(parts: Sequence[_Part], used: int, names: dict[PartKind, str]) -> tuple[tuple[GapPart, ...], bool]:
@@ -265,6 +263,4 @@ def _read_allocated(reading: AllocatorReading) -> int | None:
 
 def _add(ranks: Sequence[RankSample], read: Callable[[AllocatorReading], int | None]) -> int | None:
     """Return the sum over all processes; None without processes, or where one has not reported."""
-    values = [read(rank.allocator or AllocatorReading()) for rank in ranks]
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    return sum_all(read(rank.allocator or AllocatorReading()) for rank in ranks) if ranks else None

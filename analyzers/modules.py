@@ -9,6 +9,7 @@ import msgspec
 
 from ..engine.model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
 from ..engine.units import MIB, format_bytes
+from ..engine.unmeasured import sum_all
 
 # A tree of bytes by module: what charts, screens and tables draw.
 
@@ -39,7 +40,7 @@ class _Draft:
         children = tuple(child.freeze() for child in self.children.values())
         computed = [entry.computed_bytes for entry in self.own] + [it.computed_bytes for it in children]
         measured = [entry.measured_bytes for entry in self.own] + [it.measured_bytes for it in children]
-        return BreakdownNode(self.name, _sum(computed), _sum(measured), children)
+        return BreakdownNode(self.name, sum_all(computed), sum_all(measured), children)
 
 
 def make_tree(name: str, entries: Iterable[LayoutEntry]) -> BreakdownNode:
@@ -80,11 +81,6 @@ def find_node(root: NodeT, path: Sequence[str]) -> NodeT | None:
     for name in path:
         node = None if node is None else next((it for it in node.children if it.name == name), None)
     return node
-
-
-def _sum(sizes: list[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
 
 
 # A profile as trees: of its last moment and largest values, or of one moment among them.
@@ -263,8 +259,8 @@ def make_point_tree(
         return found[0] if found else None
     return BreakdownNode(
         name,
-        _sum([tree.computed_bytes for tree in found]),
-        _sum([tree.measured_bytes for tree in found]),
+        sum_all([tree.computed_bytes for tree in found]),
+        sum_all([tree.measured_bytes for tree in found]),
         tuple(found),
     )
 

@@ -1,11 +1,12 @@
 """The most bytes that each pipeline stage of a running job was measured to need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from ..engine.model import RankCoordinates, RankSample, Sample
+from ..engine.unmeasured import most_known, sum_all
 
 # Jobs that were seen within so many seconds run at once.
 AT_ONCE_S = 30.0
@@ -123,8 +124,8 @@ class StagePeaks:
             return  # as of most ranks at most times
         ranks[where.rank] = _RankPeak(
             *place,
-            allocated_bytes=_most((known.allocated_bytes if known else None, allocated)),
-            reserved_bytes=_most((known.reserved_bytes if known else None, reserved)),
+            allocated_bytes=most_known((known.allocated_bytes if known else None, allocated)),
+            reserved_bytes=most_known((known.reserved_bytes if known else None, reserved)),
             is_simulated=rank.is_simulated,
         )
 
@@ -184,12 +185,12 @@ def _add_up(stage: int, ranks: Mapping[int, _RankPeak]) -> StagePeak:
         stage=stage,
         ranks=len(ranks),
         tensor_ranks=tensor_ranks,
-        allocated_bytes=_most(peak.allocated_bytes for peak in ranks.values()),
-        reserved_bytes=_most(peak.reserved_bytes for peak in ranks.values()),
-        whole_allocated_bytes=_most(_sum([it.allocated_bytes for it in parts]) for parts in whole)
+        allocated_bytes=most_known(peak.allocated_bytes for peak in ranks.values()),
+        reserved_bytes=most_known(peak.reserved_bytes for peak in ranks.values()),
+        whole_allocated_bytes=most_known(sum_all([it.allocated_bytes for it in parts]) for parts in whole)
         if is_told_apart
         else None,
-        whole_reserved_bytes=_most(_sum([it.reserved_bytes for it in parts]) for parts in whole)
+        whole_reserved_bytes=most_known(sum_all([it.reserved_bytes for it in parts]) for parts in whole)
         if is_told_apart
         else None,
         is_simulated=any(peak.is_simulated for peak in ranks.values()),
@@ -203,14 +204,4 @@ def _peak_allocated(rank: RankSample) -> int | None:
         values += [rank.allocator.allocated_bytes, rank.allocator.allocated_max_bytes]
     if rank.step is not None:
         values.append(rank.step.peak_bytes)
-    return _most(values)
-
-
-def _most(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]  # of every rank of a fleet, so no generator
-    return max(known) if known else None
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return most_known(values)

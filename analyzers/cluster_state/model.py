@@ -15,6 +15,7 @@ from ...engine.model import (
     RiskLevel,
     Sample,
 )
+from ...engine.unmeasured import most_known
 from ...engine.viewer.snapshot import Snapshot
 from ..findings.subjects import name_device
 from ..risk import LEVELS
@@ -291,8 +292,7 @@ def _find_age(rank: RankSample, time_s: float) -> float | None:
 
 def _find_peak(rank: RankSample, allocator: AllocatorReading) -> int | None:
     step = None if rank.step is None else rank.step.peak_bytes
-    known = (allocator.allocated_bytes, allocator.allocated_max_bytes, rank.peak_max_bytes, step)
-    return max([it for it in known if it is not None], default=None)
+    return most_known((allocator.allocated_bytes, allocator.allocated_max_bytes, rank.peak_max_bytes, step))
 
 
 def _find_limit(rank: RankSample, allocator: AllocatorReading, device: DeviceSample | None) -> int | None:

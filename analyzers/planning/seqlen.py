@@ -18,6 +18,7 @@ from ...engine.model.phase_memory import (
     PrivacyMode,
 )
 from ...engine.units import GIB, KIB, MIB
+from ...engine.unmeasured import sum_all
 
 # How memory depends on the length of a sequence: a polynomial of few terms, and how well it fits.
 
@@ -341,9 +342,7 @@ def find_difference(run: PhaseRun, phases: Sequence[str]) -> int | None:
     """
     told = (each for each in run.phases if each.step in (None, run.training.num_steps))
     last = {each.phase: each.allocated_difference_bytes for each in told}
-    values = [last.get(phase) for phase in phases]
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return sum_all(last.get(phase) for phase in phases)
 
 
 def _list_runs(study: LengthStudy, privacy: PrivacyMode) -> list[PhaseRun | None]:

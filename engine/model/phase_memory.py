@@ -1,9 +1,10 @@
 """Memory of the phases of a step, by sequence length, and what a file of phases holds."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+
+from ..unmeasured import most_known
 
 PrivacyMode = Literal["hooks", "functorch", "ghost", "none"]
 """How Opacus computes per-sample gradients: hooks, torch.func, only their norms (ghost clipping); or none."""
@@ -143,14 +144,9 @@ class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
     def peak(self) -> MemoryLevels:
         """The most of all phases."""
         return MemoryLevels(
-            allocated_bytes=_find_most(each.peak.allocated_bytes for each in self.phases),
-            reserved_bytes=_find_most(each.peak.reserved_bytes for each in self.phases),
+            allocated_bytes=most_known(each.peak.allocated_bytes for each in self.phases),
+            reserved_bytes=most_known(each.peak.reserved_bytes for each in self.phases),
         )
-
-
-def _find_most(values: Iterable[int | None]) -> int | None:
-    """Return the largest of what was measured."""
-    return max((each for each in values if each is not None), default=None)
 
 
 FitSize = Literal["batch size", "sequence length"]

@@ -1,6 +1,6 @@
 """The training processes of a node: who reports, what they reported, and their part of the next sample."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from ..errors import WireError
 from ..model import AllocatorReading, DeviceSample, HostSample, RankSample, Sample
 from ..sources.pci import spell_address
 from ..sources.processes import find_user_name
+from ..unmeasured import sum_all
 from .demands import Answer, Connection, Demands, Listener, Received, Wish
 from .messages import (
     AdviceTaken,
@@ -366,19 +367,14 @@ def add_allocators(readings: Sequence[AllocatorReading]) -> AllocatorReading | N
     if len(readings) < 2:
         return readings[0] if readings else None
     return AllocatorReading(
-        allocated_bytes=_add(readings, lambda r: r.allocated_bytes),
-        reserved_bytes=_add(readings, lambda r: r.reserved_bytes),
-        requested_bytes=_add(readings, lambda r: r.requested_bytes),
-        active_bytes=_add(readings, lambda r: r.active_bytes),
-        inactive_split_bytes=_add(readings, lambda r: r.inactive_split_bytes),
-        retries=_add(readings, lambda r: r.retries),
-        ooms=_add(readings, lambda r: r.ooms),
+        allocated_bytes=sum_all(it.allocated_bytes for it in readings),
+        reserved_bytes=sum_all(it.reserved_bytes for it in readings),
+        requested_bytes=sum_all(it.requested_bytes for it in readings),
+        active_bytes=sum_all(it.active_bytes for it in readings),
+        inactive_split_bytes=sum_all(it.inactive_split_bytes for it in readings),
+        retries=sum_all(it.retries for it in readings),
+        ooms=sum_all(it.ooms for it in readings),
     )
-
-
-def _add(readings: Sequence[AllocatorReading], read: Callable[[AllocatorReading], int | None]) -> int | None:
-    known = [value for reading in readings if (value := read(reading)) is not None]
-    return sum(known) if len(known) == len(readings) else None
 
 
 def _rank_of(rank: RankSample) -> int:

@@ -17,6 +17,7 @@ from ...engine.model.phase_memory import (
 )
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_age, format_bytes
+from ...engine.unmeasured import most_known
 from ..text import format_rows, show_number, wrap
 
 _CLIPPING = {
@@ -201,8 +202,7 @@ def _format_ranks(
 
 def _find_peak(run: PhaseRun, name: str, kind: Literal["allocated", "reserved"]) -> int | None:
     """Return the highest peak of a phase over the steps of a rank."""
-    peaks = [get_level(phase.peak, kind) for phase in run.phases if phase.phase == name]
-    return max((peak for peak in peaks if peak is not None), default=None)
+    return most_known(get_level(phase.peak, kind) for phase in run.phases if phase.phase == name)
 
 
 _BASES = {

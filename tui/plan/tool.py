@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...engine.units import format_bytes
+from ...engine.unmeasured import least_known
 from ..controls.tools import PromptTool
 from ..draw.numbers import count_text
 
@@ -107,7 +108,7 @@ class PlanTool(PromptTool["Planned"]):
         job = self.measure_stages()
         return JobDefaults(
             stages=job.pipeline or (job.stages[-1].stage + 1 if job.stages else None),
-            capacity_bytes=min((total for total in totals if total is not None), default=None),
+            capacity_bytes=least_known(totals),
         )
 
 

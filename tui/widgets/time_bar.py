@@ -9,6 +9,7 @@ from textual import events
 from textual.message import Message
 
 from ...engine.model import SEVERITIES
+from ...engine.unmeasured import most_known
 from ...engine.viewer.snapshot import ReplayMark, ReplayOverview, ReplayState
 from ..draw.glyphs import Glyphs
 from ..draw.pieces import Piece, measure_pieces
@@ -211,8 +212,7 @@ def _most_within(overview: ReplayOverview, replay: ReplayState, cell: int, width
     middle_s = replay.start_s + cell * length_s
     first = floor((middle_s - length_s / 2 - overview.start_s) / overview.step_s)
     last = ceil((middle_s + length_s / 2 - overview.start_s) / overview.step_s)
-    known = [it for it in overview.shares[max(0, first) : max(0, last)] if it is not None]
-    return max(known, default=None)
+    return most_known(overview.shares[max(0, first) : max(0, last)])
 
 
 def _draw_cell(share: float | None, overview: ReplayOverview, glyphs: Glyphs) -> Piece:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...units import GIB, MIB, format_bytes
+from ...unmeasured import most_known
 from ..base.input_file import show_path
 from ..base.packed_file import LineFile
 from ..base.series_reader import (
@@ -297,7 +298,6 @@ class FrameworkLog(SeriesReader):
         rank = said.rank
         label = "log" if rank is None else f"rank {rank}"
         device = self._devices.identify(None, rank, label, facts.names.get(rank))
-        told = (self._oom_counts.get(device.uuid), facts.ooms.get(rank))
         return SeriesRecord(
             number,
             time_s,
@@ -308,7 +308,7 @@ class FrameworkLog(SeriesReader):
             total_bytes=facts.totals.get(rank),
             step=said.step,
             retries=facts.retries.get(rank),
-            ooms=max((count for count in told if count is not None), default=None),
+            ooms=most_known((self._oom_counts.get(device.uuid), facts.ooms.get(rank))),
         )
 
     def _find_failed(self, met: LogOom) -> SeriesDevice | None:
