@@ -5,7 +5,7 @@ with none above it is left out, for no time is better than a guess.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -35,27 +35,6 @@ COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _NUMBER = r"(\d[\d.]{0,40})"
 _MEGATRON = re.compile(r"\[Rank (\d{1,9})\] ?(.{0,200}?) ?memory \((MB|GB)\) \| (.{1,2000})")
 _MEGATRON_STEP = re.compile(r"after (\d{1,15}) iterations")
-_TORCHTITAN = re.compile(rf"\bstep:\s*(\d{{1,15}})\s.{{0,200}}?\bmemory:\s*{_NUMBER}GiB\({_NUMBER}%\)")
-_DEEPSPEED = re.compile(
-    rf"\bMA {_NUMBER} GB\s{{1,80}}Max_MA {_NUMBER} GB\s{{1,80}}CA {_NUMBER} GB\s{{1,80}}Max_CA {_NUMBER} GB"
-)
-_NANOTRON = re.compile(rf"\bMemory usage: {_NUMBER}MiB\. Peak allocated:? {_NUMBER}MiB")
-_PICOTRON = re.compile(rf"\bStep:\s*(\d{{1,15}})\s.{{0,400}}?\bMemory usage:\s*{_NUMBER}GB")
-_DEEPSPEED_TIMER = re.compile(
-    rf"\bglobal_step=(\d{{1,15}}), .{{0,200}}?\bMemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB"
-)
-_DEEPSPEED_USAGE = re.compile(
-    rf"\bmem_allocated: {_NUMBER} GB \| max_mem_allocated: {_NUMBER} GB \| cache_allocated: {_NUMBER} GB"
-)
-_ONNXRUNTIME = re.compile(
-    rf"\[(\d{{1,9}})/\d{{1,9}}\] step (\d{{1,15}}) memory \(MiB\) \| .{{0,200}}?"
-    rf"\| allocated: {_NUMBER} \| .{{0,100}}?\| cached: {_NUMBER}(?: |$)"
-)
-_NEMO = re.compile(rf"\bon_train_batch_end rank: (\d{{1,9}}) mem: {_NUMBER} / {_NUMBER}")
-_OOMPTIMIZER = re.compile(rf"\[CUDA RAM CURRENT: {_NUMBER}MB\] \[CUDA RAM MAX: {_NUMBER}MB\]")
-_BEFORE_RELEASE = re.compile(
-    r"\brank:(\d{1,9}), (?:Before|After) memory release - Allocated: (\d{1,18}), Reserved: (\d{1,18})"
-)
 # Every line of memory has one of these; a search for them is much quicker than for the lines.
 _HINTS = ("emory", "mem", "MA ", "MemAllocated", "CUDA RAM")
 _RANK = re.compile(r"\[(?:rank ?|Rank |default)(\d{1,9})\]|^\s*(\d{1,9}): ")
@@ -74,10 +53,21 @@ def parse_memory_line(line: str) -> MemoryLine | None:
     if not any(map(line.__contains__, _HINTS)):
         return None
     text = COLOUR.sub("", line)
-    for pattern, parse in _PARSERS:
+    megatron = _MEGATRON.search(text)
+    if megatron is not None:
+        return _parse_megatron(megatron)
+    for pattern, unit in _LINES:
         match = pattern.search(text)
         if match is not None:
-            return parse(match)
+            found = match.groupdict()
+            rank = found.get("rank")
+            step = found.get("step")
+            return MemoryLine(
+                find_rank(text) if rank is None else int(rank),
+                None if step is None else int(step),
+                _size(found.get("allocated"), unit),
+                _size(found.get("reserved"), unit),
+            )
     return None
 
 
@@ -101,60 +91,60 @@ def _parse_megatron(match: re.Match[str]) -> MemoryLine:
     )
 
 
-def _parse_torchtitan(match: re.Match[str]) -> MemoryLine:
-    """`memory` is the most that was reserved since the previous such line."""
-    return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], GIB))
-
-
-def _parse_deepspeed(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(
-        find_rank(match.string), allocated_bytes=_size(match[1], GIB), reserved_bytes=_size(match[3], GIB)
-    )
-
-
-def _parse_nanotron(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(find_rank(match.string), allocated_bytes=_size(match[1], MIB))
-
-
-def _parse_picotron(match: re.Match[str]) -> MemoryLine:
-    """`Memory usage` is reserved memory, in 10^9 bytes."""
-    return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], _GB))
-
-
-def _parse_deepspeed_timer(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(find_rank(match.string), int(match[1]), allocated_bytes=_size(match[2], GIB))
-
-
-def _parse_onnxruntime(match: re.Match[str]) -> MemoryLine:
-    """`cached` is reserved (`torch.cuda.memory_cached`, an older name)."""
-    return MemoryLine(int(match[1]), int(match[2]), _size(match[3], MIB), _size(match[4], MIB))
-
-
-def _parse_nemo(match: re.Match[str]) -> MemoryLine:
-    """The second number is the most reserved since the start, not what is reserved now."""
-    return MemoryLine(int(match[1]), allocated_bytes=_size(match[2], GIB))
-
-
-def _parse_oomptimizer(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(find_rank(match.string), allocated_bytes=_size(match[1], MIB))
-
-
-def _parse_release(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(int(match[1]), allocated_bytes=_size(match[2], 1), reserved_bytes=_size(match[3], 1))
-
-
-_PARSERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], MemoryLine]], ...] = (
-    (_MEGATRON, _parse_megatron),
-    (_TORCHTITAN, _parse_torchtitan),
-    (_DEEPSPEED, _parse_deepspeed),
-    (_NANOTRON, _parse_nanotron),
-    (_PICOTRON, _parse_picotron),
-    (_ONNXRUNTIME, _parse_onnxruntime),
-    (_DEEPSPEED_TIMER, _parse_deepspeed_timer),
-    (_DEEPSPEED_USAGE, _parse_deepspeed),
-    (_NEMO, _parse_nemo),
-    (_OOMPTIMIZER, _parse_oomptimizer),
-    (_BEFORE_RELEASE, _parse_release),
+_STEP = r"(?P<step>\d{1,15})"
+_RANK_OF_LINE = r"(?P<rank>\d{1,9})"
+_ALLOCATED = r"(?P<allocated>\d[\d.]{0,40})"
+_RESERVED = r"(?P<reserved>\d[\d.]{0,40})"
+# A framework's line, its numbers by name, and the unit of its sizes; the rank may also be what a launcher
+# puts before the line.
+_LINES = (
+    # torchtitan: `memory` is the most that was reserved since the previous such line.
+    (re.compile(rf"\bstep:\s*{_STEP}\s.{{0,200}}?\bmemory:\s*{_RESERVED}GiB\({_NUMBER}%\)"), GIB),
+    # DeepSpeed's `see_memory_usage`.
+    (
+        re.compile(
+            rf"\bMA {_ALLOCATED} GB\s{{1,80}}Max_MA {_NUMBER} GB\s{{1,80}}"
+            rf"CA {_RESERVED} GB\s{{1,80}}Max_CA {_NUMBER} GB"
+        ),
+        GIB,
+    ),
+    # nanotron.
+    (re.compile(rf"\bMemory usage: {_ALLOCATED}MiB\. Peak allocated:? {_NUMBER}MiB"), MIB),
+    # picotron: `Memory usage` is reserved memory, in 10^9 bytes.
+    (re.compile(rf"\bStep:\s*{_STEP}\s.{{0,400}}?\bMemory usage:\s*{_RESERVED}GB"), _GB),
+    # onnxruntime's training: `cached` is reserved (`torch.cuda.memory_cached`, an older name).
+    (
+        re.compile(
+            rf"\[{_RANK_OF_LINE}/\d{{1,9}}\] step {_STEP} memory \(MiB\) \| .{{0,200}}?"
+            rf"\| allocated: {_ALLOCATED} \| .{{0,100}}?\| cached: {_RESERVED}(?: |$)"
+        ),
+        MIB,
+    ),
+    # DeepSpeed's timers, then its `mem_allocated` of older versions.
+    (
+        re.compile(
+            rf"\bglobal_step={_STEP}, .{{0,200}}?\bMemAllocated={_ALLOCATED}GB, MaxMemAllocated={_NUMBER}GB"
+        ),
+        GIB,
+    ),
+    (
+        re.compile(
+            rf"\bmem_allocated: {_ALLOCATED} GB \| max_mem_allocated: {_NUMBER} GB \| "
+            rf"cache_allocated: {_RESERVED} GB"
+        ),
+        GIB,
+    ),
+    # NeMo: the second number is the most reserved since the start, not what is reserved now.
+    (re.compile(rf"\bon_train_batch_end rank: {_RANK_OF_LINE} mem: {_ALLOCATED} / {_NUMBER}"), GIB),
+    # NeMo's OOMptimizer.
+    (re.compile(rf"\[CUDA RAM CURRENT: {_ALLOCATED}MB\] \[CUDA RAM MAX: {_NUMBER}MB\]"), MIB),
+    (
+        re.compile(
+            rf"\brank:{_RANK_OF_LINE}, (?:Before|After) memory release - "
+            r"Allocated: (?P<allocated>\d{1,18}), Reserved: (?P<reserved>\d{1,18})"
+        ),
+        1,
+    ),
 )
 
 
