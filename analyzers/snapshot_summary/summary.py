@@ -242,6 +242,27 @@ def describe_failures(
     return tuple(failures), len(events) - len(newest)
 
 
+def list_live_at_peak(snapshot: MemorySnapshot, device: int) -> tuple[int, tuple[StackGroup, ...]]:
+    """Return the most bytes that a device had allocated, and what was live then, the largest first.
+
+    Without a trace it is what was live when the snapshot was made.
+    """
+    view = view_device(snapshot, device)
+    levels = measure_levels(view)
+    grouper = StackGrouper(snapshot.stacks)
+    trace = find_trace(snapshot, device)
+    if trace is None or not len(trace):
+        stack, size_bytes = view.stack[view.is_live], view.size_bytes[view.is_live]
+        return levels.allocated_bytes, grouper.group(stack, size_bytes, len(stack))[0]
+    timeline = build_timeline(trace, view, levels)
+    peak = int(timeline.allocated_bytes.argmax())
+    if timeline.start_allocated_bytes >= int(timeline.allocated_bytes[peak]):
+        peak = -1  # before the first event
+    stack, size_bytes = find_live(trace, peak, view)
+    peak_bytes = timeline.start_allocated_bytes if peak < 0 else int(timeline.allocated_bytes[peak])
+    return peak_bytes, grouper.group(stack, size_bytes, len(stack))[0]
+
+
 def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArray, IntArray]:
     """Return stack and size in bytes of every block that was live at an event.
 

@@ -373,6 +373,15 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
     return HostBackend() if parameters_on == "cpu" else None
 
 
+def find_used(torch: Module) -> tuple[Backend, int] | None:
+    """Return the device that had most bytes at any time, for a process that has freed them all."""
+    for backend in _initialised(torch, None):
+        peaks = [reading.peak_bytes or 0 for reading in backend.read_all()]
+        if any(peaks):
+            return backend, peaks.index(max(peaks))
+    return None
+
+
 def read_before_use(torch: Module) -> Reading:
     """Before any device is in use: nothing live, and the most that any device ever had."""
     readings = [reading for backend in _initialised(torch, None) for reading in backend.read_all()]

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import Any, Callable
 
-from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
+from .backends import NOTHING, Backend, HostBackend, Reading, find_backend, find_used
 from .base.coordinates import find_meshes
 from .base.foreign import Foreign, Module, Optimizer, Properties
 
@@ -194,6 +194,13 @@ class TrainingDevice:
             self.backend = backend
             self.read = partial(backend.read, self.index)
         return backend is not None
+
+    def look_back(self) -> bool:
+        """Find the device that had most bytes, and return whether any had some."""
+        found = find_used(self.torch)
+        if found is not None:
+            self.backend, self.index = found
+        return found is not None
 
     def look_again(self) -> None:
         """Check whether a process that seemed to train on the host has turned to a device."""

@@ -340,14 +340,20 @@ class Sampler:
             finally:
                 self._exchanging.release()
 
-    def close(self, reason: str, *, has_reported: bool) -> None:
-        """Send what waits and a goodbye, as far as the hub takes it at once, and disconnect."""
+    def close(self, reason: str, *, has_reported: bool, has_used: bool) -> None:
+        """Send what waits and a goodbye, as far as the hub takes it at once, and disconnect.
+
+        Args:
+            has_reported: The hub knows this process, or shall get to know it.
+            has_used: This process has used the device, so that its peaks are of interest.
+        """
         if not self._exchanging.acquire(timeout=_LONGEST_WAIT_S):
             return
         try:
             self._work()
-            if has_reported:
+            if has_used:
                 self._write_peaks()
+            if has_reported:
                 if not self.outbox.has_hello:
                     self._announce()
                 self._send()

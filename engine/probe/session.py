@@ -378,7 +378,12 @@ class Session:
         self._demands.end()
         self._phases.end_all()
         self._thread.stop()
-        self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
+        has_reported = self.is_reporting or self._has_reason()
+        # A short process may have freed all before anybody looked.
+        has_used = has_reported or (
+            self._sampler.peaks.is_wanted and not is_loader_worker() and self._device.look_back()
+        )
+        self._sampler.close(reason, has_reported=has_reported, has_used=has_used)
 
     def pause(self) -> None:
         """End the thread for the length of a fork."""

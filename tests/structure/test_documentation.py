@@ -37,7 +37,8 @@ OTHERS = {
     "--cap-add", "--decoder-first-pipeline-num-layers", "--account-for-embedding-in-pipeline-split",
     "--pipeline-model-parallel-layout", "--format=csv", "--gpus", "--kill-on-bad-exit", "--nproc-per-node",
     "--ntasks", "--ntasks-per-node", "--overlap", "--query-gpu", "--trace-memory", "--dry-run",
-    "--hours", "--leave-with-viewers", "--model_size", "--seq_length",
+    "--hours", "--leave-with-viewers", "--model_size", "--seq_length", "--vram-report", "--vram-update",
+    "--vram-baseline",
 }  # fmt: skip
 """Flags of other programs, spellings of the originals, and one that only vramscope itself types."""
 

@@ -11,9 +11,11 @@ from tests.engine.probe.clocks import WoundClock
 from tests.engine.probe.hub import listen
 from tests.engine.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_torch
 from tests.waiting import wait_until
+from vramscope.engine.jobs.job_peaks import read_peaks
 from vramscope.engine.probe.backends import NOTHING, find_backend, flatten, read_flat, read_nested
 from vramscope.engine.probe.base import current
 from vramscope.engine.probe.identity import TrainingDevice, find_capacity, identify_device
+from vramscope.engine.probe.peak_file import FOLDER_VARIABLE
 from vramscope.engine.probe.sampler import WATCH_S
 from vramscope.engine.probe.session import Session
 from vramscope.engine.ranks.messages import Hello
@@ -304,3 +306,24 @@ def test_capacity_is_told_only_where_the_program_has_limited_it() -> None:
     cuda.fraction = 0.5
     assert find_capacity(backend, 0, 1000) == 500
     assert find_capacity(backend, 0, None) is None
+
+
+def test_a_process_that_freed_all_before_anybody_looked_leaves_its_peaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    cuda = StandInCuda(devices=2)
+    session = Session(make_torch(cuda), str(tmp_path), None, is_explicit=False, clock=WoundClock())
+    cuda.allocate(30 * MIB, 1)
+    cuda.allocate(-30 * MIB, 1)
+    session.end("exit")
+    (peaks,) = read_peaks(tmp_path)
+    assert (peaks.allocated_bytes, peaks.device and peaks.device.index) == (30 * MIB, 1)
+
+
+def test_a_process_that_never_used_a_device_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    Session(make_torch(StandInCuda()), str(tmp_path), None, is_explicit=False, clock=WoundClock()).end("exit")
+    assert read_peaks(tmp_path) == []

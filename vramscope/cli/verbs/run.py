@@ -91,7 +91,12 @@ class Card(NamedTuple):
     multiprocessors: int | None = None
 
 
-def _read_card(text: str) -> Card:
+def read_card(text: str) -> Card:
+    """Return the card of a size (`24GiB`) or a kind (`h100`).
+
+    Raises:
+        UsageError: It is neither.
+    """
     try:
         return Card(parse_bytes(text))
     except UsageError:
@@ -110,7 +115,7 @@ def _add_device(parser: ArgumentParser) -> None:
     device.add_argument(
         "--simulate",
         metavar="GPU",
-        type=Reading(_read_card),
+        type=Reading(read_card),
         help="run on the CPU as on a GPU with this much memory (24GiB), or of this kind (h100, rtx4090)",
     )
     device.add_argument("--device-count", metavar="N", type=int, help="number of simulated GPUs (default 1)")

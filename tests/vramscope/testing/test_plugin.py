@@ -1,0 +1,119 @@
+"""`@pytest.mark.vram`: tests of a training program on a simulated card, against a stored baseline."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.structure.tree import ROOT
+from vramscope.engine.errors import InputFileError
+from vramscope.testing.measuring import Measured, Place, list_growth, read_baseline, update_baseline
+from vramscope.testing.report import describe_measured
+
+MIB = 1 << 20
+PROGRAM = """
+import torch
+
+def keep(rows):
+    first = torch.empty(rows, 1 << 18, device="cuda")
+    return first, torch.empty(2 * rows, 1 << 18, device="cuda")
+
+def test_helper():
+    pass
+"""
+TESTS = """
+import pytest
+from program import keep
+
+@pytest.mark.vram(limit="8GiB", growth=1)
+def test_grows():
+    keep(200)
+
+@pytest.mark.vram(limit="1GiB")
+def test_does_not_fit():
+    keep(300)
+
+@pytest.mark.vram(limit="huge")
+def test_on_no_card():
+    pass
+
+def test_plain():
+    assert True
+"""
+
+
+def make_measured(**changes: object) -> Measured:
+    given: dict[str, object] = {
+        "limit_bytes": 8192 * MIB,
+        "allocated_bytes": 600 * MIB,
+        "reserved_bytes": 600 * MIB,
+        "context_bytes": 512 * MIB,
+        "places": (Place("program.py keep", 600 * MIB, 5),),
+    }
+    return Measured(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_others_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "test_program.py").write_text(TESTS)
+    baseline = tmp_path / "vram-baseline.json"
+    update_baseline(
+        baseline, {"test_program.py::test_grows": make_measured(reserved_bytes=500 * MIB, places=())}
+    )
+    before = baseline.read_bytes()
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--vram-report", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env={
+            **environment,
+            "PYTHONPATH": str(ROOT),
+            # As an installed plug-in is found; this checkout may be installed without it.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "vramscope.testing.plugin",
+        },
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    text = done.stdout
+    assert done.returncode == 1, text + done.stderr
+    assert "3 failed, 1 passed" in text
+    assert "simulated memory grew by more than 1 %" in text
+    assert "+600 MiB  program.py keep, line 6" in text
+    assert "did not fit on a simulated card of 1GiB" in text
+    assert "OutOfMemoryError" in text
+    assert "device 'huge' is unknown" in text
+    assert baseline.read_bytes() == before
+
+
+def test_what_grew_is_named_by_function_and_what_shrank_comes_last() -> None:
+    before = [Place("a.py f", 10), Place("a.py g", 7), Place("a.py h", 4)]
+    now = [Place("a.py f", 10, 3), Place("a.py g", 9, 8), Place("b.py new", 5, 1)]
+    assert list_growth(now, before) == [Place("b.py new", 5, 1), Place("a.py g", 2, 8), Place("a.py h", -4)]
+
+
+def test_the_report_says_headroom_and_change_or_that_there_is_no_baseline() -> None:
+    now = make_measured(reserved_bytes=620 * MIB)
+    (head, *_) = describe_measured("test_a", now, None, 5)
+    assert head == (
+        "test_a: peak allocated 600 MiB, reserved 620 MiB of 8.0 GiB, 6.9 GiB headroom; no baseline"
+    )
+    assert next(describe_measured("test_a", now, now, 5)).endswith("; as before")
+    assert next(describe_measured("test_a", now, make_measured(), 5)).endswith("; +20 MiB reserved")
+
+
+def test_a_baseline_keeps_other_tests_and_one_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vram-baseline.json"
+    assert read_baseline(path) == {}
+    update_baseline(path, {"b": make_measured()})
+    update_baseline(path, {"a": make_measured(allocated_bytes=1)})
+    assert list(read_baseline(path)) == ["a", "b"]
+    path.write_text('{"a": 5}')
+    with pytest.raises(InputFileError, match="--vram-update"):
+        read_baseline(path)

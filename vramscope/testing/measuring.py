@@ -1,0 +1,202 @@
+"""One test of a user, run in a process of its own on a simulated card, and the memory that it needed."""
+
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from vramscope.analyzers.snapshot_summary.summary import list_live_at_peak
+from vramscope.engine.errors import InputFileError
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.memory_snapshot import read_memory_snapshot
+from vramscope.engine.jobs.job_peaks import ProcessPeaks, read_peaks
+from vramscope.engine.jobs.launch import (
+    SimulatedDevice,
+    check_device,
+    describe_for_job,
+    make_environment,
+    make_job_name,
+)
+from vramscope.engine.sources.host import HostReader
+
+from .plugin import SNAPSHOT_VARIABLE
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What one function of the program had allocated of what was live at the peak."""
+
+    # File, below the root of the tests where it is there, and function: lines move with any edit.
+    name: str
+    size_bytes: int
+    # The line that allocated most of it.
+    line: int = 0
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test needed on a simulated card.
+
+    Attributes:
+        limit_bytes: Memory of the card.
+        allocated_bytes: Peak of `torch.cuda.memory_allocated` of the process that used most.
+        reserved_bytes: Peak of `torch.cuda.memory_reserved` of that process.
+        context_bytes: What stands for the CUDA context.
+        places: What was live at the peak, the largest first.
+    """
+
+    limit_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    context_bytes: int
+    places: tuple[Place, ...] = ()
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.reserved_bytes + self.context_bytes
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How the process of a test ended."""
+
+    exit_code: int
+    output: str
+    ooms: int
+    # None where nothing of it used the card.
+    measured: Measured | None
+
+
+def read_mark(limit: object, *, fake: bool = True, devices: int = 1) -> SimulatedDevice:
+    """Return the card of a mark.
+
+    Args:
+        limit: Memory of a card (`8GiB`) or its kind (`h100`).
+        fake: Store no tensors; else the host stores them.
+
+    Raises:
+        UsageError: There is no such card.
+    """
+    from vramscope.cli.verbs.run import read_card
+
+    card = read_card(str(limit))
+    return SimulatedDevice(
+        total_bytes=card.total_bytes,
+        kind=card.kind,
+        capability=card.capability,
+        multiprocessors=card.multiprocessors,
+        devices=devices,
+        is_fake=fake,
+        has_stand_ins=fake,
+    )
+
+
+def run_on_card(
+    command: list[str], environ: Mapping[str, str], device: SimulatedDevice, root: Path
+) -> Outcome:
+    """Run a command on a simulated card.
+
+    Args:
+        root: Names of files below it are given relative to it.
+
+    Raises:
+        UsageError: There is no such card, or its tensors would not fit into the memory of this host.
+    """
+    check_device(device, host_available_bytes=HostReader().read().available_bytes)
+    with tempfile.TemporaryDirectory(prefix="vramscope-test-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "peaks").mkdir()
+        job = make_job_name()
+        variables = make_environment(
+            environ,
+            runtime_dir=folder,
+            job=job,
+            simulate=describe_for_job(device, job=job, runtime_dir=folder, environ=environ),
+            summary=folder / "peaks",
+        )
+        snapshot = folder / "memory.pickle"
+        variables[SNAPSHOT_VARIABLE] = str(snapshot)
+        done = subprocess.run(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        processes = read_peaks(folder / "peaks")
+        places = _list_places(snapshot, root) if snapshot.exists() else ()
+    fullest = max(processes, key=lambda it: it.reserved_bytes, default=None)
+    measured = None if fullest is None else _measure(fullest, device, places)
+    return Outcome(done.returncode, done.stdout, sum(it.ooms for it in processes), measured)
+
+
+def _measure(process: ProcessPeaks, device: SimulatedDevice, places: tuple[Place, ...]) -> Measured:
+    return Measured(
+        limit_bytes=device.total_bytes,
+        allocated_bytes=process.allocated_bytes,
+        reserved_bytes=process.reserved_bytes,
+        context_bytes=device.context_bytes if process.context_bytes is None else process.context_bytes,
+        places=places,
+    )
+
+
+def _list_places(path: Path, root: Path) -> tuple[Place, ...]:
+    """Return what was live at the peak of the fullest device, by the function that allocated it."""
+    try:
+        snapshot = read_memory_snapshot(path)
+    except InputFileError:
+        return ()
+    sizes: Counter[str] = Counter()
+    lines: dict[str, Counter[int]] = {}
+    found = [list_live_at_peak(snapshot, device) for device in snapshot.devices]
+    _, groups = max(found, key=lambda it: it[0], default=(0, ()))
+    for group in groups:
+        frame = group.headline
+        if frame is None:
+            name, line = "unknown", 0
+        else:
+            file = Path(frame.filename)
+            shown = file.relative_to(root) if file.is_relative_to(root) else file
+            name, line = f"{shown} {frame.name}", frame.line
+        sizes[name] += group.size_bytes
+        lines.setdefault(name, Counter())[line] += group.size_bytes
+    return tuple(Place(name, size, lines[name].most_common(1)[0][0]) for name, size in sizes.most_common())
+
+
+def read_baseline(path: Path) -> dict[str, Measured]:
+    """Return the stored measurements by the name of their test; none where there is no file.
+
+    Raises:
+        InputFileError: It is no such file.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputFileError(
+            f"{path}: not a baseline of vramscope's tests ({error}); write it again with --vram-update"
+        ) from error
+
+
+def update_baseline(path: Path, measured: Mapping[str, Measured]) -> None:
+    """Store measurements next to those of other tests, by name, so that versions can be compared by line.
+
+    Raises:
+        InputFileError: The file is no baseline.
+        OutputFileError: It cannot be written.
+    """
+    stored = {**read_baseline(path), **measured}
+    encoded = msgspec.json.format(msgspec.json.encode(dict(sorted(stored.items()))), indent=2)
+    write_whole(encoded + b"\n", path)
+
+
+def list_growth(now: Iterable[Place], before: Iterable[Place]) -> list[Place]:
+    """Return by how much each function's share of the peak changed, the largest growth first."""
+    sizes = {place.name: place.size_bytes for place in before}
+    grown = [Place(it.name, it.size_bytes - sizes.pop(it.name, 0), it.line) for it in now]
+    gone = [Place(name, -size) for name, size in sizes.items()]
+    return sorted((it for it in (*grown, *gone) if it.size_bytes), key=lambda it: -it.size_bytes)

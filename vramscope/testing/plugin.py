@@ -1,0 +1,207 @@
+"""The plug-in of pytest: `@pytest.mark.vram(limit="8GiB")` runs a test on a simulated card and measures it.
+
+pytest loads this file wherever vramscope is installed; everything else is imported when a test has the mark.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .measuring import Measured, Outcome
+
+SNAPSHOT_VARIABLE = "VRAMSCOPE_TEST_SNAPSHOT"
+"""Set for the process of one test: the file for the history of its memory."""
+MARK = (
+    "vram(limit, fake=True, devices=1, growth=None): run this test on a simulated card with so much memory "
+    '("8GiB") or of this kind ("h100"); growth: per cent by which its peak may exceed the stored one'
+)
+_PROPERTY = "vramscope"
+_MOST_PLACES = 5
+# Of the history of the test's memory; a longer one loses its beginning.
+_MOST_EVENTS = 1_000_000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("vramscope", "memory of tests marked `vram`, on a simulated card")
+    group.addoption("--vram-report", action="store_true", help="print what each test needs and what grew")
+    group.addoption("--vram-update", action="store_true", help="store what each test needs as the baseline")
+    group.addoption("--vram-baseline", metavar="FILE", help="the baseline (default: vram-baseline.json)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+    if SNAPSHOT_VARIABLE in os.environ:
+        config.pluginmanager.register(_History(), "vramscope-history")
+    else:
+        config.pluginmanager.register(_Cards(config), "vramscope-cards")
+
+
+class _History:
+    """In the process of one test: keeps the history of its memory."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        import torch
+
+        torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, stacks="python")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            import torch
+
+            torch.cuda.memory._dump_snapshot(os.environ[SNAPSHOT_VARIABLE])
+            torch.cuda.memory._record_memory_history(enabled=None)
+
+
+class _Cards:
+    """Runs each marked test in a process of its own, and reports what they needed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._baseline_path = Path(
+            config.rootpath / (config.getoption("--vram-baseline") or "vram-baseline.json")
+        )
+        self._baseline: dict[str, Measured] | None = None
+        self._measured: dict[str, Measured] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        mark = item.get_closest_marker("vram")
+        if mark is None:
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in self._run(item, mark):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect what tests needed, also those that workers of pytest-xdist ran."""
+        for name, value in report.user_properties:
+            if name == _PROPERTY:
+                import msgspec
+
+                from .measuring import Measured
+
+                self._measured[report.nodeid] = msgspec.convert(value, Measured)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if hasattr(self._config, "workerinput") or not self._measured:
+            return
+        from vramscope.engine.errors import VramscopeError
+
+        from .report import describe_measured
+
+        if self._config.getoption("--vram-report"):
+            terminalreporter.section("memory of tests (simulated)")
+            try:
+                baseline = self._read_baseline()
+            except VramscopeError as error:
+                terminalreporter.write_line(str(error))
+                baseline = {}
+            for name, measured in sorted(self._measured.items()):
+                for line in describe_measured(name, measured, baseline.get(name), _MOST_PLACES):
+                    terminalreporter.write_line(line)
+        if self._config.getoption("--vram-update"):
+            from .measuring import update_baseline
+
+            update_baseline(self._baseline_path, self._measured)
+            terminalreporter.write_line(f"vramscope: stored in {self._baseline_path}")
+
+    def _run(self, item: pytest.Item, mark: pytest.Mark) -> Iterator[pytest.TestReport]:
+        from vramscope.engine.errors import VramscopeError
+
+        started_s = time.time()
+        properties: list[tuple[str, object]] = []
+        try:
+            outcome = self._measure(item, mark.args, mark.kwargs)
+            problem = self._judge(item, mark, outcome)
+        except VramscopeError as error:
+            outcome, problem = None, f"@pytest.mark.vram: {error}"
+        if outcome is not None and outcome.measured is not None and not outcome.exit_code:
+            import msgspec
+
+            properties.append((_PROPERTY, msgspec.to_builtins(outcome.measured)))
+        ended_s = time.time()
+        keywords: Mapping[str, Any] = dict.fromkeys(item.keywords, 1)
+        for when in ("setup", "call", "teardown"):
+            is_call = when == "call"
+            yield pytest.TestReport(
+                item.nodeid,
+                item.location,
+                keywords,
+                "failed" if is_call and problem else "passed",
+                problem if is_call else None,
+                when,
+                duration=ended_s - started_s if is_call else 0.0,
+                start=started_s,
+                stop=ended_s,
+                user_properties=properties if is_call else (),
+            )
+
+    def _measure(self, item: pytest.Item, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> "Outcome":
+        from vramscope.engine.child_processes import module_command
+
+        from .measuring import read_mark, run_on_card
+
+        device = read_mark(*arguments, **{name: it for name, it in named.items() if name != "growth"})
+        command = module_command("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider")
+        plugins = self._config.pluginmanager
+        if plugins.hasplugin("xdist"):
+            command += ["-n", "0"]
+        if plugins.hasplugin("_cov"):
+            command.append("--no-cov")
+        command += ["--rootdir", str(self._config.rootpath)]
+        if self._config.inipath is not None:
+            command += ["--config-file", str(self._config.inipath)]
+        folder, _, rest = item.nodeid.partition("::")
+        command.append(f"{self._config.rootpath / folder}::{rest}")
+        # What this process imports, that one does too, where `python -m pytest` added the current folder.
+        here = [it for it in ("", os.getcwd()) if it in sys.path]  # noqa: PTH109 - as in the path
+        path = [os.getcwd()] if here else []  # noqa: PTH109
+        path += filter(None, [os.environ.get("PYTHONPATH")])
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+        return run_on_card(command, variables, device, self._config.rootpath)
+
+    def _judge(self, item: pytest.Item, mark: pytest.Mark, outcome: "Outcome") -> str | None:
+        """Return why a test fails; None where it passes."""
+        if outcome.exit_code:
+            limit = mark.args[0] if mark.args else mark.kwargs.get("limit")
+            return (
+                f"did not fit on a simulated card of {limit}\n\n{outcome.output}"
+                if outcome.ooms
+                else outcome.output
+            )
+        if outcome.measured is None:
+            return (
+                f"{item.nodeid}: marked `vram`, and used no memory of a card: it must put tensors on `cuda`"
+            )
+        growth: float | None = mark.kwargs.get("growth")
+        if growth is None or self._config.getoption("--vram-update"):
+            return None
+        before = self._read_baseline().get(item.nodeid)
+        if before is None:
+            return None
+        if outcome.measured.reserved_bytes <= before.reserved_bytes * (1 + growth / 100):
+            return None
+        from .report import describe_measured
+
+        lines = describe_measured(item.nodeid, outcome.measured, before, _MOST_PLACES)
+        allowed = f"grew by more than {growth:g} % (accept it with --vram-update)"
+        return "\n".join([f"simulated memory {allowed}:", *lines])
+
+    def _read_baseline(self) -> "dict[str, Measured]":
+        if self._baseline is None:
+            from .measuring import read_baseline
+
+            self._baseline = read_baseline(self._baseline_path)
+        return self._baseline
