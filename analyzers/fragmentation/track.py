@@ -130,6 +130,11 @@ _COUNTED = (
 _REFUSED = (
     f"{_COUNTED}; and the device refused a segment (num_alloc_retries) within {RETRY_S / 60:.0f} minutes"
 )
+_NEEDED = (
+    "Allocated and inactive split bytes between steps (PyTorch's counters: what the device cannot have back) "
+    "plus the most that a step took above its floor within half an hour, compared with the limit; and what is "
+    "pinned changes, so that free blocks that fit today need not fit tomorrow"
+)
 _FLUSHED = (
     f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, "
     "as when the cache is flushed, and each time at least this much stayed reserved but not allocated"
@@ -156,6 +161,10 @@ def word_finding(name: str, cost: Cost) -> Words:
     if cost.flushes >= FLUSHES:
         title = f"{name} flushes its cache at the limit, and {stranded} stays reserved and unused each time"
         return Words(title, _FLUSHED, _ADVICE)
+    if cost.needs_holes:
+        missing = format_bytes(cost.need_bytes - cost.limit_bytes)
+        title = f"{name} has {stranded} stranded in segments, and its largest step needs {missing} of it"
+        return Words(title, _NEEDED, _ADVICE)
     title = f"{name} has {stranded} stranded in segments even at its peaks, and only {rest} left"
     return Words(title, _COUNTED, _ADVICE)
 
@@ -279,6 +288,7 @@ _STRANDED = EvidenceKey("stranded", "bytes")
 _PEAK = EvidenceKey("peak allocated", "bytes")
 _LIMIT = EvidenceKey("limit", "bytes")
 _REST = EvidenceKey("room left beside", "bytes")
+_NEED = EvidenceKey("needed if nothing stranded fits", "bytes")
 _RETRIES = EvidenceKey("refusals in 5 min")
 _FLUSHES = EvidenceKey("flushes in 15 min")
 
@@ -334,10 +344,14 @@ class FragmentationTrack(OpenFinding):
             return ()
         is_refused = self._refusals.has_any(tick.time_s)
         self.extremes = self.window.measure(REFUSED_S if is_refused else LEAST_S)
-        if self.extremes is None or self.is_settled(tick.time_s):
+        need = self.window.find_need()
+        extremes = self.extremes if need is None else self.extremes or self.window.newest
+        if extremes is None or self.is_settled(tick.time_s):
             return ()
-        cost = weigh(self.extremes, self._refusals, limit, tick.time_s)
-        return () if cost is None else self._conclude(subject, cost, tick.time_s)
+        cost = weigh(extremes, self._refusals, limit, tick.time_s, need)
+        if cost is None or (self.extremes is None and not cost.needs_holes):
+            return ()
+        return self._conclude(subject, cost, tick.time_s)
 
     def _note_levels(self, tick: Tick) -> None:
         reserved = tick.reserved_bytes
@@ -361,7 +375,7 @@ class FragmentationTrack(OpenFinding):
 
     def _conclude(self, subject: Subject, cost: Cost, time_s: float) -> Sequence[Finding]:
         self._crossing.observe(time_s, is_beyond=cost.is_beyond, is_back=cost.is_back)
-        is_due = self._crossing.is_due or (cost.has_cost and self.finding is None)
+        is_due = self._crossing.is_due or ((cost.has_cost or cost.needs_holes) and self.finding is None)
         if is_due and self.finding is None:
             self._crossing = Crossing(is_active=True)
             opened = begin_finding(
@@ -382,7 +396,9 @@ class FragmentationTrack(OpenFinding):
         change = 0 if told is None else abs(cost.stranded_bytes - told)
         is_other = change >= UPDATE_SHARE * cost.limit_bytes
         is_graver = SEVERITIES.index(cost.severity) > SEVERITIES.index(finding.severity)
-        is_over = finding.severity == "critical" and not cost.has_cost
+        is_over = (finding.severity == "critical" and not cost.has_cost) or (
+            finding.severity == "high" and not cost.needs_holes
+        )
         if not (is_other or is_graver or is_over):
             return ()
         return self.state(_state(finding, subject, cost, time_s))
@@ -406,6 +422,7 @@ def read_tick(subject: Subject) -> Tick:
         reserved_bytes=_round(allocator.reserved_bytes),
         step=subject.step,
         retries=allocator.retries,
+        floor_bytes=_round(None if rank is None else rank.floor_min_bytes),
     )
 
 
@@ -430,6 +447,7 @@ def _state(finding: Finding, subject: Subject, cost: Cost, time_s: float) -> Fin
             _PEAK(cost.peak_bytes),
             _LIMIT(cost.limit_bytes),
             _REST(cost.rest_bytes),
+            _NEED(cost.need_bytes or None),
             _RETRIES(cost.retries),
             _FLUSHES(cost.flushes),
         ),

@@ -25,6 +25,10 @@ LEAST_STEPS = 3
 FULL_SHARE = 0.95
 # Ten minutes: the longest window, for long steps.
 MOST_BLOCKS = 20
+# Blocks from which on what steps need is known.
+LEAST_NEED_BLOCKS = 2
+# Half an hour: for how long it is remembered; what was pinned once is pinned again.
+NEED_BLOCKS = 60
 
 
 class Tick(NamedTuple):
@@ -40,6 +44,8 @@ class Tick(NamedTuple):
     reserved_bytes: int | None
     step: int | None
     retries: int | None
+    # Least allocated within its steps.
+    floor_bytes: int | None = None
 
 
 class Extremes(NamedTuple):
@@ -53,24 +59,53 @@ class Extremes(NamedTuple):
     reserved_bytes: int | None
     # Least reserved and not allocated.
     unused_bytes: int | None
+    # Least allocated at the ends of steps.
+    floor_bytes: int | None = None
+    # Allocated and stranded at the emptiest moment that was sampled: nearest to the end of a step.
+    emptiest_bytes: int | None = None
+    emptiest_stranded_bytes: int | None = None
+    # Most that a step took above the floor before or after it.
+    amplitude_bytes: int | None = None
 
 
 NOTHING = Extremes(None, None, None, None, None)
+
+
+class Need(NamedTuple):
+    """What a job needs if no step finds use for stranded bytes, from the blocks of the last half hour."""
+
+    # Most that was pinned between steps.
+    pinned_bytes: int
+    # Most that a step took above its floor.
+    amplitude_bytes: int
+    # Most less least that was pinned: whether stranded blocks come and go.
+    swing_bytes: int
+    # Most that was reserved.
+    reserved_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.pinned_bytes + self.amplitude_bytes
 
 
 class Window:
     def __init__(self) -> None:
         # Finished blocks, each with the newest step at its end.
         self._blocks: deque[tuple[Extremes, int | None]] = deque(maxlen=MOST_BLOCKS + 1)
+        self._needs: deque[Need] = deque(maxlen=NEED_BLOCKS)
         self._number: int | None = None
         self._running = NOTHING
         self._step: int | None = None
+        # At the end of the newest step.
+        self._floor: int | None = None
 
     def clear(self) -> None:
         self._blocks.clear()
+        self._needs.clear()
         self._number = None
         self._running = NOTHING
         self._step = None
+        self._floor = None
 
     def add(self, tick: Tick) -> bool:
         """Count one sample; return whether it began a new block, so that the window has moved."""
@@ -78,10 +113,12 @@ class Window:
         is_moved = self._number is not None and number != self._number
         if is_moved:
             self._blocks.append((self._running, self._step))
+            self._note_need(self._running)
             self._running = NOTHING
         self._number = number
         self._step = tick.step if tick.step is not None else self._step
-        self._running = _widen(self._running, tick)
+        self._running = _widen(self._running, tick, self._floor)
+        self._floor = tick.floor_bytes if tick.floor_bytes is not None else self._floor
         return is_moved
 
     def measure(self, least_s: float = LEAST_S) -> Extremes | None:
@@ -101,6 +138,21 @@ class Window:
                 )
         return None
 
+    def _note_need(self, block: Extremes) -> None:
+        """Remember what was needed in a block, where steps ended in it."""
+        if block.floor_bytes is not None and block.emptiest_stranded_bytes is not None:
+            pinned = block.floor_bytes + block.emptiest_stranded_bytes
+            self._needs.append(Need(pinned, block.amplitude_bytes or 0, 0, block.reserved_bytes or 0))
+
+    def find_need(self) -> Need | None:
+        """Return what steps need besides all that is pinned; None before two blocks in which steps ended."""
+        if len(self._needs) < LEAST_NEED_BLOCKS:
+            return None
+        pinned = [need.pinned_bytes for need in self._needs]
+        amplitude = max(need.amplitude_bytes for need in self._needs)
+        reserved = max(need.reserved_bytes for need in self._needs)
+        return Need(max(pinned), amplitude, max(pinned) - min(pinned), reserved)
+
     @property
     def newest(self) -> Extremes:
         return _join([self._blocks[-1][0], self._running]) if self._blocks else self._running
@@ -111,8 +163,8 @@ class Window:
         return _most(self._blocks[-1][0].peak_bytes, peak) if self._blocks else peak
 
 
-def _widen(running: Extremes, tick: Tick) -> Extremes:
-    """Return the extremes of a stretch with one more sample."""
+def _widen(running: Extremes, tick: Tick, floor_before: int | None) -> Extremes:
+    """Return the extremes of a stretch with one more sample; `floor_before` is that of the step before it."""
     peak = tick.peak_bytes if tick.peak_bytes is not None else tick.allocated_bytes
     reserved = tick.reserved_bytes
     allocated = tick.allocated_bytes
@@ -121,12 +173,20 @@ def _widen(running: Extremes, tick: Tick) -> Extremes:
     is_known = allocated is not None and stranded is not None
     fullest = running.fullest_bytes
     is_fuller = is_known and (fullest is None or (allocated or 0) > fullest)
+    emptiest = running.emptiest_bytes
+    is_emptier = is_known and (emptiest is None or (allocated or 0) < emptiest)
+    floor = tick.floor_bytes
+    above = None if floor is None or floor_before is None or peak is None else peak - max(floor, floor_before)
     return Extremes(
         stranded if is_fuller else running.stranded_bytes,
         allocated if is_fuller else fullest,
         _most(running.peak_bytes, peak),
         _most(running.reserved_bytes, reserved),
         _least(running.unused_bytes, unused),
+        _least(running.floor_bytes, floor),
+        allocated if is_emptier else emptiest,
+        stranded if is_emptier else running.emptiest_stranded_bytes,
+        _most(running.amplitude_bytes, above),
     )
 
 
@@ -193,6 +253,18 @@ FLUSHES_S = 900.0
 # Longest tick at which a flush can be detected.
 FLUSH_TICK_S = 2.0
 
+# A step finds its largest blocks either in the cache, which the device can have back, or in the holes between
+# live blocks. Where what is pinned and what the largest step takes exceed the limit, that step runs only
+# because holes fit it. Holes that stay as they are serve steps that stay as they are; holes that change fit
+# until they do not.
+
+# Share of the limit that must be needed to close the finding again.
+NEED_BACK_SHARE = 0.95
+# Share of the limit by which what is pinned must have changed within half an hour, where nothing was refused.
+SWING_SHARE = 0.03
+# Share of the limit that must have been reserved then: below, the device has more to give.
+BRIM_SHARE = 0.75
+
 
 class Cost(NamedTuple):
     """What fragmentation costs one allocator; all in bytes."""
@@ -209,18 +281,30 @@ class Cost(NamedTuple):
     flushes: int
     # Whether nothing was refused for long.
     is_quiet: bool
+    # What the largest step needs if no hole fits it; 0 where that is unknown.
+    need_bytes: int = 0
+    # Whether holes change while the reserved memory is at the wall.
+    is_unsettled: bool = False
 
     @property
     def has_cost(self) -> bool:
         return self.retries > 0 or self.flushes >= FLUSHES
 
     @property
+    def needs_holes(self) -> bool:
+        """Whether the largest step runs only because holes between live blocks fit it, and these change."""
+        return self.is_unsettled and self.need_bytes > self.limit_bytes
+
+    @property
     def is_beyond(self) -> bool:
         is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
-        return self.has_cost or (is_much and self.rest_bytes < SCARCE_SHARE * self.limit_bytes)
+        is_scarce = is_much and self.rest_bytes < SCARCE_SHARE * self.limit_bytes
+        return self.has_cost or self.needs_holes or is_scarce
 
     @property
     def is_back(self) -> bool:
+        if self.need_bytes > NEED_BACK_SHARE * self.limit_bytes:
+            return False
         is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
         return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
 
@@ -228,6 +312,8 @@ class Cost(NamedTuple):
     def severity(self) -> Severity:
         if self.retries:
             return "critical"
+        if self.needs_holes:
+            return "high"
         if self.flushes >= FLUSHES:
             return "medium"
         return "medium" if self.rest_bytes < SCARCE_SHARE / 2 * self.limit_bytes else "low"
@@ -296,7 +382,9 @@ class Refusals:
         return is_fall and allocated >= AT_PEAK_SHARE * peak_bytes
 
 
-def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_s: float) -> Cost | None:
+def weigh(
+    extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_s: float, need: Need | None = None
+) -> Cost | None:
     """Return what fragmentation costs over a window up to `time_s`; None where that cannot be known."""
     peak = extremes.peak_bytes
     flushes = refusals.count_flushes(time_s)
@@ -310,6 +398,10 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
     rest = max(0, limit_bytes - peak - stranded)
     could_serve = stranded >= max(SERVING_SHARE * limit_bytes, SERVING_BYTES)
     is_short = rest < min(SERVED_SHARE * limit_bytes, SERVED_TIMES * stranded)
+    is_unsettled = need is not None and (
+        refusals.count_retries(time_s) > 0
+        or (need.swing_bytes >= SWING_SHARE * limit_bytes and need.reserved_bytes >= BRIM_SHARE * limit_bytes)
+    )
     return Cost(
         stranded_bytes=stranded,
         peak_bytes=peak,
@@ -318,4 +410,6 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
         retries=refusals.count_retries(time_s) if could_serve and is_short else 0,
         flushes=flushes,
         is_quiet=refusals.is_quiet(time_s),
+        need_bytes=0 if need is None else need.bytes,
+        is_unsettled=is_unsettled,
     )

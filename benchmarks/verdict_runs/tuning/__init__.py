@@ -2,9 +2,10 @@
 
 from ..run import Family
 from .benign import BENIGN
+from .crowded import CROWDED
 from .faulty import FAULTY
 from .practice import PRACTICE
 from .stranded import STRANDED
 from .uneven import UNEVEN
 
-TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN)
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN, *CROWDED)

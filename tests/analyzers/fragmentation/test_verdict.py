@@ -107,6 +107,55 @@ def test_as_much_stranded_with_room_beside_it_or_little_stranded_is_nothing(kind
     assert watch(FragmentationAnalyzer(), run_of((600, kind))) == []
 
 
+def stepping(time_s: float, stranded_gib: float, *, peak_gib: float = 70.0) -> Sample:
+    """Return a sample between two steps from 40 GiB up to a peak, on a card of 80 GiB of which 78 are reserved."""
+    allocator = AllocatorReading(
+        allocated_bytes=40 * GIB,
+        reserved_bytes=78 * GIB,
+        inactive_split_bytes=round(stranded_gib * GIB),
+        retries=0,
+    )
+    rank = RankSample(
+        pid=7,
+        started_s=1.0,
+        device_uuid="GPU-0",
+        allocator=allocator,
+        step=StepReading(int(time_s / 2), time_s),
+        steps_within=1,
+        floor_min_bytes=40 * GIB,
+        peak_max_bytes=round(peak_gib * GIB),
+    )
+    memory = MemoryReading(total_bytes=80 * GIB, used_bytes=78 * GIB, free_bytes=2 * GIB)
+    return Sample("n", int(time_s), time_s, 2.0, (DeviceSample("GPU-0", 0, memory=memory),), ranks=(rank,))
+
+
+def test_steps_that_run_only_because_changing_holes_fit_them_are_at_high_risk_before_any_refusal() -> None:
+    # Between steps 40 GiB are live and up to 14 GiB stranded, and a step takes 30 GiB: 84 of 80 GiB.
+    run = [stepping(2.0 * n, 6.0 if n % 60 < 30 else 14.0) for n in range(200)]
+    opened = watch(FragmentationAnalyzer(), run)[0]
+    assert (opened.severity, opened.opened_s <= 180.0) == ("high", True)
+    assert opened.title.endswith("stranded in segments, and its largest step needs 4.0 GiB of it")
+
+
+def test_holes_that_stay_as_they_are_serve_steps_that_stay_as_they_are() -> None:
+    same = [stepping(2.0 * n, 14.0) for n in range(600)]
+    assert "high" not in {it.severity for it in watch(FragmentationAnalyzer(), same)}
+
+
+def test_changing_holes_are_nothing_where_the_largest_step_has_room_without_them() -> None:
+    run = [stepping(2.0 * n, 2.0 if n % 60 < 30 else 9.0) for n in range(600)]
+    assert watch(FragmentationAnalyzer(), run) == []
+
+
+def test_the_risk_is_high_while_holes_that_were_needed_once_may_be_needed_again() -> None:
+    # A gathering of results every twelve minutes pins 14 GiB for a minute.
+    run = [stepping(2.0 * n, 14.0 if n % 360 >= 330 else 2.0) for n in range(1500)]
+    found = watch(FragmentationAnalyzer(), run)
+    first = next(it for it in found if it.severity == "high")
+    later = [it.severity for it in found if it.updated_s > first.updated_s]
+    assert set(later) <= {"high"}
+
+
 def test_shorter_batches_now_and_then_hide_nothing() -> None:
     short = pinned(0, 1.0, peak_gib=40.0)
     (opened,) = watch(FragmentationAnalyzer(), run_of(*[(30, NEAR), (30, short)] * 8))
