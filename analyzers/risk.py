@@ -20,6 +20,7 @@ from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
 from .findings.evidence import JOB, TIME_LEFT, read_process
 from .findings.lifecycle import grade_time_left
+from .fragmentation import KIND as FRAGMENTATION
 from .out_of_memory import KINDS as MET
 from .out_of_memory import OOM_MET, RETRIES
 from .trend_words import NO_ALLOCATOR_DATA
@@ -28,6 +29,8 @@ from .trend_words import NO_ALLOCATOR_DATA
 DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 # Kinds that are about memory that grows.
 GROWTH = ("leak", "divergence")
+# Severities from which a finding on fragmentation says that steps may find no room.
+ENDANGERED = ("high", "critical")
 # From the least to the most worrying: unknown outweighs known to be low.
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
 
@@ -90,10 +93,9 @@ def assess_risk(
     A forecast is an assessment, or an open finding of kind `oom`. Recorded use above the capacity that was
     asked about (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory
     (`retries`) are facts and count as much; the most severe counts. Without any the level is `unknown`,
-    because a
-    caching allocator fills a device in healthy jobs too; and so it is where the values are old, unless the
-    last assessment was severe. A low or missing risk gives way to an open finding on growth that contradicts
-    it.
+    because a caching allocator fills a device in healthy jobs too; and so it is where the values are old,
+    unless the last assessment was severe. A low or missing risk gives way to an open finding that contradicts
+    it: on growth, or on fragmentation that leaves steps no room.
     What a job met that has ended counts only until another trains on the device.
 
     Args:
@@ -217,9 +219,14 @@ def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | No
     found = [
         Risk(_grade_growth(finding), finding.title)
         for finding in findings
-        if finding.kind in GROWTH and finding.is_open and finding.device_uuid == device.uuid
+        if finding.is_open and finding.device_uuid == device.uuid and _endangers(finding)
     ]
     return max(found, key=lambda risk: _weigh(risk.level), default=None)
+
+
+def _endangers(finding: Finding) -> bool:
+    is_fragmented = finding.kind == FRAGMENTATION and finding.severity in ENDANGERED
+    return finding.kind in GROWTH or is_fragmented
 
 
 def _grade_growth(finding: Finding) -> RiskLevel:

@@ -132,8 +132,8 @@ _REFUSED = (
 )
 _NEEDED = (
     "Allocated and inactive split bytes between steps (PyTorch's counters: what the device cannot have back) "
-    "plus the most that a step took above its floor within half an hour, compared with the limit; and what is "
-    "pinned changes, so that free blocks that fit today need not fit tomorrow"
+    "plus the most that a step took above its floor within half an hour, compared with the limit; and what "
+    "is pinned changes, so that free blocks that fit now need not fit later"
 )
 _FLUSHED = (
     f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, "

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.risk import Risk, assess_risk, assess_risks
-from vramscope.engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample
+from vramscope.engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, Severity
 
 from .samples import assessment, device, finding
 
@@ -76,6 +76,15 @@ def test_a_calm_word_never_contradicts_growth_that_is_told_of_the_same_device() 
     assert assess_risk(device(), (apart,), calm) == Risk("medium", apart.title)
     assert assess_risk(device(), (_leak(None),), calm) == Risk("low", leak.title)
     assert assess_risk(device(state="ended", age_s=None), (leak,), calm) == Risk("unknown", "ended")
+
+
+@pytest.mark.parametrize(("severity", "level"), [("low", "low"), ("high", "high"), ("critical", "critical")])
+def test_a_calm_word_gives_way_to_fragmentation_that_leaves_steps_no_room(
+    severity: Severity, level: str
+) -> None:
+    stranded = finding("fragmentation", severity=severity, title="rank 0 has 12.0 GiB stranded")
+    risk = assess_risk(device(), [stranded], [assessment(level="low", oom_in_s=None)])
+    assert (risk.level, risk.reason == stranded.title) == (level, severity != "low")
 
 
 def test_a_forecast_of_growth_goes_before_the_pace_of_a_leak() -> None:

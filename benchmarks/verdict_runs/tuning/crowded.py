@@ -51,7 +51,7 @@ def run_documents_by_turns(rng: Rng, span_s: float) -> Scene:
 
 
 def run_tight_but_even(rng: Rng, span_s: float) -> Scene:
-    """Steps that are all alike, or of two lengths, on a card that they nearly fill, with a part held by turns."""
+    """Steps of one or two lengths on a card that they nearly fill; a part of what is held comes and goes."""
     job, held_bytes = _draw_crowded(rng, 0.85)
     plan = fit_steps(rng, job, span_s, rng.choice([rng.uniform(0.5, 1.0), 1.0], 1013))
     index = np.arange(len(plan.ends_s))

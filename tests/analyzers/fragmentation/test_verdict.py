@@ -108,7 +108,7 @@ def test_as_much_stranded_with_room_beside_it_or_little_stranded_is_nothing(kind
 
 
 def stepping(time_s: float, stranded_gib: float, *, peak_gib: float = 70.0) -> Sample:
-    """Return a sample between two steps from 40 GiB up to a peak, on a card of 80 GiB of which 78 are reserved."""
+    """Return a sample between steps from 40 GiB to a peak, on a card of 80 GiB; 78 GiB are reserved."""
     allocator = AllocatorReading(
         allocated_bytes=40 * GIB,
         reserved_bytes=78 * GIB,
