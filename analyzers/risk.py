@@ -20,7 +20,6 @@ from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
 from .findings.evidence import JOB, TIME_LEFT, read_process
 from .findings.lifecycle import grade_time_left
-from .fragmentation import KIND as FRAGMENTATION
 from .out_of_memory import KINDS as MET
 from .out_of_memory import OOM_MET, RETRIES
 from .trend_words import NO_ALLOCATOR_DATA
@@ -225,7 +224,7 @@ def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | No
 
 
 def _endangers(finding: Finding) -> bool:
-    is_fragmented = finding.kind == FRAGMENTATION and finding.severity in ENDANGERED
+    is_fragmented = finding.kind == "fragmentation" and finding.severity in ENDANGERED
     return finding.kind in GROWTH or is_fragmented
 
 
