@@ -27,7 +27,7 @@ from .findings.evidence import (
     EvidenceKey,
     read_process,
 )
-from .findings.lifecycle import OpenFinding, Tracks, begin_finding, grade_time_left, restate
+from .findings.lifecycle import OpenFinding, Tracks, begin_finding, grade_time_left, reopen_finding, restate
 from .findings.subjects import name_rank, subjects_of
 from .floors.blocks import Beat, BeatKind, read_beat, round_sector
 from .floors.episode import Episode, GrowthTrack, resume_growth
@@ -283,6 +283,8 @@ class LeakTrack(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self._growth = GrowthTrack()
+        # The finding that closed as its growth stopped.
+        self._paused: Finding | None = None
 
     def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Sequence[Finding]:
         growth = self._growth
@@ -291,7 +293,13 @@ class LeakTrack(OpenFinding):
             return ()
         resume_growth(self, growth)
         if growth.ended_because is not None:
-            return self.close(beat.time_s, growth.ended_because)
+            closed = self.close(beat.time_s, growth.ended_because)
+            self._paused = closed[0] if closed else None
+            return closed
+        if growth.has_resumed and growth.episode is not None and self._paused is not None:
+            # The same leak after a pause is the same finding.
+            paused, self._paused = reopen_finding(self._paused), None
+            return self.state(state_leak(paused, self._measure(owner, growth.episode, beat.time_s)))
         if growth.episode is not None and growth.completed:
             return self._state_leak(self._measure(owner, growth.episode, beat.time_s))
         return ()

@@ -175,6 +175,12 @@ def close_finding(finding: Finding, time_s: float, because: str) -> Finding:
     return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
 
 
+def reopen_finding(finding: Finding) -> Finding:
+    """Return a closed finding as it was before: what it is about goes on after a pause."""
+    evidence = tuple(it for it in finding.evidence if it.name != CLOSED_BECAUSE)
+    return msgspec.structs.replace(finding, closed_s=None, evidence=evidence)
+
+
 class OpenFinding:
     """The open finding on one subject, if any; analyzers add what they watch of it."""
 

@@ -77,6 +77,8 @@ class GrowthTrack:
         self.episode: Episode | None = None
         # Why an episode ended with the newest beat; None where none did.
         self.ended_because: str | None = None
+        # Whether the newest beat brought back growth that had paused for so long that it counted as ended.
+        self.has_resumed = False
         # Scales that completed a block by the newest beat.
         self.completed = 0
         # Through the floors since the onset, while they grow.
@@ -91,6 +93,8 @@ class GrowthTrack:
         self._longest_pause_s = 0.0
         # Growth of floors that paused for so long that it counted as ended.
         self._paused: Episode | None = None
+        # The least from which it counts as the same growth: below, much of it was given back in the meantime.
+        self._paused_bytes = 0.0
 
     def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
         """Add one beat; `limit_bytes` is the most that floors and the amplitude above them can reach.
@@ -98,6 +102,7 @@ class GrowthTrack:
         `is_pressed`: the device refuses the allocator memory again and again.
         """
         self.ended_because = None
+        self.has_resumed = False
         self.completed = self.floors.observe(beat, limit_bytes)
         for level in range(self.completed):
             self.floors.note_record(level)
@@ -152,11 +157,13 @@ class GrowthTrack:
             growth = self.floors.judge_resumed(level, paused_s)
             if (
                 growth is None
+                or growth.blocks[0].low < self._paused_bytes
                 or not 1 / RESUMED_PACE <= growth.bytes_per_s / paused.bytes_per_s <= RESUMED_PACE
             ):
                 continue
             self._longest_pause_s = max(self._longest_pause_s, growth.blocks[0].end_s - paused_s)
             self._paused = self._paused_s = None
+            self.has_resumed = True
             self.episode = paused
             self.line = self._fit_line(paused)
             return
@@ -222,7 +229,8 @@ class GrowthTrack:
         if not since:
             return None
         newest = max(since[-2:]) if episode.is_peak else min(since[-2:])
-        if newest < episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes):
+        fallen_back = episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes)
+        if newest < fallen_back:
             return "the peak fell back" if episode.is_peak else FELL_BACK
         quiet_s = self._measure_pause(
             episode.onset_s, episode.bytes_per_s, is_peak=episode.is_peak, beats=FLAT_BEATS
@@ -232,6 +240,7 @@ class GrowthTrack:
         self._paused_s = time_s - quiet_s
         self._lasted_s = self._paused_s - episode.onset_s
         self._paused = None if episode.is_peak else episode
+        self._paused_bytes = fallen_back
         return f"growth stopped for {quiet_s:.0f} s"
 
     def _measure_pause(self, onset_s: float, bytes_per_s: float, *, is_peak: bool, beats: int) -> float:

@@ -20,6 +20,10 @@ FALLEN_SHARE = 0.5
 LIMITS_KEPT = 32
 # Blocks of the finest scale whose rise is visible at once.
 NEWEST_BLOCKS = 4
+# Share of the limit from which cache is given back because the device has no more, and how many such moments
+# are remembered.
+RETURN_SHARE = 0.8
+RETURNS_KEPT = 8
 # Seconds by which a clock must go back to have been set: a beat so late belongs to a new life.
 CLOCK_BACK_S = 60.0
 # Scale at which pauses are measured: samples that long ago are blurred less than what they pause by.
@@ -29,6 +33,9 @@ AMPLITUDE_LEVEL = 2
 # Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
 UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
+# How far drift raises the least of some samples of each step, as a share of its height, times their number:
+# one for steps that rise and fall evenly; more to be sure, as a part of the height may not have been met.
+DRIFT_SHARE = 2.5
 # Share of the limit from which on reserved bytes cannot grow along with live ones.
 BRIM_SHARE = 0.9
 # Blocks that must rise for growth to resume after a pause.
@@ -75,6 +82,9 @@ class FloorTrack:
         # Whether the newest beat began a new life.
         self.has_restarted = False
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
+        # Reserved bytes when the cache had been given back at the limit, and the floor then.
+        self._returns: deque[tuple[int, int]] = deque(maxlen=RETURNS_KEPT)
+        self._reserved_bytes = 0
         # Cached until the next block is completed.
         self._amplitude_bytes: int | None = None
         self._begin(None)
@@ -99,6 +109,7 @@ class FloorTrack:
         self.last = beat
         self.beats += 1
         if self._recent is not None:
+            self._note_return(beat)
             low_bytes = beat.low_bytes
             self._recent.append(low_bytes)
             self._least_bytes = min(self._least_bytes, low_bytes)
@@ -116,6 +127,15 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         return completed
+
+    def _note_return(self, beat: Beat) -> None:
+        """Remember what an allocator kept of its cache when it gave it back at the limit."""
+        before = self._reserved_bytes
+        self._reserved_bytes = beat.reserved_bytes
+        if self.limit_bytes is None or before < RETURN_SHARE * self.limit_bytes:
+            return
+        if 0 < beat.reserved_bytes < before:
+            self._returns.append((beat.reserved_bytes, self.floor_bytes or 0))
 
     def _note_limit(self, limit_bytes: int) -> None:
         limits = self._limits
@@ -234,7 +254,13 @@ class FloorTrack:
                 return False
         elif growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
             return False
-        return is_locked(tuple(self._recent), self._most_bytes - self._least_bytes - growth.grown_bytes)
+        height = self._most_bytes - self._least_bytes - growth.grown_bytes
+        lag = find_lag(tuple(self._recent), height)
+        if lag is None:
+            return False
+        # So many samples of each step are evenly apart: drift raises the least of them up to about that share
+        # of the height of a step, before the next one is the least.
+        return lag == 1 or growth.grown_bytes <= DRIFT_SHARE * height / lag
 
     def fit_line(self, since_s: float, finest: int, *, is_peak: bool = False) -> Line | None:
         """Return a robust line through floors, or peaks, since a moment; None where too little is known.
@@ -258,11 +284,20 @@ class FloorTrack:
         if self.limit_bytes is None:
             return float(floor)
         peak = floor + self.amplitude_bytes
-        stranded = 0
+        return float(self.limit_bytes - peak - self._find_stranded(peak, floor))
+
+    def _find_stranded(self, peak: int, floor: int) -> int:
+        """Return what steps that reach so high cannot use of what is held.
+
+        Free blocks in segments with live ones where they are counted. Else what was kept when the cache was
+        given back at the limit, and what floors have grown since, as that is pinned too.
+        """
         if self.last is not None and self.last.split_bytes:
-            # Free in segments with live blocks, and of no use to steps that reach so high.
-            stranded = min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
-        return float(self.limit_bytes - peak - stranded)
+            return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
+        if not self._returns:
+            return 0
+        kept = min([reserved + max(0, floor - before) for reserved, before in self._returns])
+        return max(0, kept - peak)
 
     @property
     def floor_bytes(self) -> int | None:
@@ -333,6 +368,8 @@ class FloorTrack:
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
+        self._returns.clear()
+        self._reserved_bytes = 0
 
     def _is_new_life(self) -> bool:
         blocks = self.pyramid.latest(0, WINDOW)
@@ -347,15 +384,15 @@ MOST_LAG = 12
 LOCKED_SHARE = 0.12
 
 
-def is_locked(samples: Sequence[int], height: int = 0) -> bool:
-    """Return whether each sample is near the one that came a fixed, small number of samples before.
+def find_lag(samples: Sequence[int], height: int = 0) -> int | None:
+    """Return after how many samples each is near the one before it, the fewest; None where it is not.
 
     Of independent samples of a sawtooth two differ by a third of its height on average. `height` is what is
     known of that from earlier samples: these may have met a part of it alone.
     """
     height = max(height, max(samples) - min(samples))
-    return any(
-        sum([abs(after - before) for before, after in zip(samples, samples[lag:], strict=False)])
-        <= LOCKED_SHARE * height * (len(samples) - lag)
-        for lag in range(1, MOST_LAG + 1)
-    )
+    for lag in range(1, MOST_LAG + 1):
+        apart = sum([abs(after - before) for before, after in zip(samples, samples[lag:], strict=False)])
+        if apart <= LOCKED_SHARE * height * (len(samples) - lag):
+            return lag
+    return None

@@ -235,6 +235,9 @@ SERVING_BYTES = 64 * MIB
 SERVED_SHARE = 0.15
 # Where so many times what is stranded is left as well, it is not the stranded memory that is missing.
 SERVED_TIMES = 2.0
+# Share of the limit up to which even the largest step needs nothing that is stranded: the refusal only made
+# the allocator give its cache back.
+SERVED_NEED_SHARE = 0.9
 # For how long a refusal counts.
 RETRY_S = 300.0
 # Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again.
@@ -398,6 +401,7 @@ def weigh(
     rest = max(0, limit_bytes - peak - stranded)
     could_serve = stranded >= max(SERVING_SHARE * limit_bytes, SERVING_BYTES)
     is_short = rest < min(SERVED_SHARE * limit_bytes, SERVED_TIMES * stranded)
+    is_served = need is not None and need.bytes < SERVED_NEED_SHARE * limit_bytes
     is_unsettled = need is not None and (
         refusals.count_retries(time_s) > 0
         or (need.swing_bytes >= SWING_SHARE * limit_bytes and need.reserved_bytes >= BRIM_SHARE * limit_bytes)
@@ -407,7 +411,7 @@ def weigh(
         peak_bytes=peak,
         limit_bytes=limit_bytes,
         rest_bytes=rest,
-        retries=refusals.count_retries(time_s) if could_serve and is_short else 0,
+        retries=refusals.count_retries(time_s) if could_serve and is_short and not is_served else 0,
         flushes=flushes,
         is_quiet=refusals.is_quiet(time_s),
         need_bytes=0 if need is None else need.bytes,

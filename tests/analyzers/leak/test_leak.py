@@ -80,16 +80,23 @@ def test_growth_that_returns_at_its_pace_after_a_rest_is_resumed_at_once() -> No
     grown = [20 * GIB + 40 * MIB * step for step in range(600)]
     rest = [grown[-1]] * 100
 
-    def find_after_rest(pace: int) -> list[Finding]:
-        again = [grown[-1] + pace * MIB * step for step in range(1, 60)]
-        return [it for it in _find(steps([*grown, *rest, *again])) if it.opened_s > 600]
-
     first = next(it for it in _find(steps(grown)))
-    (resumed, *_) = find_after_rest(40)
-    assert resumed.opened_s < 700 + 20
+
+    def follow(pace: int) -> list[Finding]:
+        again = [grown[-1] + pace * MIB * step for step in range(1, 60)]
+        found = _find(steps([*grown, *rest, *again]))
+        closed = next(it for it in found if not it.is_open)
+        return [closed, *(it for it in found if it.updated_s > closed.updated_s)]
+
+    closed, resumed, *_ = follow(40)
+    assert resumed.is_open
+    assert resumed.updated_s < 700 + 20
+    # The same leak after a pause is the same finding, with the same onset.
+    assert resumed.id == closed.id == first.id
     assert _evidence(resumed, "onset") == _evidence(first, "onset")
+    assert all("growth stopped" not in str(it.value) for it in resumed.evidence)
     # A pace of a quarter is other growth: it has to show for itself.
-    assert not find_after_rest(10)
+    assert len(follow(10)) == 1
 
 
 def test_a_floor_that_falls_back_closes_it_and_a_second_leak_is_another() -> None:
