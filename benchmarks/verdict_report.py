@@ -7,7 +7,17 @@ from statistics import fmean, median, quantiles
 
 from .measure.tables import format_number, format_table
 from .verdict_detectors import FAULTS, OURS
-from .verdict_scores import LEADS_S, Score, list_errors, score, score_alarms, score_fragmented
+from .verdict_scores import (
+    EVIDENCE_S,
+    LEADS_S,
+    Score,
+    count_too_short,
+    find_misses,
+    list_errors,
+    score,
+    score_alarms,
+    score_fragmented,
+)
 from .verdict_speed import Speed
 from .verdict_targets import Target
 from .verdict_watch import Watched
@@ -128,6 +138,43 @@ def format_shapes(runs: Sequence[Watched]) -> str:
 def format_errors(runs: Iterable[Watched], detector: str) -> str:
     """Return a line for each thing a detector got wrong."""
     return "\n".join((f"What {detector} got wrong", *list_errors(runs, detector)))
+
+
+BEGIN, END = "<!-- every miss: begin -->", "<!-- every miss: end -->"
+"""Lines of docs/verdict-benchmark.md between which `--write` puts the table of misses."""
+
+
+def format_misses(runs: Sequence[Watched]) -> str:
+    """Return what ours got wrong as a Markdown table: a row for each measure and family, with its runs."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for miss in find_misses(runs, OURS):
+        detail = f": {miss.detail}" if miss.detail else ""
+        seed = miss.run.name.rpartition("/")[2]
+        cells = found.setdefault((miss.measure, miss.run.family), [])
+        cells.append(f"{seed} ({miss.run.shape.name}){detail}")
+    rows = [
+        f"| {measure} | {family} | {'; '.join(cells)} |" for (measure, family), cells in sorted(found.items())
+    ]
+    short, unwarned = count_too_short(runs, LEADS_S[0])
+    words = (
+        f"{len(runs)} runs. Of {unwarned} errors in series without a warning 1 min before, {short} grew for "
+        f"less than {LEADS_S[0] + EVIDENCE_S:.0f} s: a series shows growth only after {EVIDENCE_S:.0f} s, so "
+        "that none was possible."
+    )
+    return "\n".join((words, "", "| what went wrong | family | run (seen as) |", "|---|---|---|", *rows))
+
+
+def replace_misses(page: str, table: str) -> str:
+    """Return a page with another table between the two marks.
+
+    Raises:
+        ValueError: The page has no such marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no lines {BEGIN} and {END}: add them where the table shall be")
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
 
 
 def format_targets(targets: Sequence[Target]) -> str:

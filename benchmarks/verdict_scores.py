@@ -5,13 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from .verdict_detectors import FAULTS, Claim, Forecast
+from .verdict_detectors import FAULTS, OURS, Claim, Forecast
 from .verdict_runs import Leak
 from .verdict_watch import Moment, Watched
 
 LEADS_S = (60.0, 300.0)
 GRACE = 0.1
 """Of the length of a leak: how much later it may still be called."""
+EVIDENCE_S = 60.0
+"""Least growth that a series is judged on (`LEAST_S` of analyzers/floors)."""
 BINS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
 
 
@@ -280,26 +282,68 @@ def _score_time(total: Score, forecast: Forecast, life_share: float, left_s: flo
         total.covered.append(forecast.low_s <= left_s <= high_s)
 
 
-def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
-    """Yield a sentence for each thing a detector got wrong: for whoever tunes it."""
+@dataclass(frozen=True)
+class Miss:
+    """One thing that a detector got wrong on one run."""
+
+    measure: str
+    run: Watched
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What went wrong on which run, for whoever tunes it."""
+        return f"{self.run.name} ({self.run.shape.name}): {self.measure}, {self.detail}".removesuffix(", ")
+
+
+def find_misses(runs: Iterable[Watched], detector: str) -> Iterator[Miss]:
+    """Yield each thing a detector got wrong."""
     for run in runs:
         claims = run.claims[detector]
         of_run = score([run], detector)
         wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS and not _is_of_fill(run, c)]
         if run.false_alarms:
             times = ", ".join(f"{begun:.0f}-{ended:.0f}" for begun, ended in run.alarms)
-            yield f"{run.name} ({run.shape.name}): high or critical at {times} s"
+            yield Miss("high or critical while nothing grows", run, f"at {times} s")
         for claim in wrong:
-            yield f"{run.name} ({run.shape.name}): false {claim.kind} at {claim.opened_s:.0f} s"
+            yield Miss(f"false {claim.kind}", run, f"at {claim.opened_s:.0f} s")
         for kind, of_kind in (("leak", of_run.leak), ("host_leak", of_run.host_leak)):
             if of_kind.missed:
-                yield f"{run.name} ({run.shape.name}): {kind} missed, {of_kind.missed}"
+                yield Miss(f"{kind} missed", run, _word_growth(run))
             if of_kind.false and not run.truth.is_benign:
                 times = ", ".join(f"{c.opened_s:.0f}" for c in claims if c.kind == kind)
-                yield f"{run.name} ({run.shape.name}): {kind} called too often, at {times} s"
+                yield Miss(f"{kind} called too often", run, f"at {times} s")
         for lead_s, count in of_run.warnable.items():
             if count > of_run.warned[lead_s]:
-                yield f"{run.name} ({run.shape.name}): no standing warning {lead_s:.0f} s before the error"
+                yield Miss(f"no standing warning {lead_s:.0f} s before the error", run, _word_growth(run))
+        if score_fragmented([run]) == (0, 1):
+            yield Miss("fragmentation not high 60 s before the error", run, f"lived {run.duration_s:.0f} s")
+
+
+def count_too_short(runs: Iterable[Watched], lead_s: float) -> tuple[int, int]:
+    """Return how many errors without a warning at a lead could not have had one in samples, and of how many.
+
+    Samples show growth only over `EVIDENCE_S`; what grew for less than that and the lead is over before.
+    """
+    found = [
+        run
+        for run in runs
+        if run.shape.kind == "series" and run.truth.precursor_s > lead_s and not _has_warning(run, lead_s)
+    ]
+    return sum(run.truth.precursor_s < lead_s + EVIDENCE_S for run in found), len(found)
+
+
+def _has_warning(run: Watched, lead_s: float) -> bool:
+    return is_warned(run, run.claims[OURS], lead_s)
+
+
+def _word_growth(run: Watched) -> str:
+    return f"grew for {run.truth.precursor_s:.0f} s" if run.truth.precursor_s else ""
+
+
+def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
+    """Yield a sentence for each thing a detector got wrong: for whoever tunes it."""
+    return (miss.sentence for miss in find_misses(runs, detector))
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from .__main__ import RESULTS, describe_machine
@@ -28,9 +29,11 @@ from .verdict_report import (
     as_results,
     format_errors,
     format_families,
+    format_misses,
     format_scores,
     format_shapes,
     format_targets,
+    replace_misses,
 )
 from .verdict_runs import Family, make_run
 from .verdict_runs.measured import TRACES, find_measured_runs
@@ -42,6 +45,7 @@ from .verdict_speed import Speed, measure_speed
 from .verdict_targets import judge_verdicts
 from .verdict_watch import Labelled, Watched, watch
 
+PAGE = Path(__file__).parent.parent / "docs" / "verdict-benchmark.md"
 SPLITS: dict[str, tuple[Family, ...]] = {"scored": SCORED, "tuning": TUNING}
 QUICK = 13
 """A quick look takes each so-manieth run."""
@@ -99,6 +103,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--driver-only", action="store_true", help="only the trends of used memory, without JSON"
     )
+    parser.add_argument("--write", action="store_true", help=f"put the table of every miss into {PAGE.name}")
     parser.add_argument("--errors", action="store_true", help="list each thing that went wrong")
     return parser.parse_args()
 
@@ -192,6 +197,9 @@ def report(
     path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-verdicts.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"{took_s:.0f} s; written to {path}")
+    if options.write:
+        page = replace_misses(PAGE.read_text(encoding="utf-8"), format_misses([*watched, *outside]))
+        PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

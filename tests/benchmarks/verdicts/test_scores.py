@@ -3,8 +3,16 @@
 import pytest
 
 from benchmarks.verdict_detectors import Forecast
+from benchmarks.verdict_report import BEGIN, END, format_misses, replace_misses
 from benchmarks.verdict_runs import Leak, Shape, Truth
-from benchmarks.verdict_scores import is_warned, list_errors, match_leaks, score, score_fragmented
+from benchmarks.verdict_scores import (
+    count_too_short,
+    is_warned,
+    list_errors,
+    match_leaks,
+    score,
+    score_fragmented,
+)
 
 from .watched import BENIGN, LEAKING, make_claim, make_moment, make_watched
 
@@ -172,6 +180,29 @@ def test_every_mistake_is_named() -> None:
         make_watched(LEAKING, [make_claim("leak", 200), make_claim("leak", 300)]),
     ]
     lines = list(list_errors(runs, "it"))
-    assert any("false leak at 10 s" in line for line in lines)
+    assert any("false leak, at 10 s" in line for line in lines)
     assert any("called too often, at 200, 300 s" in line for line in lines)
     assert sum("no standing warning" in line for line in lines) == 2
+
+
+def test_every_miss_is_a_row_with_its_runs_and_too_short_growth_is_counted_apart() -> None:
+    name = "vramscope"
+    short = Truth((Leak(0, 100),), oom_s=100.0, growth_s=0.0)
+    long = Truth((Leak(0, 900),), oom_s=900.0, growth_s=0.0)
+    series = Shape("series", 2.0)
+    runs = [
+        make_watched(short, [], name=name, shape=series),
+        make_watched(long, [], name=name, shape=series),
+        make_watched(BENIGN, [make_claim("leak", 10)], name=name, shape=series),
+    ]
+    assert count_too_short(runs, 60.0) == (1, 2)
+    table = format_misses(runs)
+    assert "Of 2 errors in series without a warning 1 min before, 1 grew for less than 120 s" in table
+    assert "| false leak |" in table
+    assert table.count("grew for 900 s") == 3
+    page = replace_misses(f"before\n{BEGIN}\nold\n{END}\nafter", table)
+    assert page.startswith(f"before\n{BEGIN}\n\n{table}")
+    assert page.endswith(f"{END}\nafter")
+    assert "old" not in page
+    with pytest.raises(ValueError, match="no lines"):
+        replace_misses("a page", table)

@@ -18,9 +18,10 @@ def make_watched(
     duration_s: float = 3600.0,
     last_step: int | None = None,
     alarms: tuple[tuple[float, float], ...] = (),
+    name: str = "it",
 ) -> Watched:
-    """Return a run on one device with the claims and forecasts of one detector, `it`."""
-    found = {"it": claims}
+    """Return a run on one device with the claims and forecasts of one detector."""
+    found = {name: claims}
     return Watched(
         "family",
         "family/0",
