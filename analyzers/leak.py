@@ -28,7 +28,7 @@ from .findings.evidence import (
     read_process,
 )
 from .findings.lifecycle import OpenFinding, Tracks, begin_finding, grade_time_left, reopen_finding, restate
-from .findings.subjects import name_rank, subjects_of
+from .findings.subjects import Subject, name_rank, subjects_of
 from .floors.blocks import Beat, BeatKind, read_beat, round_sector
 from .floors.episode import Episode, GrowthTrack, resume_growth
 
@@ -55,7 +55,14 @@ class Owner(NamedTuple):
     device: str | None
     pid: int | None
     started_s: float | None
-    name: str
+    # What it is named after; None for the host as a whole.
+    named: Subject | RankSample | None
+
+    @property
+    def name(self) -> str:
+        if self.named is None:
+            return "the host"
+        return name_rank(self.named) if isinstance(self.named, RankSample) else self.named.name
 
     @property
     def key(self) -> OwnerKey:
@@ -81,7 +88,7 @@ def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]
                 None if device is None else device.label,
                 None if rank is None else rank.pid,
                 None if rank is None else rank.started_s,
-                subject.name,
+                subject,
             ),
             read_beat(subject),
             subject.limit_bytes,
@@ -96,7 +103,7 @@ def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]
                 labels.get(rank.device_uuid or ""),
                 rank.pid,
                 rank.started_s,
-                name_rank(rank),
+                rank,
             )
             resident = round_sector(rank.resident_bytes)
             step = None if rank.step is None else rank.step.index
@@ -400,7 +407,7 @@ def hosts_of(sample: Sample) -> Iterator[tuple[Owner, Beat, int]]:
         [round_sector(rank.resident_bytes or 0) for rank in sample.ranks if rank.state != "ended"]
     )
     rest = max(0, round_sector(host.used_bytes) - explained)
-    owner = Owner(HOST_LEAK, sample.node, None, None, None, None, "the host")
+    owner = Owner(HOST_LEAK, sample.node, None, None, None, None, None)
     beat = Beat(sample.time_s, rest, rest, 0, None, "host")
     yield owner, beat, max(rest, host.total_bytes - explained)
 

@@ -42,7 +42,7 @@ class SampleClock:
         newest_s = self.newest_s
         if not math.isfinite(time_s):
             return Passage.LATE
-        if newest_s is None:
+        if newest_s is None or newest_s < time_s <= newest_s + GAP_S:
             self.newest_s = time_s
             return Passage.NEXT
         gap_s = find_gap_s(interval_s)
@@ -240,6 +240,9 @@ class Tracks(Generic[Key, Track]):
     def __init__(self, make: Callable[[Key], Track]) -> None:
         self._make = make
         self._tracks: dict[Key, Track] = {}
+        # Time of the newest sample, and how many subjects were seen in it.
+        self._newest_s = -math.inf
+        self._seen = 0
 
     def get(self, key: Key) -> Track | None:
         return self._tracks.get(key)
@@ -252,7 +255,13 @@ class Tracks(Generic[Key, Track]):
         track = self._tracks.get(key)
         if track is None:
             track = self._tracks[key] = self._make(key)
-        track.seen_s = time_s
+            track.seen_s = -math.inf
+        if time_s != self._newest_s:
+            self._newest_s = time_s
+            self._seen = 0
+        if track.seen_s != time_s:
+            track.seen_s = time_s
+            self._seen += 1
         return track
 
     def adopt(self, key: Key, finding: Finding) -> None:
@@ -263,7 +272,10 @@ class Tracks(Generic[Key, Track]):
 
     def pop(self, key: Key) -> Track | None:
         """Remove the track of a subject that has ended, at once and not only once it is absent for long."""
-        return self._tracks.pop(key, None)
+        track = self._tracks.pop(key, None)
+        if track is not None and track.seen_s == self._newest_s:
+            self._seen -= 1
+        return track
 
     def pop_absent(
         self, sample: Sample, list_keys: Callable[[Sample], Iterable[Key]], ticks: float = ABSENT_TICKS
@@ -272,9 +284,11 @@ class Tracks(Generic[Key, Track]):
 
         `list_keys` returns the subjects that are still listed, though nothing new is known about them.
         """
+        time_s = sample.time_s
+        if self._seen == len(self._tracks) and self._newest_s == time_s:
+            return
         absent_s = find_absence_s(sample.interval_s, ticks)
         node = sample.node
-        time_s = sample.time_s
         late = [
             key for key, it in self._tracks.items() if abs(time_s - it.seen_s) >= absent_s and key[0] == node
         ]

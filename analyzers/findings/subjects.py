@@ -89,8 +89,10 @@ class Subject:
 
     def _find_limit(self) -> int | None:
         cap = self.rank.capacity_bytes if self.rank is not None else None
-        known = [limit for limit in (cap, self._reachable_bytes()) if limit is not None]
-        return min(known, default=None)
+        reachable = self._reachable_bytes()
+        if cap is None or reachable is None:
+            return reachable if cap is None else cap
+        return min(cap, reachable)
 
     def _reachable_bytes(self) -> int | None:
         if self.device is None:

@@ -104,6 +104,8 @@ class GrowthTrack:
         self.ended_because = None
         self.has_resumed = False
         self.completed = self.floors.observe(beat, limit_bytes)
+        if not self.completed and not self.floors.has_restarted:
+            return
         for level in range(self.completed):
             self.floors.note_record(level)
         if self.floors.has_restarted:
@@ -113,7 +115,7 @@ class GrowthTrack:
             self._end("all of it was freed: growth started again")
             return
         episode = self.episode
-        if episode is not None and self.completed:
+        if episode is not None:
             self._follow(episode, beat.time_s)
         if self.episode is None:
             self._resume(beat.time_s)

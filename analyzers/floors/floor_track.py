@@ -142,10 +142,10 @@ class FloorTrack:
         gone = limits[0] if len(limits) == LIMITS_KEPT else None
         limits.append(limit_bytes)
         least = self.limit_bytes
-        if least is None or gone == least:
-            self.limit_bytes = min(limits)
-        elif limit_bytes < least:
+        if least is None or limit_bytes <= least:
             self.limit_bytes = limit_bytes
+        elif gone == least:
+            self.limit_bytes = min(limits)
 
     def is_late(self, beat: Beat) -> bool:
         """Return whether a beat is not newer than the last; a much older one comes from a clock set back."""
@@ -157,11 +157,13 @@ class FloorTrack:
 
     def judge(self, level: int) -> Growth | None:
         """Return how floors grow at one scale, which has just completed a block; None where they do not."""
-        blocks = self.pyramid.latest(level, KEPT)
+        kept = self.pyramid.levels[level]
         for count in WINDOWS:
-            if len(blocks) < count:
+            if len(kept) < count:
                 return None
-            growth = self._judge_window(blocks, count, self._records.get(level, 0))
+            if kept[-1].low <= kept[-count].low:
+                continue
+            growth = self._judge_window(tuple(kept), count, self._records.get(level, 0))
             if growth is not None:
                 return growth
         return None
@@ -210,10 +212,11 @@ class FloorTrack:
             lost_bytes: Bytes of the limit that they cannot use.
             is_lenient: Whether less clear growth will do, see `judge_growth`.
         """
-        blocks = self.pyramid.latest(level, KEPT)
-        found = blocks[-WINDOWS[0] :]
-        if len(found) < WINDOWS[0] or self.limit_bytes is None:
+        kept = self.pyramid.levels[level]
+        if len(kept) < WINDOWS[0] or self.limit_bytes is None or kept[-1].high <= kept[-WINDOWS[0]].high:
             return None
+        blocks = tuple(kept)
+        found = blocks[-WINDOWS[0] :]
         headroom = self.limit_bytes - lost_bytes - found[-1].high
         if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
             return None
@@ -372,9 +375,11 @@ class FloorTrack:
         self._reserved_bytes = 0
 
     def _is_new_life(self) -> bool:
+        finest = self.pyramid.levels[0]
+        if len(finest) < 2 or finest[-1].high >= FALLEN_SHARE * finest[-2].low:
+            return False
         blocks = self.pyramid.latest(0, WINDOW)
-        before = min([block.low for block in blocks[:-1]], default=0)
-        return blocks[-1].high < FALLEN_SHARE * before
+        return blocks[-1].high < FALLEN_SHARE * min([block.low for block in blocks[:-1]])
 
 
 # Samples that are looked at.

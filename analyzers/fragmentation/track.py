@@ -409,16 +409,16 @@ def read_tick(subject: Subject) -> Tick:
     allocator = subject.allocator
     rank = subject.rank
     allocated = allocator.allocated_bytes
-    most = allocator.allocated_max_bytes
-    of_steps = None if rank is None else rank.peak_max_bytes
+    peak = allocated
+    for most in (allocator.allocated_max_bytes, None if rank is None else rank.peak_max_bytes):
+        if most is not None and (peak is None or most > peak):
+            peak = most
     return Tick(
         time_s=subject.sample.time_s,
         interval_s=subject.sample.interval_s,
         stranded_bytes=_round(allocator.inactive_split_bytes),
         allocated_bytes=_round(allocated),
-        peak_bytes=_round(
-            max([peak for peak in (allocated, most, of_steps) if peak is not None], default=None)
-        ),
+        peak_bytes=_round(peak),
         reserved_bytes=_round(allocator.reserved_bytes),
         step=subject.step,
         retries=allocator.retries,
