@@ -21,8 +21,7 @@ from vramscope.engine.jobs.launch import (
     make_job_name,
 )
 from vramscope.engine.sources.host import HostReader
-
-from .plugin import SNAPSHOT_VARIABLE
+from vramscope.engine.workloads.memory_history import SNAPSHOT_VARIABLE
 
 
 class Place(msgspec.Struct, frozen=True):

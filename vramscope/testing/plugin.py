@@ -15,16 +15,13 @@ import pytest
 if TYPE_CHECKING:
     from .measuring import Measured, Outcome
 
-SNAPSHOT_VARIABLE = "VRAMSCOPE_TEST_SNAPSHOT"
-"""Set for the process of one test: the file for the history of its memory."""
 MARK = (
     "vram(limit, fake=True, devices=1, growth=None): run this test on a simulated card with so much memory "
     '("8GiB") or of this kind ("h100"); growth: per cent by which its peak may exceed the stored one'
 )
 _PROPERTY = "vramscope"
 _MOST_PLACES = 5
-# Of the history of the test's memory; a longer one loses its beginning.
-_MOST_EVENTS = 1_000_000
+_HISTORY = "vramscope.engine.workloads.memory_history"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,30 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK)
-    if SNAPSHOT_VARIABLE in os.environ:
-        config.pluginmanager.register(_History(), "vramscope-history")
-    else:
+    if not config.pluginmanager.hasplugin(_HISTORY):  # that of a test's own process
         config.pluginmanager.register(_Cards(config), "vramscope-cards")
-
-
-class _History:
-    """In the process of one test: keeps the history of its memory."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        import torch
-
-        torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, stacks="python")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            import torch
-
-            torch.cuda.memory._dump_snapshot(os.environ[SNAPSHOT_VARIABLE])
-            torch.cuda.memory._record_memory_history(enabled=None)
 
 
 class _Cards:
@@ -155,6 +130,7 @@ class _Cards:
 
         device = read_mark(*arguments, **{name: it for name, it in named.items() if name != "growth"})
         command = module_command("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider")
+        command += ["-p", _HISTORY]
         plugins = self._config.pluginmanager
         if plugins.hasplugin("xdist"):
             command += ["-n", "0"]
