@@ -25,7 +25,6 @@ from .contents import Told
 # Rows of nested tuples (devices of a sample, processes of a device) are laid out slot by slot: the first
 # device of every tick, then the second of every tick. A device keeps its place, so its values are next to
 # each other. A field that the file does not have gets its default; one that only the file has is ignored.
-_INT = msgspec.msgpack.Decoder(list[int])
 
 
 class Plan(Protocol):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # original's are of matplotlib's own cycle. In either look algorithms differ in dashes and shapes too.
 
 LengthStyle = Literal["usenix", "original"]
-LENGTH_STYLES: tuple[LengthStyle, ...] = ("usenix", "original")
 DPI: dict[LengthStyle, int] = {"usenix": 600, "original": 300}
 
 

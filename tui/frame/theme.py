@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ReturnT = TypeVar("ReturnT")
 
-DEFAULT_THEME = "vramscope-dark"
-
 
 def _variables(palette: Palette) -> dict[str, str]:
     """Return the theme variables `$role-…` and `$role-…-style` of every role."""

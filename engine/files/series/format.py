@@ -54,6 +54,10 @@ class SeriesKind(NamedTuple):
     words: str
     # None if it has a player of its own: traces, recordings, status lines.
     open: OpenReader | None = None
+    # Whether a file that begins with these lines is of this kind.
+    begins: Callable[[str], bool] | None = None
+    # Whether one of the first lines is the header of its table.
+    is_header: Callable[[str], object] | None = None
     # Verbs that read it beyond those that play a series.
     more: tuple[str, ...] = ()
     # Whether all its values are computed; None where the format does not say it.
@@ -96,42 +100,78 @@ def _open_timeline(
     return MemoryTimeline(path, interval_s, on_read)
 
 
+def _find_first_key(text: str) -> str:
+    """Return the first key of a JSON object; empty where a text does not begin with one."""
+    key = _FIRST_KEY.match(text)
+    return "" if key is None else key[1]
+
+
+# The first one that recognizes a file reads it.
 FORMATS: Mapping[SeriesFormat, SeriesKind] = {
-    "series CSV": SeriesKind("a series of memory over time (CSV)", lambda path, *_: SeriesFile(path)),
-    "nvidia-smi log": SeriesKind(
-        "a log of nvidia-smi", lambda path, *_: NvidiaSmiLog(path), is_simulated=False
+    "recording": SeriesKind("a recording", more=("export",)),
+    "memory snapshot": SeriesKind("a memory snapshot of PyTorch", _open_snapshot, more=("inspect",)),
+    "status stream": SeriesKind(
+        "what `vramscope --json` printed", begins=lambda text: find_status_schema(text) is not None
+    ),
+    "all-smi recording": SeriesKind(
+        "a recording of all-smi", lambda path, *_: AllSmi(path), is_all_smi, is_simulated=False
+    ),
+    "stormlog telemetry": SeriesKind(
+        "telemetry of stormlog", lambda path, *_: StormlogTelemetry(path), is_stormlog_telemetry
+    ),
+    "memory timeline": SeriesKind(
+        "a memory timeline of torch.profiler", _open_timeline, lambda text: _LISTS.match(text) is not None
+    ),
+    "memory trace": SeriesKind("a memory trace", begins=lambda text: _find_first_key(text).isdecimal()),
+    "gpustat JSON": SeriesKind(
+        "what `gpustat --json` printed",
+        lambda path, *_: Gpustat(path),
+        lambda text: _find_first_key(text) == "hostname" and is_gpustat(text),
+        is_simulated=False,
+    ),
+    "snapshot export": SeriesKind(
+        "exported snapshots of `vramscope profile` or Tiny-Torch",
+        _open_snapshot_export,
+        lambda text: _find_first_key(text) in ("metadata", "snapshots"),
+    ),
+    "memory report": SeriesKind(
+        "a report of Tiny-Torch",
+        _open_memory_report,
+        lambda text: _REPORT.match(text) is not None and _DEVICES.search(text) is not None,
+    ),
+    "profiler trace": SeriesKind(
+        "a trace of torch.profiler",
+        _open_profiler_trace,
+        lambda text: _FIRST_KEY.match(text) is not None and _EVENTS.search(text) is not None,
     ),
     "nvidia-smi table": SeriesKind(
-        "tables of nvidia-smi", lambda path, *_: NvidiaSmiTable(path), is_simulated=False
+        "tables of nvidia-smi",
+        lambda path, *_: NvidiaSmiTable(path),
+        lambda text: is_smi_table("\n".join(text.split("\n", _HEADER_LINES)[:_HEADER_LINES])),
+        is_simulated=False,
     ),
     "nvidia-smi dmon": SeriesKind(
         "what `nvidia-smi dmon` or `pmon` printed",
         lambda path, *_: NvidiaSmiMonitor(path),
+        is_header=is_monitor_header,
         is_simulated=False,
     ),
-    "gpustat JSON": SeriesKind(
-        "what `gpustat --json` printed", lambda path, *_: Gpustat(path), is_simulated=False
-    ),
-    "all-smi recording": SeriesKind(
-        "a recording of all-smi", lambda path, *_: AllSmi(path), is_simulated=False
-    ),
-    "memory trace": SeriesKind("a memory trace"),
-    "recording": SeriesKind("a recording", more=("export",)),
-    "status stream": SeriesKind("what `vramscope --json` printed"),
-    "snapshot export": SeriesKind(
-        "exported snapshots of `vramscope profile` or Tiny-Torch", _open_snapshot_export
-    ),
-    "memory snapshot": SeriesKind("a memory snapshot of PyTorch", _open_snapshot, ("inspect",)),
-    "profiler trace": SeriesKind("a trace of torch.profiler", _open_profiler_trace),
-    "memory timeline": SeriesKind("a memory timeline of torch.profiler", _open_timeline),
     "InternLM log": SeriesKind(
         "the memory.log of a profile by module",
         lambda path, *_: InternlmLog(path),
-        ("modules", "inspect"),
+        is_header=lambda line: line.strip() == BEGIN,
+        more=("modules", "inspect"),
         is_simulated=True,
     ),
-    "memory report": SeriesKind("a report of Tiny-Torch", _open_memory_report),
-    "stormlog telemetry": SeriesKind("telemetry of stormlog", lambda path, *_: StormlogTelemetry(path)),
+    "series CSV": SeriesKind(
+        "a series of memory over time (CSV)", lambda path, *_: SeriesFile(path), is_header=parse_series_header
+    ),
+    "nvidia-smi log": SeriesKind(
+        "a log of nvidia-smi",
+        lambda path, *_: NvidiaSmiLog(path),
+        is_header=lambda line: parse_log_header(line) or guess_log_header(line),
+        is_simulated=False,
+    ),
     "framework log": SeriesKind("a log of a training framework", lambda path, *_: FrameworkLog(path)),
 }
 
@@ -153,7 +193,7 @@ def recognize_series(path: Path) -> SeriesFormat:
     first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
     if first is None:
         raise InputFileError(f"{show_path(path)}: no line of data; its writer may not have finished")
-    kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines[:_HEADER_LINES])
+    kind = _recognize_text("\n".join(lines)) or _recognize_header(lines[:_HEADER_LINES])
     if kind is None and not _OURS.match(head) and is_framework_log(lines):
         kind = "framework log"
     if kind is None:
@@ -167,54 +207,24 @@ def is_database(path: Path) -> bool:
         return file.read(len(_DATABASE)) == _DATABASE
 
 
-def _recognize_json(text: str) -> SeriesFormat | None:
-    if find_status_schema(text) is not None:
-        return "status stream"
-    if is_all_smi(text):
-        return "all-smi recording"
-    if is_stormlog_telemetry(text):
-        return "stormlog telemetry"
-    key = _FIRST_KEY.match(text)
-    if key is None:
-        return "memory timeline" if _LISTS.match(text) else None
-    return _recognize_object(key[1], text)
+def _recognize_text(text: str) -> SeriesFormat | None:
+    return next(
+        (name for name, kind in FORMATS.items() if kind.begins is not None and kind.begins(text)), None
+    )
 
 
-def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
-    if first_key.isdecimal():
-        return "memory trace"
-    if first_key == "hostname" and is_gpustat(text):
-        return "gpustat JSON"
-    if first_key in ("metadata", "snapshots"):
-        return "snapshot export"
-    if _REPORT.match(text) and _DEVICES.search(text):
-        return "memory report"
-    return "profiler trace" if _EVENTS.search(text) else None
-
-
-def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
-    if is_smi_table("\n".join(lines)):
-        return "nvidia-smi table"
+def _recognize_header(lines: list[str]) -> SeriesFormat | None:
+    """Return the kind of the first header, perhaps of one that its reader refuses."""
     for line in lines:
-        if is_monitor_header(line):
-            return "nvidia-smi dmon"
         if line.lstrip().startswith("{"):
             continue  # a key is no name of a column
-        if line.strip() == BEGIN:
-            return "InternLM log"
-        if _is_of(line, parse_series_header):
-            return "series CSV"
-        if _is_of(line, parse_log_header) or _is_of(line, guess_log_header):
-            return "nvidia-smi log"
+        for name, kind in FORMATS.items():
+            try:
+                if kind.is_header is not None and kind.is_header(line):
+                    return name
+            except RecordError:
+                return name
     return None
-
-
-def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
-    """Return whether a line is a header of a kind, perhaps one that its reader refuses."""
-    try:
-        return parse(line) is not None
-    except RecordError:
-        return True
 
 
 def _describe_stranger(number: int, line: str) -> str:

@@ -89,11 +89,6 @@ class SavedTensors:
         top = _find_top_hooks()
         return top is not None and top[0] == self._pack
 
-    def forget_peak(self) -> None:
-        """Restart the search for the largest moment."""
-        self.peak_bytes = 0
-        self.peak_by_place = {}
-
     def note_peak(self) -> None:
         """Keep the present moment if it is the largest."""
         self._is_growing = False
