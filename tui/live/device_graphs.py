@@ -212,8 +212,14 @@ class DeviceGraphs:
             graph.body_cells = cell
         levels = spread_levels(graph.levels, fit, 2 * graph.body_cells, fit.columns)
         tail = draw_history(levels, rows, self._glyphs, role)
-        # Not joined: what was drawn before need not be measured again.
-        graph.lines = [[*head, *last] for head, last in zip(graph.body, tail, strict=True)]
+        # Not joined: what was drawn before need not be measured again. Rows that did not change stay the same
+        # objects, as which others recognize them.
+        before = graph.lines
+        lines = [[*head, *last] for head, last in zip(graph.body, tail, strict=True)]
+        graph.lines = [
+            before[row] if row < len(before) and before[row] == line else line
+            for row, line in enumerate(lines)
+        ]
 
     def forget_unused(self) -> None:
         """Drop what was not drawn since the last call."""
