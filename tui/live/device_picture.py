@@ -43,6 +43,7 @@ from .device_lines import (
     draw_surround,
     fullest,
     large_shape,
+    read_all_but_memory,
     without_memory,
 )
 
@@ -375,7 +376,7 @@ class DevicePicture:
         self._composed = {}
         for y, parts in enumerate(pieces):
             before, line = known.get(y, (None, []))
-            if before is None or not _are_same(before, parts):
+            if before != parts:  # quick: what was not drawn again is the same object
                 line = self._compose(parts, width)
             self._composed[y] = parts, line
         return [line for _, line in self._composed.values()]
@@ -425,13 +426,6 @@ class DevicePicture:
 _Graphs = list[tuple[Chart, list[Line]]]
 # Of one row: first column, cells, and what is drawn there.
 _Pieces = list[tuple[int, int, Line]]
-
-
-def _are_same(before: _Pieces, after: _Pieces) -> bool:
-    """Return whether nothing of a row was drawn again."""
-    return len(before) == len(after) and all(
-        old[2] is new[2] and old[:2] == new[:2] for old, new in zip(before, after, strict=True)
-    )
 
 
 class _Drawn(NamedTuple):
@@ -502,13 +496,12 @@ class _Painter:
             key: Of the new drawing.
             before: The last drawing of the device in this place.
         """
-        surround_key = (without_memory(view), self.widths)
+        surround_key = (read_all_but_memory(view), self.widths)
         if before is not None and before.surround_key == surround_key:
             surround = before.surround
         else:
-            surround = draw_surround(
-                surround_key[0], self.widths, place.width, place.height, glyphs=self.glyphs
-            )
+            alike = without_memory(view)
+            surround = draw_surround(alike, self.widths, place.width, place.height, glyphs=self.glyphs)
         memory = draw_memory(view, self.widths, place.width, place.height, glyphs=self.glyphs)
         left = [surround[0], memory, *surround[1:]][: place.height]
         graph = _put_side_by_side([graph for _, graph in graphs if graph])

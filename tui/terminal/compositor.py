@@ -259,6 +259,8 @@ class CellWriter:
         runs = self._runs.setdefault(pen, [])
         last = runs[-1] if runs else None
         if last is not None and last.y == y and last.is_plain and 0 <= x - last.end <= _BRIDGE:
+            if x == last.end:
+                return last
             between = new.texts[last.end : x]
             is_same = all(other is pen for other in new.pens[last.end : x])
             if is_same and _PLAIN_CELLS.issuperset(between):
