@@ -80,6 +80,10 @@ class Fit(NamedTuple):
     def end_s(self) -> float:
         return (self.first + self.buckets) * self.bucket_s
 
+    def find_newest(self, span: TimeSpan) -> int:
+        """Return the place of the newest bucket; after it, a live graph has room for what comes."""
+        return min(self.buckets - 1, floor(span.now_s / self.bucket_s) - self.first) if span.is_live else -1
+
     def find_column(self, place: int) -> int:
         """Return the first column of a bucket, by its place among them."""
         return -(-place * self.columns // self.buckets)
@@ -156,7 +160,8 @@ class DeviceGraphs:
     ) -> Line:
         """Return the time axis of graphs of some cells, see `draw_axis`."""
         fit = self.fit(history, 2 * cells, span)
-        key = (fit, span.moment, span.clock, has_labels)
+        # Everything about now that the axis shows: the newest bucket.
+        key = (fit, fit.find_newest(span), span.moment, span.clock, has_labels)
         known = self._axes.get((cells, name))
         if known is None or known[0] != key:
             axis = draw_axis(cells, fit, span, self._glyphs, name, has_labels=has_labels)
@@ -321,20 +326,29 @@ def draw_axis(
 ) -> Line:
     """Return a rule that says how long ago its left end is, and times of day where there is room.
 
+    Of a live graph it ends where the graph does, before the room for what comes.
+
     Args:
         name: What the graph shows; empty where that is clear.
         has_labels: Whether times of day are wanted.
     """
-    left = f"-{span_text(fit.end_s - fit.start_s)} "
+    shown = fit.find_newest(span) + 1 if span.is_live else fit.buckets
+    left = f"-{span_text(shown * fit.bucket_s)} "
     right = f" {span.moment or 'now'}"
     if name and len(name) + 1 + len(left) + len(right) < cells:
         left = f"{name} {left}"
     if len(left) + len(right) > cells:
         right = ""
-    rule: Line = [Span(glyphs.rule * max(0, cells - len(left) - len(right)), "faint")]
+    end = min(cells, max(ceil(fit.find_column(shown) / 2), len(left) + len(right)))
+    rule: Line = [Span(glyphs.rule * max(0, end - len(left) - len(right)), "faint")]
     if has_labels:
         rule = _label(len(rule[0].text), len(left), cells, fit, span, glyphs)
-    return [Span(left, "muted"), *rule, Span(right, "muted")]
+    return [
+        Span(left, "muted"),
+        *rule,
+        Span(right, "muted"),
+        *([Span(" " * (cells - end))] if end < cells else []),
+    ]
 
 
 def _label(length: int, start: int, cells: int, fit: Fit, span: TimeSpan, glyphs: Glyphs) -> Line:
