@@ -155,4 +155,5 @@ def _is_link_pointed_at(widget: Widget) -> bool:
 def _pad(line: Strip, ends: tuple[Segment, Segment], width: int, style: Style) -> Strip:
     left, right = ends
     line = line.adjust_cell_length(max(0, width - len(left.text) - len(right.text)), style)
-    return Strip([it for it in (left, *line._segments, right) if it.text], width)
+    before = [left] if left.text else []
+    return Strip([*before, *line._segments, *([right] if right.text else [])], width)

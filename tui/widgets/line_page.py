@@ -49,7 +49,8 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._styles_cache = KeptLinesCache(self._list_strips)
+        has_own_lines = type(self).render_line is not LinePage.render_line
+        self._styles_cache = KeptLinesCache(self._render_each if has_own_lines else self._list_strips)
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._looks: dict[Role, Style] = {}
@@ -63,6 +64,9 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         return self._list_strips([y])[0]
+
+    def _render_each(self, rows: Sequence[int]) -> list[Strip]:
+        return [self.render_line(y) for y in rows]
 
     def _list_strips(self, rows: Sequence[int]) -> list[Strip]:
         """Return the strips of rows of the window; its size is expensive to look up for each."""
