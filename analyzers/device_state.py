@@ -7,6 +7,7 @@ reported as stale too. `docs/verdicts.md` explains the rules.
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from ..engine.model import DeviceKind, DeviceSample, DeviceState, Finding, Sample, Severity
 from .findings.evidence import EvidenceKey
@@ -48,16 +49,44 @@ _METHODS = {
 }
 _ADVICE = {
     LOST: (
-        "Processes on it cannot continue: restart the job without it. The kernel log has the cause (on "
-        "NVIDIA: `dmesg | grep -i xid`); reset the device (`nvidia-smi --gpu-reset -i {index}`, once nothing "
-        "uses it) or reboot the node. If it is lost again, have power, cooling and slot checked"
+        "Processes on it cannot continue: restart the job without it. The kernel log has the cause "
+        "({log_of_lost}); reset the device ({reset}, once nothing uses it) or reboot the node. If it is lost "
+        "again, have power, cooling and slot checked"
     ),
     STALE: (
         "Its values are old and nothing is concluded from them; other devices are not affected. If it stays "
-        "so, look for driver errors in the kernel log (on NVIDIA: `dmesg | grep -i -e nvrm -e xid`) and for "
-        "processes in state D; a driver that hangs usually needs a reset of the device or a reboot"
+        "so, look for driver errors in the kernel log ({log_of_stale}) and for processes in state D; a "
+        "driver that hangs usually needs a reset of the device or a reboot"
     ),
 }
+
+
+class _Commands(NamedTuple):
+    """Commands of one maker's driver, as the advice names them."""
+
+    log_of_lost: str
+    log_of_stale: str
+    reset: str
+
+
+_OF_NVIDIA = _Commands(
+    "on NVIDIA: `dmesg | grep -i xid`",
+    "on NVIDIA: `dmesg | grep -i -e nvrm -e xid`",
+    "`nvidia-smi --gpu-reset -i {place}`",
+)
+_OF_AMD = _Commands(
+    "`dmesg | grep -i amdgpu`", "`dmesg | grep -i amdgpu`", "`amd-smi reset --gpureset --gpu {place}`"
+)
+
+
+def _advise(kind: str, device: DeviceSample) -> str:
+    """Return what to do, with the commands of the device's maker."""
+    is_of_amd = (device.name or "").startswith(("AMD ", "ATI "))
+    commands = _OF_AMD if is_of_amd else _OF_NVIDIA
+    # Numbers of ours go on after those of another maker; the address is that of the device everywhere.
+    place = device.pci_address if is_of_amd and device.pci_address else device.index
+    reset = commands.reset.format(place=place)
+    return _ADVICE[kind].format(**commands._replace(reset=reset)._asdict())
 
 
 class DeviceTrack(OpenFinding):
@@ -157,7 +186,7 @@ def _restate(finding: Finding, time_s: float, device: DeviceSample) -> Finding:
         title=f"{head}: {str(cause).partition('; ')[0]}" if cause else head,
         evidence=(*kept, *([_CAUSE(cause)] if cause else [])),
         method=_METHODS[finding.kind],
-        advice=_ADVICE[finding.kind].format(index=device.index),
+        advice=_advise(finding.kind, device),
     )
 
 

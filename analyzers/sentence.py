@@ -62,7 +62,7 @@ def count_cells(text: str) -> int:
     """Return the terminal cells of a text (Unicode Standard Annex 11)."""
     if text.isascii():
         return len(text)
-    return sum(_count_cells_of(character) for character in text)
+    return len(text) + sum([_count_cells_of(character) - 1 for character in text if character > "\x7f"])
 
 
 def cut_words(text: str, width: int) -> str:

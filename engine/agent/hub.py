@@ -157,6 +157,9 @@ class Hub:
         samples = self._producer.take()
         for sample in samples:
             self._publish_sample(sample)
+        if samples:
+            self._publish_status(has_sample=True)
+        self._sockets.flush()
         for data in self._sockets.take_reports():
             try:
                 self._accept_report(self._decode_report(decode(data)))
@@ -176,7 +179,8 @@ class Hub:
         if self._supervisor is not None and self._sample is not None:
             self._supervisor.poll()
         self._alerts.poll()
-        self._publish_status(has_sample=bool(samples))
+        self._publish_status(has_sample=False)
+        self._sockets.flush()
 
     def _is_attended(self) -> bool:
         now_s = self._clock.monotonic_s()

@@ -55,6 +55,8 @@ class HubSockets:
         self._context = zmq.Context()
         self._folder = runtime_dir
         self._node = node.encode()
+        # What was published in this turn and is not sent yet.
+        self._outbox: list[tuple[bytes, bytes]] = []
         self._hub_id = hub_id
         self._sample: Sample | None = None
         self._stream_path = endpoints_of(runtime_dir).stream
@@ -154,17 +156,26 @@ class HubSockets:
             self._gate.cut_off_revoked()
 
     def publish(self, topic: bytes, told: Told) -> None:
-        """Send to all who follow a topic; over tcp only devices that they asked for."""
+        """Send to all who follow a topic; over tcp only devices that they asked for.
+
+        In the folder it is sent by `flush`, all of a turn at once, so that whoever follows wakes once for it.
+        """
         if isinstance(told, Sample) and topic == TOPIC_SAMPLE:
             before = self._sample
             self._sample = told
             told = leave_out_unchanged(told, before)
         message = encode_told(topic, self._hub_id, told)
-        self._stream.send_multipart([topic + self._node, message])
+        self._outbox.append((topic + self._node, message))
         if self._gate is not None:
             self._gate.publish(
                 topic, message, trim=lambda it: encode_wanted(topic, self._hub_id, told, it, self._sample)
             )
+
+    def flush(self) -> None:
+        """Send what was published since the last call."""
+        for frames in self._outbox:
+            self._stream.send_multipart(frames)
+        self._outbox.clear()
 
     def has_followers(self, topic: bytes) -> bool:
         return self._gate is not None and self._gate.has_followers(topic)

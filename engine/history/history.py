@@ -109,7 +109,8 @@ def _read(cells: "array[float]", start: int, count: int) -> list[float | None]:
     """Return cells from a position on, None for missing and unmeasured ones."""
     head = min(max(0, -start), count)
     tail = max(0, start)
-    found = [None if isnan(value) else value for value in cells[tail : max(0, start + count)]]
+    # NaN alone differs from itself; a call for each would take longer than all the rest.
+    found = [value if value == value else None for value in cells[tail : max(0, start + count)]]  # noqa: PLR0124
     return [*[None] * head, *found, *[None] * (count - head - len(found))]
 
 

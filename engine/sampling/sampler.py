@@ -121,23 +121,28 @@ class DeviceReadings:
             self.prepared = self.reader.prepare_memory()
 
     def _parse(self) -> None:
-        """Fold what the prepared call has read since the last time."""
-        if self.prepared is not None:
-            for total, free, used in self.prepared.layout.iter_unpack(b"".join(self._unparsed)):
-                self._fold(make_reading(total, free, used))
-        self._unparsed.clear()
+        """Fold what the prepared call has read since the last time: the newest as it is, others as limits."""
+        unparsed = self._unparsed
+        if self.prepared is not None and unparsed:
+            readings = list(self.prepared.layout.iter_unpack(b"".join(unparsed)))
+            sizes = [used for total, free, used in readings[:-1] if used <= total >= free and total]
+            if sizes:
+                self._widen(min(sizes), max(sizes))
+            self._fold(make_reading(*readings[-1]))
+        unparsed.clear()
 
     def _fold(self, memory: MemoryReading) -> None:
         self._memory = memory
         used = memory.used_bytes
-        least = self._min_bytes
-        most = self._max_bytes
-        if used is None:
-            return
-        if least is None or used < least:
-            self._min_bytes = used
-        if most is None or used > most:
-            self._max_bytes = used
+        if used is not None:
+            self._widen(used, used)
+
+    def _widen(self, least: int, most: int) -> None:
+        """Widen the limits of this tick."""
+        if self._min_bytes is None or least < self._min_bytes:
+            self._min_bytes = least
+        if self._max_bytes is None or most > self._max_bytes:
+            self._max_bytes = most
 
     def fold_details(self, details: DeviceDetails, at_s: float, failure: str | None = None) -> None:
         """Store a reading of the slower fields; `failure` is a plug-in's bug in it."""

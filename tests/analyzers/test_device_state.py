@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vramscope.analyzers.device_state import DeviceStateAnalyzer
 from vramscope.analyzers.verdict import summarize
@@ -45,6 +46,23 @@ def test_a_lost_device_is_a_high_finding_after_ten_seconds() -> None:
     assert evidence(opened) == {"since": 105.0, "last answer": 104.0, "reported": BUS}
     assert "restart the job without it" in opened.advice
     assert "nvidia-smi --gpu-reset -i 0" in opened.advice
+
+
+def test_the_advice_names_the_commands_of_the_devices_maker() -> None:
+    samples = [
+        replace(
+            it,
+            devices=tuple(
+                replace(device, name="AMD Instinct MI300X", index=8, pci_address="0000:c1:00.0")
+                for device in it.devices
+            ),
+        )
+        for it in run(("ok", 5), ("lost", 20), reason="removed")
+    ]
+    (opened,) = find(samples)
+    assert "amd-smi reset --gpureset --gpu 0000:c1:00.0" in opened.advice
+    assert "dmesg | grep -i amdgpu" in opened.advice
+    assert "nvidia" not in opened.advice.lower()
 
 
 def test_the_title_has_the_cause_and_the_evidence_what_the_driver_said() -> None:

@@ -11,7 +11,15 @@ from ...analyzers.out_of_memory import OOM_MET
 from ...analyzers.risk import doubt_silent
 from ...analyzers.verdict import Remedy, count_down
 from ...engine.history import History
-from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, StepReading
+from ...engine.model import (
+    SEVERITIES,
+    AllocatorReading,
+    DeviceSample,
+    Evidence,
+    Finding,
+    RankSample,
+    StepReading,
+)
 from ...engine.model.finding import is_last_word
 from ...engine.units import MIB, format_bytes
 from ...engine.viewer.snapshot import Snapshot
@@ -217,6 +225,8 @@ class _Sections:
             for finding in self._content.snapshot.findings
             if finding.device_uuid == self._view.device.uuid
         ]
+        # The newest first among equals: in a low window only the first ones can be seen.
+        found = sorted(found, key=lambda it: -SEVERITIES.index(it.severity))
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
 
     def _part(self) -> list[Line]:

@@ -1,7 +1,7 @@
 """Themes: how Textual shows the roles of `tui/draw/spans.py` in each palette."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len
@@ -174,4 +174,8 @@ def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
         role = span_role
     if role is not None:
         segments.append(Segment(text, looks[role]))
-    return Strip(segments, sum(cell_len(segment.text) for segment in segments))
+    return Strip(segments, sum(map(_measure, [segment.text for segment in segments])))
+
+
+# Most texts of a line are those of the tick before.
+_measure = lru_cache(maxsize=2048)(cell_len)

@@ -80,6 +80,10 @@ class Fit(NamedTuple):
     def end_s(self) -> float:
         return (self.first + self.buckets) * self.bucket_s
 
+    def find_newest(self, span: TimeSpan) -> int:
+        """Return the place of the newest bucket; after it, a live graph has room for what comes."""
+        return min(self.buckets - 1, floor(span.now_s / self.bucket_s) - self.first) if span.is_live else -1
+
     def find_column(self, place: int) -> int:
         """Return the first column of a bucket, by its place among them."""
         return -(-place * self.columns // self.buckets)
@@ -156,7 +160,8 @@ class DeviceGraphs:
     ) -> Line:
         """Return the time axis of graphs of some cells, see `draw_axis`."""
         fit = self.fit(history, 2 * cells, span)
-        key = (fit, span.moment, span.clock, has_labels)
+        # Everything about now that the axis shows: the newest bucket.
+        key = (fit, fit.find_newest(span), span.moment, span.clock, has_labels)
         known = self._axes.get((cells, name))
         if known is None or known[0] != key:
             axis = draw_axis(cells, fit, span, self._glyphs, name, has_labels=has_labels)
@@ -212,8 +217,14 @@ class DeviceGraphs:
             graph.body_cells = cell
         levels = spread_levels(graph.levels, fit, 2 * graph.body_cells, fit.columns)
         tail = draw_history(levels, rows, self._glyphs, role)
-        # Not joined: what was drawn before need not be measured again.
-        graph.lines = [[*head, *last] for head, last in zip(graph.body, tail, strict=True)]
+        # Not joined: what was drawn before need not be measured again. Rows that did not change stay the same
+        # objects, as which others recognize them.
+        before = graph.lines
+        lines = [[*head, *last] for head, last in zip(graph.body, tail, strict=True)]
+        graph.lines = [
+            before[row] if row < len(before) and before[row] == line else line
+            for row, line in enumerate(lines)
+        ]
 
     def forget_unused(self) -> None:
         """Drop what was not drawn since the last call."""
@@ -315,20 +326,29 @@ def draw_axis(
 ) -> Line:
     """Return a rule that says how long ago its left end is, and times of day where there is room.
 
+    Of a live graph it ends where the graph does, before the room for what comes.
+
     Args:
         name: What the graph shows; empty where that is clear.
         has_labels: Whether times of day are wanted.
     """
-    left = f"-{span_text(fit.end_s - fit.start_s)} "
+    shown = fit.find_newest(span) + 1 if span.is_live else fit.buckets
+    left = f"-{span_text(shown * fit.bucket_s)} "
     right = f" {span.moment or 'now'}"
     if name and len(name) + 1 + len(left) + len(right) < cells:
         left = f"{name} {left}"
     if len(left) + len(right) > cells:
         right = ""
-    rule: Line = [Span(glyphs.rule * max(0, cells - len(left) - len(right)), "faint")]
+    end = min(cells, max(ceil(fit.find_column(shown) / 2), len(left) + len(right)))
+    rule: Line = [Span(glyphs.rule * max(0, end - len(left) - len(right)), "faint")]
     if has_labels:
         rule = _label(len(rule[0].text), len(left), cells, fit, span, glyphs)
-    return [Span(left, "muted"), *rule, Span(right, "muted")]
+    return [
+        Span(left, "muted"),
+        *rule,
+        Span(right, "muted"),
+        *([Span(" " * (cells - end))] if end < cells else []),
+    ]
 
 
 def _label(length: int, start: int, cells: int, fit: Fit, span: TimeSpan, glyphs: Glyphs) -> Line:

@@ -1,10 +1,13 @@
 """A device in one line, in two, as a panel, or as a cell of a grid."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from msgspec.structs import replace
 
+from ...engine.model import DeviceSample, MemoryReading
 from ..draw.bars import level_glyph
 from ..draw.glyphs import Glyphs, lower
 from ..draw.numbers import (
@@ -278,18 +281,14 @@ def compact_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int
     return max(0, width - facts_width(width, rows, widths) - 3), rows
 
 
-def draw_compact(
-    view: DeviceView,
-    widths: SharedWidths,
-    graph: list[Line],
-    width: int,
-    rows: int,
-    *,
-    glyphs: Glyphs,
+def draw_surround(
+    view: DeviceView, widths: SharedWidths, width: int, rows: int, *, glyphs: Glyphs
 ) -> list[Line]:
-    """Return the lines of one device, with a history in the shape of `compact_shape`."""
+    """Return the lines of a device in a panel but its second, which shows memory: see `draw_memory`.
+
+    Nothing of them depends on how much memory is used, so that they seldom change: `without_memory`.
+    """
     room = facts_width(width, rows, widths)
-    second = _memory_and_facts if rows == 2 else _memory
     first = _compact_identity(view, widths, room, rows, glyphs)
     has_hardware_above = False
     if rows > 2 and view.is_fresh:
@@ -299,14 +298,33 @@ def draw_compact(
         if has_hardware_above:
             free = room - line_width(first) - line_width(hardware)
             first = [*first, Span(" " * free), *hardware]
-    left = [first, second(view, widths, room, glyphs)]
-    left += _details(view, widths, room, rows - 2, glyphs, has_hardware=not has_hardware_above)
-    if not graph:
-        return left[:rows]
-    return [
-        [*fit_line(line, room, ellipsis=glyphs.ellipsis), Span("  "), *row]
-        for line, row in zip(left[:rows], graph, strict=False)
-    ]
+    details = _details(view, widths, room, rows - 2, glyphs, has_hardware=not has_hardware_above)
+    return [fit_line(line, room, ellipsis=glyphs.ellipsis) for line in (first, *details)]
+
+
+def without_memory(view: DeviceView) -> DeviceView:
+    """Return a view without how much memory is used, but with whether that is known."""
+    return dataclasses.replace(view, device=_without_memory(view.device))
+
+
+def _without_memory(device: DeviceSample) -> DeviceSample:
+    used_bytes = None if device.memory.used_bytes is None else 0
+    return replace(device, memory=MemoryReading(total_bytes=device.memory.total_bytes, used_bytes=used_bytes))
+
+
+_read_others = attrgetter(*(it.name for it in dataclasses.fields(DeviceView) if it.name != "device"))
+
+
+def read_all_but_memory(view: DeviceView) -> tuple[object, ...]:
+    """Return all that a view `without_memory` consists of, which is quicker than to make one."""
+    return _without_memory(view.device), _read_others(view)
+
+
+def draw_memory(view: DeviceView, widths: SharedWidths, width: int, rows: int, *, glyphs: Glyphs) -> Line:
+    """Return the second line of a device in a panel."""
+    room = facts_width(width, rows, widths)
+    draw = _memory_and_facts if rows == 2 else _memory
+    return fit_line(draw(view, widths, room, glyphs), room, ellipsis=glyphs.ellipsis)
 
 
 def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:

@@ -35,13 +35,16 @@ from .device_lines import (
     choose_columns,
     compact_shape,
     draw_cell,
-    draw_compact,
     draw_dots,
     draw_header,
     draw_large,
     draw_line,
+    draw_memory,
+    draw_surround,
     fullest,
     large_shape,
+    read_all_but_memory,
+    without_memory,
 )
 
 # From a panel with its own graph down to a single character.
@@ -230,6 +233,9 @@ class DevicePicture:
         self._levels = FullnessLevels()
         self._drawn: dict[tuple[str, Placement], _Drawn] = {}
         self._used: set[tuple[str, Placement]] = set()
+        # Of each row its pieces, and the line that they make.
+        self._composed: dict[int, tuple[_Pieces, Line]] = {}
+        self._width = 0
         # What drew the devices last.
         self._shown: _Painter | None = None
         self.layout = EMPTY
@@ -339,7 +345,7 @@ class DevicePicture:
 
     def _rows(self, painter: "_Painter", views: list[DeviceView], width: int, node: str) -> list[Line]:
         """Return every row, put together from the pieces of its devices."""
-        pieces: list[list[tuple[int, int, Line]]] = [[] for _ in range(self.layout.height)]
+        pieces: list[_Pieces] = [[] for _ in range(self.layout.height)]
         dots = [place for place in self.layout.placements if place.density == "dot"]
         for place in self.layout.placements:
             if place.density != "dot":
@@ -363,9 +369,19 @@ class DevicePicture:
             panels = (it for it in self.layout.placements if it.density in ("large", "compact"))
             place = next(panels, DETAIL._replace(width=width))
             pieces[self.layout.axis_y].append((0, width, painter.draw_shared_axis(place)))
-        return [self._compose(row, width) for row in pieces]
+        if width != self._width:
+            self._width = width
+            self._composed.clear()
+        known = self._composed
+        self._composed = {}
+        for y, parts in enumerate(pieces):
+            before, line = known.get(y, (None, []))
+            if before != parts:  # quick: what was not drawn again is the same object
+                line = self._compose(parts, width)
+            self._composed[y] = parts, line
+        return [line for _, line in self._composed.values()]
 
-    def _compose(self, row: list[tuple[int, int, Line]], width: int) -> Line:
+    def _compose(self, row: "_Pieces", width: int) -> Line:
         if len(row) == 1 and row[0][0] == 0:
             return self._fit(row[0][2], width)
         line: Line = []
@@ -399,18 +415,27 @@ class DevicePicture:
             and drawn.key == key
         ):
             return drawn.lines
-        lines = painter.paint(view, place, graphs, has_header=self.layout.has_header)
-        self._drawn[slot] = _Drawn(key, graphs, lines)
-        return lines
+        if place.density == "compact":
+            self._drawn[slot] = painter.paint_compact(view, place, graphs, key, drawn)
+        else:
+            lines = painter.paint(view, place, graphs, has_header=self.layout.has_header)
+            self._drawn[slot] = _Drawn(key, graphs, lines)
+        return self._drawn[slot].lines
 
 
 _Graphs = list[tuple[Chart, list[Line]]]
+# Of one row: first column, cells, and what is drawn there.
+_Pieces = list[tuple[int, int, Line]]
 
 
 class _Drawn(NamedTuple):
     key: tuple[object, ...]
     graphs: _Graphs
     lines: list[Line]
+    # In a panel: of what was drawn around the memory, that, and all of what is next to the graph.
+    surround_key: tuple[object, ...] = ()
+    surround: Sequence[Line] = ()
+    left: Sequence[Line] = ()
 
 
 @dataclass(frozen=True)
@@ -440,11 +465,9 @@ class _Painter:
             return draw_large(
                 view, self.widths, rows, place.width, place.height, axis=axis, glyphs=self.glyphs
             )
-        graph = _put_side_by_side([graph for _, graph in graphs if graph])
-        if place.density == "compact":
-            return draw_compact(view, self.widths, graph, place.width, place.height, glyphs=self.glyphs)
         if place.density == "cell":
             return [draw_cell(view, self.widths, self.glyphs)]
+        graph = _put_side_by_side([graph for _, graph in graphs if graph])
         columns = choose_columns(place.width, self.widths)
         row = graph[0] if graph else []
         return [
@@ -458,6 +481,42 @@ class _Painter:
                 has_header=has_header,
             )
         ]
+
+    def paint_compact(
+        self,
+        view: DeviceView,
+        place: Placement,
+        graphs: _Graphs,
+        key: tuple[object, ...],
+        before: "_Drawn | None",
+    ) -> "_Drawn":
+        """Draw a panel; lines that are as they were before stay the same objects.
+
+        Args:
+            key: Of the new drawing.
+            before: The last drawing of the device in this place.
+        """
+        surround_key = (read_all_but_memory(view), self.widths)
+        if before is not None and before.surround_key == surround_key:
+            surround = before.surround
+        else:
+            alike = without_memory(view)
+            surround = draw_surround(alike, self.widths, place.width, place.height, glyphs=self.glyphs)
+        memory = draw_memory(view, self.widths, place.width, place.height, glyphs=self.glyphs)
+        left = [surround[0], memory, *surround[1:]][: place.height]
+        graph = _put_side_by_side([graph for _, graph in graphs if graph])
+        if not graph:
+            return _Drawn(key, graphs, left, surround_key, surround, left)
+        lines: list[Line] = []
+        old = () if before is None else before.left
+        old_graph = () if before is None else _put_side_by_side([it for _, it in before.graphs if it])
+        for row, (facts, cells) in enumerate(zip(left, graph, strict=False)):
+            is_same = row < len(old) and row < len(old_graph)
+            if is_same and before is not None and facts is old[row] and cells is old_graph[row]:
+                lines.append(before.lines[row])
+            else:
+                lines.append([*facts, Span("  "), *cells])
+        return _Drawn(key, graphs, lines, surround_key, surround, left)
 
     def draw_header(self, place: Placement) -> Line:
         columns = choose_columns(place.width, self.widths)

@@ -34,6 +34,7 @@ from .process_rows import (
     filter_rows,
     find_known,
     find_terms,
+    runs_text,
     sort_rows,
 )
 from .process_tree import arrange_tree
@@ -95,6 +96,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._source_words = ""
         self._is_nothing_listed = False
         self._terms: tuple[str, ...] = ()
+        # Of all rows what decides what is listed, and where the listed ones are among them; None in a tree.
+        self._decisive: list[tuple[object, ...]] = []
+        self._places: list[int] | None = None
         self._drawn: list[tuple[str, ...]] = []
         self._selected: ProcessKey | None = None
         self._selected_index = 0
@@ -148,7 +152,13 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self._source_words = ", as far as the driver reports" if has_driver else ""
         self._is_nothing_listed = bool(devices) and len(self._unlisted) == len(devices)
         names = [[device.uuid for device in those] for those in (unlisted, self._unlisted)]
-        self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
+        is_heading_changed = counted != self.process_count or names[0] != names[1]
+        before = self._decisive
+        self._decisive = [_list_decisive(row) for row in self._all_rows]
+        if self._places is not None and self._decisive == before and not is_heading_changed:
+            self.rows = [self._all_rows[place] for place in self._places]
+        else:
+            self._update_rows(is_heading_changed=is_heading_changed)
 
     def show_relatives(self, relatives: Mapping[int, ProcessReading] | None) -> None:
         """Add parents and children of the listed processes to the tree, by process id.
@@ -186,6 +196,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             if self.is_tree
             else sort_rows(shown, self.order)
         )
+        at = {id(row): place for place, row in enumerate(self._all_rows)}
+        self._places = None if self.is_tree else [at[id(row)] for row in self.rows]
         terms = self._terms
         columns = self.columns
         self._terms = find_terms(self._all_rows, self.filter_text)
@@ -429,6 +441,13 @@ def _role(column: Column, text: str) -> Role:
     if text == "—" or column.name in {"pid", "user"}:
         return "muted"
     return "strong" if column.name == "memory" else "text"
+
+
+def _list_decisive(row: ProcessRow) -> tuple[object, ...]:
+    """Return everything of a row that a list shows, sorts or filters by, but for its marks."""
+    device = row.device
+    place = (device.uuid, device.index, device.mig_index, device.label, device.name, device.kind)
+    return (row.process, row.rank, *place, device.memory.total_bytes, runs_text(row.runs_s))
 
 
 def _tint(strip: Strip, style: Style) -> Strip:

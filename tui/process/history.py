@@ -76,10 +76,10 @@ class ProcessHistories:
                         continue
                     ring = self._rings[key] = _Ring()
                 if sample.time_s >= ring.newest_s + INTERVAL_S:
-                    ring.add(_describe(sample.time_s, process))
+                    ring.add(describe_reading(sample.time_s, process))
                 elif sample.time_s < ring.newest_s:  # a replay went back
                     self._rings[key] = ring = _Ring()
-                    ring.add(_describe(sample.time_s, process))
+                    ring.add(describe_reading(sample.time_s, process))
 
     def of(self, key: HistoryKey) -> tuple[ProcessPoint, ...]:
         """Return the readings of a process, oldest first."""
@@ -98,7 +98,7 @@ def key_of(uuid: str, process: ProcessReading) -> HistoryKey:
     return uuid, process.pid, process.started_s
 
 
-def _describe(time_s: float, process: ProcessReading) -> ProcessPoint:
+def describe_reading(time_s: float, process: ProcessReading) -> ProcessPoint:
     return ProcessPoint(
         time_s, process.used_bytes, process.sm_percent, process.cpu_percent, process.resident_bytes
     )

@@ -24,7 +24,7 @@ from ..live.process_signals import SignalPolicy
 from ..screens.snapshot_screen import SnapshotScreen
 from ..widgets.device_view import spell_label
 from ..widgets.line_page import LinePage
-from .history import INTERVAL_S, ProcessHistories, ProcessPoint, key_of
+from .history import INTERVAL_S, ProcessHistories, ProcessPoint, describe_reading, key_of
 
 # Most that is shown: as much as is kept, at a reading every two seconds.
 WINDOW_S = 1200.0
@@ -273,6 +273,9 @@ class ProcessScreen(SnapshotScreen):
         self.row = found or self.row
         if sample is not None:
             points = self._histories.of(key_of(self.row.device.uuid, self.row.process))
+            if found is not None and points and points[-1].time_s < sample.time_s:
+                # Not each reading is kept, but all that is shown of now is of the same one.
+                points += (describe_reading(sample.time_s, found.process),)
             self.page.show(ProcessContent(self.row, found is not None, sample.time_s, points))
 
     def action_step_process(self, places: int) -> None:

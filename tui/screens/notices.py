@@ -19,6 +19,7 @@ from ..draw.pieces import Piece
 from ..draw.spans import Role
 from ..widgets.device_fields import wrap_words
 from ..widgets.one_line import OneLine
+from ..widgets.title_line import TitleLine
 
 NoticeSeverity = Literal["information", "warning", "error"]
 
@@ -27,8 +28,11 @@ ROLES: dict[NoticeSeverity, Role] = {"information": "accent", "warning": "medium
 PART_S = 3.0
 # Earlier notices that wait; of more, the oldest go.
 MOST_WAITING = 20
-# Lines that a notice takes, the best first; every other line but title and verdict comes between.
-FIRST_LINES = ("alerts", "keys", "hooks", "host", "notes")
+# Of a node it says nothing new from one second to the next; keys are what a person looks for after a notice.
+NODE_TITLE = "title of a node"
+# Lines that a notice takes, the best first; every other line but the title of a file and the verdict comes
+# between.
+FIRST_LINES = ("alerts", NODE_TITLE, "keys", "hooks", "host", "notes")
 LAST_LINES = ("title", "verdict")
 # Cells of the number of a part, `  1/2`.
 NUMBER_CELLS = 5
@@ -205,7 +209,7 @@ def find_line(screen: Screen[object]) -> OneLine | None:
 
 
 def _rank_line(line: OneLine) -> int:
-    name = line.id or ""
+    name = NODE_TITLE if isinstance(line, TitleLine) else line.id or ""
     if name in FIRST_LINES:
         return FIRST_LINES.index(name)
     return len(FIRST_LINES) + (1 + LAST_LINES.index(name) if name in LAST_LINES else 0)

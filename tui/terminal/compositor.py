@@ -8,7 +8,7 @@ moves. It uses private parts of Textual, so Textual is pinned to 8.2.8 exactly.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
@@ -23,7 +23,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ..draw.pens import ON, PLAIN, Pen, change_pen
-from .strip_caches import make_caches_lazy
+from .strip_caches import find_change, make_caches_lazy
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -60,37 +60,92 @@ _BAND_BITS = 4
 _BRIDGE = 3
 
 
+class _Source(NamedTuple):
+    """The one strip of which some columns of a row are."""
+
+    # Column at which it begins, and the columns that it fills here, which may be fewer.
+    place: tuple[int, int, int]
+    segments: Sequence[Segment]
+    # Cells from its beginning to the end of each segment.
+    ends: list[int]
+
+
 class CellRow:
     """One row: the text and the pen of each cell; the right half of a wide character is an empty text."""
 
-    __slots__ = ("pens", "texts")
+    __slots__ = ("_source", "pens", "texts")
 
     def __init__(self, width: int) -> None:
         # None where the terminal's content is unknown.
         self.texts: list[str | None] = [None] * width
         self.pens: list[Pen] = [PLAIN] * width
+        # Of what was written last.
+        self._source: _Source | None = None
 
     def copy(self) -> "CellRow":
         row = CellRow(0)
-        row.texts, row.pens = self.texts.copy(), self.pens.copy()
+        row.texts, row.pens, row._source = self.texts.copy(), self.pens.copy(), self._source
         return row
 
-    def put(self, segments: Iterable[Segment], x: int, x1: int, x2: int, color_system: ColorSystem) -> None:
-        """Write segments that begin at column `x`, as far as they fall into columns `x1` up to `x2`."""
+    def put_strip(
+        self, segments: Sequence[Segment], x: int, x1: int, x2: int, color_system: ColorSystem
+    ) -> tuple[int, int]:
+        """Do as `put` and `mend` with all that covers columns `x1` up to `x2`; return which may have changed.
+
+        If the same columns were written last, only segments that differ from those are.
+        """
+        known = self._source
+        place = (x, x1, x2)
+        is_known = known is not None and known.place == place
+        before, before_ends = (known.segments, known.ends) if known is not None and is_known else ((), [])
+        start, stop = find_change(before, segments)
+        left = before_ends[start - 1] if start else 0
+        changed = segments[start : len(segments) - stop]
+        ends = [left + end for end in self.put(changed, x + left, x1, x2, color_system)]
+        right = ends[-1] if ends else left
+        if stop and right != (before_ends[-1 - stop] if stop < len(before_ends) else 0):
+            self._source = None  # what follows has moved
+            return self.put_strip(segments, x, x1, x2, color_system)
+        ends = [*before_ends[:start], *ends, *before_ends[len(before_ends) - stop :]]
+        self._source = _Source(place, segments, ends)
+        if is_known and x1 < x + left and x + right < x2:
+            return x + left, x + right
+        self.mend(x1)
+        self.mend(x2)
+        return max(0, x1 - 1), min(len(self.texts), x2 + 1)
+
+    def put(
+        self, segments: Iterable[Segment], x: int, x1: int, x2: int, color_system: ColorSystem
+    ) -> list[int]:
+        """Write segments that begin at column `x`, as far as they fall into columns `x1` up to `x2`.
+
+        Returns:
+            The cells from the first to the end of each segment.
+        """
         texts: list[str | None] = []
         pens: list[Pen] = []
+        ends: list[int] = []
         for text, style, control in segments:
-            if control:
-                continue
-            cells = _cells_of(text)
-            pen = PLAIN if style is None else pen_of(style, color_system)
-            texts.extend(cells)
-            pens.extend([pen] * len(cells))
+            if not control:
+                cells = _cells_of(text)
+                pen = PLAIN if style is None else pen_of(style, color_system)
+                texts.extend(cells)
+                pens.extend([pen] * len(cells))
+            ends.append(len(texts))
         start = max(x, x1)
         stop = min(x + len(texts), x2, len(self.texts))
         if start < stop:
             self.texts[start:stop] = texts[start - x : stop - x]
             self.pens[start:stop] = pens[start - x : stop - x]
+        return ends
+
+    def put_layers(self, layers: Sequence["Layer"], x1: int, x2: int, color_system: ColorSystem) -> None:
+        """Write strips over columns `x1` up to `x2`, the last one first."""
+        for x, strip in reversed(layers):
+            self.put(strip, x, x1, x2, color_system)
+        self.mend(x1)
+        self.mend(x2)
+        self._source = None
 
     def mend(self, x: int) -> None:
         """Blank the half of a wide character that was cut at the left edge of column `x`."""
@@ -157,7 +212,7 @@ class CellWriter:
         new_pens = new.pens
         x = x1
         while x < x2:
-            block = min(x2, x + _BLOCK)
+            block = x + _BLOCK if x + _BLOCK < x2 else x2
             if old_texts[x:block] == new_texts[x:block] and old_pens[x:block] == new_pens[x:block]:
                 x = block
                 continue
@@ -204,6 +259,8 @@ class CellWriter:
         runs = self._runs.setdefault(pen, [])
         last = runs[-1] if runs else None
         if last is not None and last.y == y and last.is_plain and 0 <= x - last.end <= _BRIDGE:
+            if x == last.end:
+                return last
             between = new.texts[last.end : x]
             is_same = all(other is pen for other in new.pens[last.end : x])
             if is_same and _PLAIN_CELLS.issuperset(between):
@@ -325,11 +382,14 @@ class ThriftyPartialUpdate(CompositorUpdate):
         x1, x2 = self._spans[y]
         old = self._shown.rows[y]
         row = old.copy()
-        for x, strip in reversed(self._layers[y]):
-            row.put(strip, x, x1, x2, color_system)
-        row.mend(x1)
-        row.mend(x2)
-        writer.paint(y, max(0, x1 - 1), min(self._size.width, x2 + 1), old, row)
+        layers = self._layers[y]
+        if len(layers) == 1:
+            x, strip = layers[0]
+            x1, x2 = row.put_strip(strip._segments, x, x1, x2, color_system)
+        else:
+            row.put_layers(layers, x1, x2, color_system)
+            x1, x2 = max(0, x1 - 1), min(self._size.width, x2 + 1)
+        writer.paint(y, x1, x2, old, row)
         self._shown.rows[y] = row
 
 

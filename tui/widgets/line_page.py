@@ -49,7 +49,8 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._styles_cache = KeptLinesCache()
+        has_own_lines = type(self).render_line is not LinePage.render_line
+        self._styles_cache = KeptLinesCache(self._render_each if has_own_lines else self._list_strips)
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._looks: dict[Role, Style] = {}
@@ -62,13 +63,24 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         return fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)
 
     def render_line(self, y: int) -> Strip:
+        return self._list_strips([y])[0]
+
+    def _render_each(self, rows: Sequence[int]) -> list[Strip]:
+        return [self.render_line(y) for y in rows]
+
+    def _list_strips(self, rows: Sequence[int]) -> list[Strip]:
+        """Return the strips of rows of the window; its size is expensive to look up for each."""
         width = self.size.width
-        number = y + self.scroll_offset.y
-        if not 0 <= number < len(self._strips):
-            return Strip.blank(width, self.rich_style)
-        strip = self._strips[number]
-        # Computing the widget's own style is expensive at every look.
-        return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
+        top = self.scroll_offset.y
+        known = self._strips
+        found = [known[top + y] if 0 <= top + y < len(known) else None for y in rows]
+        if all(strip is not None and strip.cell_length == width for strip in found):
+            return cast(list[Strip], found)
+        style = self.rich_style  # expensive
+        return [
+            Strip.blank(width, style) if strip is None else strip.adjust_cell_length(width, style)
+            for strip in found
+        ]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

@@ -11,8 +11,10 @@ from textual.dom import DOMNode
 from textual.strip import Strip
 
 from ..draw.pieces import Piece, Pieces, fill_line, measure_pieces
+from ..draw.spans import Role
 from ..frame.keys import GROUP_TITLES
 from ..frame.theme import find_look
+from ..terminal.strip_caches import KeptLinesCache
 from .line_page import MarkingWidget
 
 
@@ -31,6 +33,16 @@ class OneLine(MarkingWidget):
     _right: Pieces = ()
     # What is shown for a moment in their place.
     _notice: tuple[Pieces, Pieces] | None = None
+    # How pieces look by role and action; made when they are first drawn.
+    _looks: dict[tuple[Role, str], Style] | None = None
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._styles_cache = KeptLinesCache(lambda rows: [self.render_line(y) for y in rows])
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._looks = None
 
     def set_pieces(self, left: Sequence[Piece], right: Sequence[Piece] = ()) -> None:
         """Show these pieces; nothing is repainted when they are the ones shown."""
@@ -60,17 +72,24 @@ class OneLine(MarkingWidget):
         width = self.size.width
         if y != 0 or width <= 0:
             return Strip.blank(max(0, width), self.rich_style)
-        style = self.rich_style
         left, right = (self._left, self._right) if self._notice is None else self._notice
         pieces = fill_line(left, right, width)
-        return Strip([self._segment(piece, style) for piece in pieces], width)
+        if self._looks is None:
+            self._looks = {("text", ""): self.rich_style}
+        return Strip([Segment(text, self._find_look(role, action)) for text, role, action in pieces], width)
 
-    def _segment(self, piece: Piece, style: Style) -> Segment:
-        if piece.role != "text":
-            style += find_look(self.app, piece.role)
-        if piece.action:
-            style += Style.from_meta({"@click": piece.action})
-        return Segment(piece.text, style)
+    def _find_look(self, role: Role, action: str) -> Style:
+        """Return how a piece looks; combining styles is expensive."""
+        looks = {} if self._looks is None else self._looks
+        style = looks.get((role, action))
+        if style is None:
+            style = looks["text", ""]
+            if role != "text":
+                style += find_look(self.app, role)
+            if action:
+                style += Style.from_meta({"@click": action})
+            looks[role, action] = style
+        return style
 
 
 # Bindings that stay when room is short.

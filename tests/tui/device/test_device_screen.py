@@ -7,7 +7,7 @@ import pytest
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
-from tests.tui.canned import FakeFeed, StillClock, make_app, make_finding, make_snapshot
+from tests.tui.canned import NOON_S, FakeFeed, StillClock, make_app, make_finding, make_snapshot
 from tests.tui.canned_ranks import (
     make_job,
     make_on_processors,
@@ -122,6 +122,23 @@ async def test_findings_of_the_device_are_told_with_evidence_and_advice() -> Non
         assert "used 70.0 GiB, since 11:58:20, left —" in text
         assert "the floor of every step To do: lower the batch size" in text
         assert "GPU 1 has" not in text.split("H100")[1]
+
+
+async def test_the_most_severe_finding_comes_first_and_then_the_newest() -> None:
+    severities = ("medium", "critical", "high", "critical")
+    found = tuple(
+        msgspec.structs.replace(
+            make_finding(0, opened_s=NOON_S - age), id=f"{age}", severity=severity, title=f"number {age}"
+        )
+        for age, severity in enumerate(severities)
+    )
+    app = make_app(feed_of(with_ranks(*make_job(2), findings=found)))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("home", "enter")
+        await pilot.pause()
+        text = shown_text(app).partition("H100")[2]
+        places = [text.index(f"number {age} (since") for age in (1, 3, 2, 0)]
+        assert places == sorted(places)
 
 
 async def test_the_last_steps_are_kept_whatever_screen_is_shown() -> None:

@@ -9,7 +9,7 @@ from vramscope.engine.model import DeviceActivity, DeviceHardware, DeviceSample
 from vramscope.tui.device.hardware import draw_hardware
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import line_text
-from vramscope.tui.live.device_lines import draw_compact
+from vramscope.tui.live.device_lines import draw_memory, draw_surround
 from vramscope.tui.widgets.device_fields import facts, metrics
 from vramscope.tui.widgets.device_view import build_views, measure_widths
 
@@ -131,7 +131,9 @@ def test_a_panel_of_three_rows_has_clock_bandwidth_and_fan_next_to_its_name(
     width: int, rows: int, is_shown: bool
 ) -> None:
     (view,) = build_views(make_snapshot(sample=make_sample((make(),))), [make()], History(), None)
-    lines = draw_compact(view, measure_widths([view]), [], width, rows, glyphs=UNICODE)
+    widths = measure_widths([view])
+    first, *others = draw_surround(view, widths, width, rows, glyphs=UNICODE)
+    lines = [first, draw_memory(view, widths, width, rows, glyphs=UNICODE), *others]
     texts = [line_text(line) for line in lines]
     assert texts[0].rstrip().endswith("SM 1,755 MHz   bandwidth  41 %   fan 40 %") is is_shown
     assert sum("1,755 MHz" in text for text in texts) == is_shown

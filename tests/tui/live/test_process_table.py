@@ -4,8 +4,17 @@ from pathlib import Path
 
 import msgspec
 
-from tests.tui.canned import FakeFeed, make_app, make_device, make_process, make_sample, make_snapshot
+from tests.tui.canned import (
+    NOON_S,
+    FakeFeed,
+    make_app,
+    make_device,
+    make_process,
+    make_sample,
+    make_snapshot,
+)
 from vramscope.engine.settings import Settings
+from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_rows import SortOrder
@@ -226,3 +235,28 @@ async def test_sort_keys_go_through_the_columns_that_are_shown() -> None:
         assert app.live.processes.order == SortOrder("time")
         await pilot.press("less_than_sign", "less_than_sign")
         assert app.live.processes.order == SortOrder("pid")
+
+
+async def test_rows_that_stay_are_of_the_newest_sample_and_count_their_minutes() -> None:
+    processes = tuple(
+        msgspec.structs.replace(make_process(pid, used), started_s=NOON_S - 90.0)
+        for pid, used in ((1, 100), (2, 300))
+    )
+
+    def at(seq: int, used_gib: float) -> Snapshot:
+        device = msgspec.structs.replace(make_device(0, used_gib), processes=processes)
+        return make_snapshot(seq=seq, sample=make_sample((device,), seq))
+
+    app = make_app(feed := FakeFeed(at(1, 40.0)))
+    async with app.run_test(size=(160, 30)) as pilot:
+        await pilot.pause()
+        table = app.live.processes
+        feed.hand_over(at(2, 50.0))
+        await pilot.pause()
+        assert shown_pids(app) == [2, 1]
+        assert {row.device.memory.used_bytes for row in table.rows} == {50 * GIB}
+        assert [row.runs_s for row in table.rows] == [92.0, 92.0]
+        assert "  1 m  " in table.render_line(1).text
+        feed.hand_over(at(40, 50.0))
+        await pilot.pause()
+        assert "  2 m  " in table.render_line(1).text

@@ -200,3 +200,13 @@ async def test_every_size_shows_who_it_is(size: tuple[int, int]) -> None:
         await pilot.resize_terminal(*size)
         await pilot.pause()
         assert "process 7" in shown_text(app)
+
+
+async def test_what_is_used_now_is_never_more_than_the_most_that_was_seen() -> None:
+    feed = FakeFeed(snapshot_at(1, reading(7, 600)))
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("tab", "enter")
+        feed.hand_over(snapshot_at(2, reading(7, 1536)))
+        await pilot.pause()
+        assert "device memory 1.5 GiB, 2 % of the device seen 600 MiB to 1.5 GiB" in shown_text(app)

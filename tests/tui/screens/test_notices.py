@@ -51,7 +51,9 @@ def test_a_notice_replaces_what_it_repeats_and_what_it_overtakes() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [[], ["2"], ["3"], ["3", "enter"]], ids=["live", "device", "alerts", "alert"]
+    "keys",
+    [[], ["2"], ["3"], ["3", "enter"], ["tab", "enter"]],
+    ids=["live", "device", "alerts", "alert", "process"],
 )
 @pytest.mark.parametrize("size", [(40, 10), (80, 24), (120, 32), (200, 50)])
 async def test_a_notice_takes_one_line_that_is_no_data(size: tuple[int, int], keys: list[str]) -> None:
@@ -65,6 +67,8 @@ async def test_a_notice_takes_one_line_that_is_no_data(size: tuple[int, int], ke
         assert row.strip().removeprefix("▌ ").startswith(TEXT[: min(len(TEXT), size[0] // 2)])
         if not keys and size[1] > 10:
             assert kept[y].startswith(" Alerts")
+        if size[1] > 10:
+            assert "q quit" in rows(app)[-1], "keys can be read meanwhile"
         app.clear_notifications()
         await pilot.pause()
         assert rows(app) == kept

@@ -94,6 +94,29 @@ def test_changing_a_part_of_a_row_leaves_no_half_of_a_wide_character(seed: int, 
     assert thrifty.cells() == full.cells()
 
 
+@given(st.integers(0, 2**32), st.integers(0, 4), st.integers(0, WIDTH - 1))
+@settings(max_examples=150, deadline=None)
+def test_a_strip_put_over_a_similar_one_leaves_the_cells_of_the_whole(seed: int, x: int, x1: int) -> None:
+    rng = random.Random(seed)
+    x2 = rng.randint(x1 + 1, WIDTH)
+    row, whole = CellRow(WIDTH), CellRow(WIDTH)
+    for other in (row, whole):
+        other.put([Segment("·" * WIDTH)], 0, 0, WIDTH, ColorSystem.TRUECOLOR)
+    segments = _row(rng, WIDTH)
+    for _ in range(6):
+        before = row.copy()
+        left, right = row.put_strip(segments, x, x1, x2, ColorSystem.TRUECOLOR)
+        whole.put(segments, x, x1, x2, ColorSystem.TRUECOLOR)
+        whole.mend(x1)
+        whole.mend(x2)
+        assert (row.texts, row.pens) == (whole.texts, whole.pens)
+        assert (row.texts[:left], row.texts[right:]) == (before.texts[:left], before.texts[right:])
+        assert (row.pens[:left], row.pens[right:]) == (before.pens[:left], before.pens[right:])
+        # Some segments are replaced by others, maybe of another length; sometimes none.
+        at = rng.randrange(len(segments) + 1)
+        segments = [*segments[:at], *_row(rng, rng.randint(0, 4)), *segments[at + rng.randint(0, 2) :]]
+
+
 def test_one_changed_digit_costs_a_move_and_a_digit() -> None:
     old, new = CellRow(40), CellRow(40)
     old.put([Segment("used 61.2 GiB".ljust(40))], 0, 0, 40, ColorSystem.TRUECOLOR)

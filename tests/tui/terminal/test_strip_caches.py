@@ -1,18 +1,88 @@
 """Strips without caches that nobody uses are strips as Textual makes them."""
 
 import importlib.util
+import random
+from collections.abc import Sequence
 from types import ModuleType
 
 import textual.strip
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App, ComposeResult
 from textual.cache import FIFOCache
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
 
 from vramscope.tui.terminal import compositor  # noqa: F401 - makes caches lazy
-from vramscope.tui.terminal.strip_caches import CACHE_SIZES, LazyCache
+from vramscope.tui.terminal.strip_caches import CACHE_SIZES, KeptLinesCache, LazyCache
 
 SEGMENTS = [Segment("ab ", Style(color="red")), Segment("漢字"), Segment("é", Style(bold=True))]
+
+
+class Marking(LineFilter):
+    """Rewrites each segment, and counts how many it was given."""
+
+    count = 0
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        self.count += len(segments)
+        return [Segment(segment.text.upper(), segment.style) for segment in segments]
+
+
+class Ticker(Widget):
+    """One line of numbers, of which one changes at a time."""
+
+    DEFAULT_CSS = "Ticker { height: 1; padding: 0 2; background: #203040; }"
+
+    def __init__(self, *, is_kept: bool) -> None:
+        super().__init__()
+        if is_kept:
+            self._styles_cache = KeptLinesCache(self.list_strips)
+        self.segments = [Segment(f"value {number:03d} ") for number in range(6)]
+
+    def list_strips(self, rows: Sequence[int]) -> list[Strip]:
+        return [self.render_line(y) for y in rows]
+
+    def render_line(self, y: int) -> Strip:
+        return Strip(self.segments)
+
+
+class Tickers(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.marking = Marking()
+
+    def compose(self) -> ComposeResult:
+        yield Ticker(is_kept=True)
+        yield Ticker(is_kept=False)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [self.marking]
+
+
+async def test_a_kept_line_is_what_textual_makes_of_it_and_only_what_changed_is_filtered() -> None:
+    rng = random.Random(7)
+    app = Tickers()
+    async with app.run_test(size=(60, 4)) as pilot:
+        await pilot.pause()
+        kept, plain = app.query(Ticker)
+        crop = Region(0, 0, 60, 1)
+        for tick in range(20):
+            at, text = rng.randrange(6), f"value {'xyz'[tick % 3]}{tick:02d} "
+            for ticker in (kept, plain):
+                ticker.segments = list(ticker.segments)
+                ticker.segments[at] = Segment(text)
+                ticker._styles_cache.set_dirty(crop)
+            app.marking.count = 0
+            shown = kept.render_lines(crop)
+            assert app.marking.count <= (8 if tick == 0 else 2)
+            assert [list(strip) for strip in shown] == [list(strip) for strip in plain.render_lines(crop)]
+        assert [list(it) for it in kept.render_lines(Region(3, 0, 9, 1))] == [
+            list(it) for it in plain.render_lines(Region(3, 0, 9, 1))
+        ]
 
 
 def load_untouched() -> ModuleType:

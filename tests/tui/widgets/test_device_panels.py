@@ -162,10 +162,12 @@ async def test_filter_and_window_redraw() -> None:
         panels.history_window_s = 120.0
         await pilot.pause()
         assert _rows(app)[0].startswith(" 7 H100")
-        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-36 s"]
+        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-30 s"]
         panels.history_window_s = 20.0
         await pilot.pause()
-        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-20 s"]
+        assert [row.strip()[:5] for row in _rows(app) if " now" in row] == ["-16 s"], (
+            "the window, less the room for what comes"
+        )
 
 
 async def test_another_theme_changes_the_looks_at_once() -> None:
