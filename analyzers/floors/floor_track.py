@@ -286,15 +286,17 @@ class FloorTrack:
         floor = self.floor_bytes or 0
         if self.limit_bytes is None:
             return float(floor)
-        peak = floor + self.amplitude_bytes
-        return float(self.limit_bytes - peak - self._find_stranded(peak, floor))
+        return float(self.limit_bytes - floor - self.amplitude_bytes - self.stranded_bytes)
 
-    def _find_stranded(self, peak: int, floor: int) -> int:
-        """Return what steps that reach so high cannot use of what is held.
+    @property
+    def stranded_bytes(self) -> int:
+        """What steps that reach as high as of late cannot use of what is held.
 
         Free blocks in segments with live ones where they are counted. Else what was kept when the cache was
         given back at the limit, and what floors have grown since, as that is pinned too.
         """
+        floor = self.floor_bytes or 0
+        peak = floor + self.amplitude_bytes
         if self.last is not None and self.last.split_bytes:
             return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
         if not self._returns:

@@ -66,8 +66,8 @@ def state_forecast(
         severity=severity,
         title=_word_title(subject, watch, forecast),
         evidence=_list_evidence(subject, watch, forecast),
-        method=_explain_method(forecast),
-        advice=_advise(forecast),
+        method=_explain_method(watch, forecast),
+        advice=_advise(watch, forecast),
     )
 
 
@@ -99,7 +99,8 @@ def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     )
     pace = _word_pace(watch)
     left = _format_left(forecast.middle_s)
-    return f"{name} out of memory in {left} ({span}, {forecast.belief:.0%}): live tensors grow by {pace}"
+    what = "peaks" if _is_of_peaks(watch) else "live tensors"
+    return f"{name} out of memory in {left} ({span}, {forecast.belief:.0%}): {what} grow by {pace}"
 
 
 def _format_left(seconds: float) -> str:
@@ -156,22 +157,34 @@ def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
     )
 
 
-def _explain_method(forecast: Forecast) -> str:
+def _explain_method(watch: Watch, forecast: Forecast) -> str:
     if forecast.middle_s is None:
         return (
             "The largest recent steps above their floor (tail of peaks over a threshold) need more "
             "than is left"
         )
+    through = "peaks" if _is_of_peaks(watch) else "floors"
     return (
-        "First passage: a robust line through the floors since the onset (Theil-Sen) plus what recent "
+        f"First passage: a robust line through the {through} since the onset (Theil-Sen) plus what recent "
         "steps took above it; 80 % interval of rate and steps together"
     )
 
 
-def _advise(forecast: Forecast) -> str:
+def _is_of_peaks(watch: Watch) -> bool:
+    """Return whether steps take more and more, above floors that do not grow: no leak."""
+    episode = watch.growth.episode
+    return episode is not None and episode.is_peak
+
+
+def _advise(watch: Watch, forecast: Forecast) -> str:
     if forecast.middle_s is None:
         return (
             "Bound the longest batch: sort or cut by length, lower the micro-batch, or recompute activations"
+        )
+    if _is_of_peaks(watch):
+        return (
+            "Save a checkpoint now; nothing is kept between steps, but they take more and more: bound the "
+            "length or the batch, or recompute activations"
         )
     return (
         "Save a checkpoint now; then look for what grows from step to step: the leak finding says "

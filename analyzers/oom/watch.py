@@ -273,9 +273,14 @@ class Watch:
             return self.usable.of_peaks(limit, episode.onset_s, line.level_at)
         usual = above[min(RANK, len(above) - 1)].bytes if above else 0.0
         uniformity = self.amplitudes.uniformity(line, usual)
-        return self.usable.of(
+        usable = self.usable.of(
             limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual, uniformity
         )
+        if not self.amplitudes.is_sampled:
+            return usable
+        # What an allocator held on to when the device refused more is as little to be had as for a leak.
+        most = limit - self.growth.floors.stranded_bytes
+        return usable._replace(limit_bytes=min(usable.limit_bytes, most))
 
     def _is_due(self, beat: Beat) -> bool:
         if self.growth.ended_because is not None:
@@ -431,17 +436,17 @@ class Amplitudes:
         self._spans: deque[float] = deque(maxlen=SPANS_KEPT)
         self._beats: list[tuple[int, float]] = []
         self._last_s: float | None = None
-        self._is_sampled = False
+        self.is_sampled = False
         self._levels: deque[tuple[float, int]] = deque(maxlen=LEVELS_KEPT)
 
     def __len__(self) -> int:
         return len(self._highs)
 
     def add(self, beat: Beat) -> None:
-        self._is_sampled = beat.kind != "step"
+        self.is_sampled = beat.kind != "step"
         self._beats.append((beat.high_bytes, beat.time_s))
         self._levels.append((beat.time_s, beat.high_bytes))
-        if self._is_sampled and len(self._beats) < SAMPLES:
+        if self.is_sampled and len(self._beats) < SAMPLES:
             return
         highs = sorted(self._beats)
         high, time_s = highs[-1]
@@ -494,7 +499,7 @@ class Amplitudes:
         """
         usual = max(1.0, usual_bytes)
         reached = sorted([above / usual for above in line.measure_above(self._levels)])
-        if self._is_sampled:
+        if self.is_sampled:
             near = sum([share >= TOP for share in reached]) / len(reached)
             return min(1.0, max(0.0, (near - FEW_NEAR) / (MANY_NEAR - FEW_NEAR)))
         high = reached[-1 - len(reached) // 10]
@@ -514,7 +519,7 @@ class Amplitudes:
         much. So the shortfall is added, and the scatter that it explains removed. The first `recent` of them
         determine the scatter.
         """
-        if not self._is_sampled or recent < 2:
+        if not self.is_sampled or recent < 2:
             return list(reached)
         short = sum([gap for _, _, gap in self._highs]) / len(self._highs)
         mean = sum(reached[:recent]) / recent

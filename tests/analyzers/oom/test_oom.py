@@ -161,6 +161,10 @@ def test_longer_and_longer_steps_have_a_forecast_and_no_alarm_while_there_is_roo
 def test_longer_and_longer_steps_are_an_alarm_before_the_last_ones_that_fit() -> None:
     (first, *_) = _longer_steps(2400)
     assert 1900 <= first.opened_s <= 2200
+    # No leak is open beside it, so that the words point to none.
+    assert "peaks grow by" in first.title
+    assert "leak" not in first.advice
+    assert "through the peaks" in first.method
 
 
 def test_growth_that_speeds_up_is_foreseen_sooner_than_a_line_would_have_it() -> None:

@@ -16,7 +16,7 @@ from vramscope.exporters.reports.oom import Thresholds, build_oom
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.text import describe_report
 
-from .logs import GIB, INPUT, make_device, make_sample
+from .logs import GIB, INPUT, MIB, make_device, make_sample
 
 SECONDS = 700
 
@@ -87,3 +87,31 @@ def test_a_flat_sawtooth_grows_in_no_report(use: Callable[[int], dict[str, int]]
     assert oom["memory_trends"]["growth_rate_mb_per_sec"] == 0.0
     assert leak["gpu_memory"]["growth_rate_mb_per_min"] == 0.0
     assert leak["leak_risk"] == "low"
+
+
+def _step_samples(kept_per_s: int, longer_per_s: int) -> RunLog:
+    """Return the log of steps of 10 GiB over 20, met at random moments: what is kept, or a step, grows."""
+    chance = random.Random(3)
+    samples = []
+    for t in range(SECONDS):
+        level = 20 * GIB + kept_per_s * t + round(chance.random() * (10 * GIB + longer_per_s * t))
+        most = 30 * GIB + (kept_per_s + longer_per_s) * t
+        samples.append(make_sample(t, make_device(most + GIB, allocated=level, reserved=most)))
+    return _log(samples)
+
+
+def test_a_leak_has_about_the_same_rate_in_every_report_and_the_forecast_counts_on_it() -> None:
+    oom, leak, _ = _build(_step_samples(kept_per_s=60 * MIB, longer_per_s=0))
+    # Live tensors of 100 snapshots, device used of 30, and the line through all floors since the onset.
+    assert leak["gpu_memory"]["growth_rate_mb_per_min"] / 60 == pytest.approx(60, rel=0.1)
+    assert oom["risk_assessment"]["growth_rate_mb_per_sec"] == pytest.approx(60, rel=0.1)
+    assert oom["processes"][0]["growth_rate_mb_per_sec"] == pytest.approx(60, rel=0.1)
+    assert (leak["leak_risk"], oom["risk_assessment"]["reason"]) == ("high", "its floor grows")
+
+
+def test_steps_that_take_more_and_more_are_no_leak_in_any_report() -> None:
+    oom, leak, _ = _build(_step_samples(kept_per_s=0, longer_per_s=60 * MIB))
+    assert (leak["leak_risk"], leak["open_leaks"]) == ("low", 0)
+    assert leak["gpu_memory"]["growth_rate_mb_per_min"] == pytest.approx(0.0, abs=60.0)
+    assert oom["risk_assessment"]["reason"].startswith("its peaks grow")
+    assert "leak" not in oom["risk_assessment"]["recommendation"]
