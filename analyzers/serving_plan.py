@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from ...engine.model import EngineReading, ServerDevice, ServerSample
-from ...engine.model.serving import RankStart
+from ..engine.model import EngineReading, ServerDevice, ServerSample
+from ..engine.model.serving import RankStart
 
 # Ranks whose sizes differ by less are planned alike.
 _LIKE = 0.02
