@@ -141,7 +141,7 @@ class Engine:
         step_s = setup.step_base_s + setup.step_sequence_s * len(self.running)
         has_preempted = self._compute(left_s, left_s / step_s)
         if not has_preempted:
-            self._admit()
+            self._admit(setup.prefill_tokens_per_s * left_s)
 
     def _compute(self, seconds: float, steps: float) -> bool:
         """Prefill and decode every running sequence, the oldest first; return whether one was preempted."""
@@ -201,9 +201,11 @@ class Engine:
             self.cached_blocks -= dropped
         return self.free_blocks >= blocks
 
-    def _admit(self) -> None:
+    def _admit(self, budget: float) -> None:
+        """Begin waiting requests, no more than can be prefilled in a step."""
         setup = self.setup
-        while self.waiting and len(self.running) < setup.most_sequences:
+        backlog = sum(it.total_tokens - it.computed for it in self.running)
+        while self.waiting and len(self.running) < setup.most_sequences and backlog < budget:
             sequence = self.waiting[0]
             found = self._find_prefix(sequence.request)
             needed = -(-int(sequence.total_tokens + 1) // setup.block_tokens) - found
@@ -221,6 +223,7 @@ class Engine:
             sequence.own_blocks = needed
             sequence.computed = float(found * setup.block_tokens)
             self.running.append(sequence)
+            backlog += sequence.total_tokens - sequence.computed
             self.counters.prefix_queries += sequence.request.prompt_tokens
             self.counters.prefix_hits += found * setup.block_tokens
 
