@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from ..engine.model import EngineReading, ServerDevice, ServerSample
+from ..engine.model import DeviceSample, EngineReading, Sample, ServerDevice, ServerSample
 from ..engine.model.serving import RankStart
 
+# Share of what is used of a device from which its servers explain that it is full.
+MOST_SHARE = 0.5
 # Ranks whose sizes differ by less are planned alike.
 _LIKE = 0.02
 _REPLICA = re.compile(r"DP(\d+)")
@@ -36,6 +38,35 @@ def find_engine(server: ServerSample, place: ServerDevice) -> EngineReading | No
 def list_on(servers: Sequence[ServerSample], uuid: str) -> list[tuple[ServerSample, ServerDevice]]:
     """Return the servers on a device, each with its part there."""
     return [(server, place) for server in servers for place in server.devices if place.uuid == uuid]
+
+
+def is_served(sample: Sample, device: DeviceSample) -> bool:
+    """Return whether servers hold most of what is used of a device, as far as the driver says."""
+    if not sample.servers:
+        return False
+    places = [place for _, place in list_on(sample.servers, device.uuid)]
+    used = device.memory.used_bytes
+    sizes = [place.used_bytes for place in places]
+    known = [size for size in sizes if size is not None]
+    if not places or used is None or len(known) != len(sizes):
+        return bool(places)
+    return sum(known) >= MOST_SHARE * used
+
+
+def describe_serving(sample: Sample, device: DeviceSample) -> tuple[str, ...]:
+    """Say what the servers of a device do, from complete to shortest; empty where none is on it."""
+    found = list_on(sample.servers, device.uuid)
+    if not found:
+        return ()
+    server, place = found[0]
+    engine = find_engine(server, place) or next(iter(server.engines), None)
+    kind = server.kind or "a server"
+    more = "" if len(found) == 1 else f" and {len(found) - 1} more"
+    if server.state != "ok" or engine is None or engine.used_share is None:
+        return (f"{kind}{more} {'serves' if server.state == 'ok' else server.state}", kind)
+    use = f"{kind}{more} uses {engine.used_share:.0%} of its KV pool"
+    queue = "" if engine.waiting is None else f", {engine.waiting:,} waiting"
+    return (f"{use}{queue}", use, f"KV {engine.used_share:.0%}")
 
 
 def _is_like(one: RankStart, other: RankStart) -> bool:

@@ -120,6 +120,7 @@ def _sample_of(status: NodeStatus) -> Sample:
         ranks=status.ranks,
         notes=status.notes,
         devices_left_out=status.devices_left_out,
+        servers=status.servers,
     )
 
 

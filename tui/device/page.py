@@ -447,9 +447,9 @@ def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: b
     """Yield the parts that are there, each in the look of the first kind in it."""
     looks: dict[PartKind, tuple[str, Role]] = {
         "weights": (glyphs.full, "fill"),
-        "kv_used": (glyphs.full, "accent"),
+        "kv_used": (glyphs.hatched, "accent"),
         "kv_cached": (glyphs.cached, "accent"),
-        "kv_free": (glyphs.cached, "band"),
+        "kv_free": (glyphs.others, "band"),
         "graphs": (glyphs.band, "fill"),
         "workspace": (glyphs.rest, "muted"),
         "allocated": (glyphs.full, view.fill_role),

@@ -43,7 +43,7 @@ def _draw_pool(server: ServerSample, engine: EngineReading, width: int, glyphs: 
     used = round(engine.used_share * pool)
     cached = engine.cached_tokens
     parts = [
-        Part("used", used, glyphs.full, "accent"),
+        Part("used", used, glyphs.hatched, "accent"),
         Part("cached", cached or 0, glyphs.cached, "accent"),
     ]
     name = "KV pool " if len(server.engines) == 1 else f"KV pool {engine.name} "
