@@ -57,7 +57,7 @@ GROWN_SHARE = 0.03
 GROWN_LEAST_BYTES = GIB
 # Of this the start consists: graphs are captured, the first requests warm caches up.
 START_S = 120.0
-_NEWS_SHARE = 0.25
+_NEWS_SHARE = 0.5
 
 _SERVER = EvidenceKey("server")
 _ENGINE = EvidenceKey("engine")
