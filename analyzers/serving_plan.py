@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..engine.model import DeviceSample, EngineReading, Sample, ServerDevice, ServerSample
 from ..engine.model.serving import RankStart
+from ..engine.unmeasured import sum_all
 
 # Share of what is used of a device from which its servers explain that it is full.
 MOST_SHARE = 0.5
@@ -46,11 +47,10 @@ def is_served(sample: Sample, device: DeviceSample) -> bool:
         return False
     places = [place for _, place in list_on(sample.servers, device.uuid)]
     used = device.memory.used_bytes
-    sizes = [place.used_bytes for place in places]
-    known = [size for size in sizes if size is not None]
-    if not places or used is None or len(known) != len(sizes):
+    held = sum_all(place.used_bytes for place in places)
+    if not places or used is None or held is None:
         return bool(places)
-    return sum(known) >= MOST_SHARE * used
+    return held >= MOST_SHARE * used
 
 
 def describe_serving(sample: Sample, device: DeviceSample) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from ...engine.model import (
     Severity,
 )
 from ...engine.units import GIB, MIB, format_bytes
+from ...engine.unmeasured import sum_all
 from ..findings.evidence import CAPACITY, EvidenceKey
 from ..findings.lifecycle import (
     Crossing,
@@ -450,8 +451,7 @@ class _SleepTrack(OpenFinding):
 
     def observe(self, moment: _Moment) -> Sequence[Finding]:
         server = moment.server
-        sizes = [it.used_bytes for it in server.devices if it.used_bytes is not None]
-        held = sum(sizes) if sizes and len(sizes) == len(server.devices) else None
+        held = sum_all(it.used_bytes for it in server.devices) if server.devices else None
         if server.state == "ok":
             self._awake_bytes = held
             return () if self.is_settled(moment.time_s) else self.close(moment.time_s, "it is awake again")

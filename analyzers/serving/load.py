@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...engine.model import EngineReading, ServerSample
+from ...engine.unmeasured import sum_all
 from ..sentence import Sentence, count
 
 
@@ -99,5 +100,4 @@ def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
 
 
 def _add(engines: tuple[EngineReading, ...], read: Callable[[EngineReading], int | None]) -> int | None:
-    values = [value for it in engines if (value := read(it)) is not None]
-    return sum(values) if values and len(values) == len(engines) else None
+    return sum_all(map(read, engines)) if engines else None

@@ -15,6 +15,7 @@ from ...errors import InputFileError, ServerUnreachableError, UsageError
 from ...model import DeviceSample, ProcessReading
 from ...model.serving import RankStart, ServerDevice, ServerSample, ServerState
 from ...text import make_printable
+from ...unmeasured import sum_all
 from .recognition import (
     Recognized,
     find_log,
@@ -383,15 +384,13 @@ def _list_devices(holders: Sequence[_Holder], devices: dict[str, DeviceSample]) 
             by_device[uuid] = [it for it in device.processes or () if it.pid in pids]
     found = []
     for uuid, processes in by_device.items():
-        sizes = [it.used_bytes for it in processes]
-        known = [size for size in sizes if size is not None]
         ranks = {rank for it in processes if (rank := find_rank(it.command)) is not None}
         found.append(
             ServerDevice(
                 uuid,
                 tuple(it.pid for it in processes),
                 ranks.pop() if len(ranks) == 1 else None,
-                sum(known) if known and len(known) == len(sizes) else None,
+                sum_all(it.used_bytes for it in processes) if processes else None,
             )
         )
     return tuple(found)
