@@ -54,6 +54,8 @@ class Family:
     make: Callable[[Rng, bool], Scene]
     """Given numbers, and whether it is to tune on: tuning has other sizes and lengths than scoring."""
     seeds: int
+    split: str | None = None
+    """The only split that it is in; None for both."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,43 @@ def _capped(draw: Rng, is_tuning: bool) -> Scene:
     return Scene(_make_setup(traffic, blocks=blocks, most=most), 5400.0, is_limit_known=draw.random() < 0.5)
 
 
+def _plateau(draw: Rng, is_tuning: bool) -> Scene:
+    """Load that grows for minutes, as in the morning, and then stays below what fills the pool."""
+    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
+    low, high = draw.uniform(0.1, 0.2), draw.uniform(0.4, 0.6)
+    begin_s = draw.uniform(600.0, 1800.0)
+    points = [(0.0, low), (begin_s, low), (begin_s + draw.uniform(300.0, 1800.0), high)]
+    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
+    return Scene(_make_setup(traffic, blocks=blocks), 7200.0)
+
+
+def _steps(draw: Rng, is_tuning: bool) -> Scene:
+    """Clients that come and go in groups: the load jumps every quarter of an hour or so."""
+    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
+    points = []
+    at_s = 0.0
+    while at_s < 7200.0:
+        share = draw.uniform(0.1, 0.55)
+        length_s = draw.uniform(300.0, 1500.0)
+        points += [(at_s, share), (at_s + length_s - 5.0, share)]
+        at_s += length_s
+    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
+    return Scene(_make_setup(traffic, blocks=blocks), 7200.0)
+
+
+def _surge(draw: Rng, is_tuning: bool) -> Scene:
+    """Load that goes up and down for hours and then beyond what the pool can hold."""
+    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
+    period_s = draw.uniform(1200.0, 3600.0)
+    points = []
+    for turn in range(2):
+        points += [(turn * period_s, 0.15), ((turn + 0.5) * period_s, draw.uniform(0.4, 0.55))]
+    begin_s = 2 * period_s
+    points += [(begin_s, 0.15), (begin_s + draw.uniform(600.0, 2400.0), draw.uniform(1.2, 1.6))]
+    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
+    return Scene(_make_setup(traffic, blocks=blocks, most=100_000), points[-1][0] + 600.0, begin_s)
+
+
 FAMILIES = (
     Family("steady", _steady, 24),
     Family("waves", _waves, 24),
@@ -232,11 +271,23 @@ FAMILIES = (
     Family("capped", _capped, 16),
     Family("ramp", _ramp, 40),
     Family("knee", _knee, 24),
+    Family("plateau", _plateau, 24, "tuning"),
+    Family("steps", _steps, 32, "scored"),
+    Family("surge", _surge, 32, "scored"),
 )
 
 
 def list_serving_tasks(split: str) -> list[Task]:
-    return [(split, at, seed) for at, family in enumerate(FAMILIES) for seed in range(family.seeds)]
+    return [
+        (split, at, seed)
+        for at, family in enumerate(FAMILIES)
+        for seed in range(family.seeds)
+        if family.split in (None, split)
+    ]
+
+
+def name_serving_family(task: Task) -> str:
+    return FAMILIES[task[1]].name
 
 
 def make_scene(task: Task) -> tuple[Scene, int]:

@@ -47,8 +47,18 @@ KINDS = (PREEMPTION, REJECTION, OUTSIDE, BEYOND, ASLEEP)
 
 # Rates are over so many seconds.
 RATE_S = 60.0
-# Without a preemption or forecast for so long, the finding on it closes.
+# Less than this is said to be seconds: the use fluctuates by as much.
+SOON_S = 10.0
+# Slots in a row that must say that the pool fills up.
+AGREE_SLOTS = 3
+# Without a preemption or a forecast for so long, the finding closes: load that grows does so unevenly.
 CALM_S = 60.0
+HOLD_S = 450.0
+# Requests that wait, as a share of those that run and at least, while the pool has room: the engine has as
+# much to compute as it can, and the pool fills no further.
+BUSY_SHARE = 0.05
+BUSY_LEAST = 3
+ROOM_SHARE = 0.9
 # Preemptions for each sequence that runs, a minute, from which most of them are computed twice.
 SEVERE_PREEMPTIONS = 0.5
 # What a rank may hold beyond what its plan names: a CUDA context, libraries, communication.
@@ -146,7 +156,6 @@ class _PoolTrack(OpenFinding):
         self._asked = 0
         self._calm_since_s: float | None = None
         self._forecast: PoolForecast | None = None
-        self._forecast_s = 0.0
 
     def restart(self) -> None:
         self._pool.restart()
@@ -159,7 +168,7 @@ class _PoolTrack(OpenFinding):
         is_due = engine.used_share is not None and self._pool.add(time_s, round(engine.used_share, 6))
         is_preempting = self._preemptions.risen > 0
         if is_due:
-            self._look(moment.server, engine, time_s)
+            self._look(moment.server, engine)
         if self.is_settled(time_s):
             return ()
         if is_preempting:
@@ -168,30 +177,44 @@ class _PoolTrack(OpenFinding):
         if self._forecast is not None and is_due:
             self._asked += 1
             self._calm_since_s = None
-            # Two slots in a row must say so.
-            if self._asked >= 2 or self.finding is not None:
+            if self._asked >= AGREE_SLOTS or self.finding is not None:
                 return self._state(moment, engine, self._forecast)
             return ()
         if is_due:
             self._asked = 0
-        return self._calm(time_s) if is_due or self._forecast is None else ()
+            return self._calm(moment, engine)
+        return ()
 
-    def _look(self, server: ServerSample, engine: EngineReading, time_s: float) -> None:
+    def _look(self, server: ServerSample, engine: EngineReading) -> None:
         self._forecast = None
-        limit = find_limit(server, engine)
-        if limit >= 1.0:
+        is_busy = (engine.waiting or 0) > max(BUSY_LEAST, BUSY_SHARE * (engine.running or 0))
+        level = self._pool.level
+        has_room = level is not None and level < ROOM_SHARE
+        if find_limit(server, engine) >= 1.0 and not (is_busy and has_room):
             self._forecast = self._pool.forecast()
-            self._forecast_s = time_s
 
-    def _calm(self, time_s: float) -> tuple[Finding, ...]:
-        if self.finding is None:
+    def _calm(self, moment: _Moment, engine: EngineReading) -> Sequence[Finding]:
+        """Close the finding if nothing asks for it any more; until then it says so."""
+        finding = self.finding
+        time_s = moment.time_s
+        if finding is None:
             return ()
         if self._calm_since_s is None:
             self._calm_since_s = time_s
-        if time_s - self._calm_since_s < CALM_S:
+        is_forecast = _PREEMPTIONS.read(finding) is None
+        if time_s - self._calm_since_s >= (HOLD_S if is_forecast else CALM_S):
+            self._calm_since_s = None
+            because = "the pool no longer fills" if is_forecast else "no sequence was preempted for a minute"
+            return self.close(time_s, because)
+        if _TIME_LEFT.read(finding) is None or time_s - self._calm_since_s < CALM_S:
             return ()
-        self._calm_since_s = None
-        return self.close(time_s, "no sequence was preempted for a minute, and the pool does not fill")
+        used = engine.used_share or 0.0
+        evidence = (_SERVER(moment.server.name), _ENGINE(engine.name), _USED(100 * used))
+        title = f"{self._name(moment.server, engine)}: the KV pool filled up to {used:.0%} and pauses there"
+        return self.state(restate(finding, time_s, severity="low", title=title, evidence=evidence))
+
+    def _name(self, server: ServerSample, engine: EngineReading) -> str:
+        return name_server(server) + ("" if len(server.engines) == 1 else f", engine {engine.name}")
 
     def _state(
         self, moment: _Moment, engine: EngineReading, forecast: PoolForecast | None
@@ -202,7 +225,7 @@ class _PoolTrack(OpenFinding):
         if finding is not None and not self._is_news(finding, forecast, per_minute, moment.time_s):
             return ()
         opened = finding or _begin(PREEMPTION, moment, engine.name, moment.place)
-        name = name_server(server) + ("" if len(server.engines) == 1 else f", engine {engine.name}")
+        name = self._name(server, engine)
         used = engine.used_share or 0.0
         severity: Severity = "medium"
         if forecast is None:
@@ -210,8 +233,9 @@ class _PoolTrack(OpenFinding):
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
+            when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
             title = (
-                f"{name}: the KV pool will be full in about {forecast.in_s:,.0f} s at the present arrival "
+                f"{name}: the KV pool will be full {when} at the present arrival "
                 f"({used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute)"
             )
         return self.state(

@@ -14,19 +14,26 @@ from typing import NamedTuple
 
 SLOT_S = 10.0
 # Windows that are tried, in slots; the shortest that shows growth counts.
-WINDOWS = (9, 12, 18, 30, 60)
+WINDOWS = (18, 30, 45)
 # Standard errors by which a slope must exceed nothing.
-CERTAIN = 4.0
-# Correlation of neighbouring slots below which they count as independent.
-LEAST_CORRELATION = 0.2
-# Growth has lasted at least this share of the time that is left.
-EVIDENCE = 1.0
-# Pace of the newer half of the window as a share of that of the whole, below which growth levels off.
+CERTAIN = 3.0
+# Neighbouring slots go together at least and at most as much as this: less is chance, more is the growth.
+CORRELATIONS = (0.2, 0.9)
+# Share of the pool by which the use has grown within the window, and that is in use by now: less comes and
+# goes with a burst of requests.
+GROWN_SHARE = 0.2
+LEAST_LEVEL = 0.5
+# Pace of the newest third of the window, and its least slots, as a share of that of the whole, below which
+# growth levels off; and the most by which a faster pace counts.
+NEWEST = 3
+NEWEST_SLOTS = 6
 LEAST_PACE = 0.5
-# Standard deviations by which the use exceeds its mean where the pool runs out.
-PEAK = 2.0
-# Most seconds ahead that are worth a word.
+MOST_PACE = 2.0
+# Time that is left, as a share of the window, and in seconds, up to which growth is worth a word.
+EVIDENCE = 0.8
 HORIZON_S = 300.0
+# Standard deviations by which the use exceeds its mean where the pool runs out.
+PEAK = 1.0
 # Least scatter of slots, as a share of the pool: use is rounded by some servers.
 LEAST_SCATTER = 0.005
 # Longest time without a reading; what happened since is unknown.
@@ -111,28 +118,27 @@ class _Line(NamedTuple):
 
 def _forecast(slots: Sequence[float], limit: float) -> PoolForecast | None:
     line = _fit(slots)
-    if line.slope <= CERTAIN * line.error:
+    grown = line.slope * (len(slots) - 1)
+    if line.slope <= CERTAIN * line.error or grown < GROWN_SHARE:
         return None
-    newer = _fit(slots[len(slots) // 2 :])
-    if newer.slope < LEAST_PACE * line.slope:
+    newest = _fit(slots[-max(NEWEST_SLOTS, len(slots) // NEWEST) :])
+    level = max(line.end, newest.end)
+    if newest.slope < LEAST_PACE * line.slope or level < LEAST_LEVEL:
         return None
     window_s = len(slots) * SLOT_S
-    per_s = line.slope / SLOT_S
-    end = max(line.end, newer.end)
-    room = limit - PEAK * line.scatter - end
+    per_s = max(line.slope, min(newest.slope, MOST_PACE * line.slope)) / SLOT_S
+    room = limit - PEAK * line.scatter - level
     in_s = max(0.0, room / per_s)
-    if in_s > HORIZON_S or window_s < EVIDENCE * in_s:
+    if in_s > min(HORIZON_S, EVIDENCE * window_s):
         return None
-    error = line.error / SLOT_S
-    fastest = per_s + DEVIATIONS * error
-    slowest = max(per_s - DEVIATIONS * error, 0.2 * per_s)
+    error = DEVIATIONS * line.error / SLOT_S
     return PoolForecast(
         in_s,
-        max(0.0, (room - line.scatter) / fastest),
-        max(0.0, (room + 2 * line.scatter) / slowest),
+        max(0.0, (room - line.scatter) / (per_s + error)),
+        max(0.0, (room + 2 * line.scatter) / max(per_s - error, 0.2 * per_s)),
         per_s,
         window_s,
-        line.slope * (len(slots) - 1),
+        grown,
     )
 
 
@@ -147,6 +153,6 @@ def _fit(values: Sequence[float]) -> _Line:
     scatter = max(math.sqrt(sum(rest * rest for rest in rests) / max(1, count - 2)), LEAST_SCATTER)
     square = sum(rest * rest for rest in rests)
     together = sum(one * other for one, other in pairwise(rests)) / square if square else 0.0
-    correlation = min(max(together, LEAST_CORRELATION), 0.9)
+    correlation = min(max(together, CORRELATIONS[0]), CORRELATIONS[1])
     inflation = math.sqrt((1 + correlation) / (1 - correlation))
     return _Line(slope, mean + slope * middle, scatter, inflation * scatter / math.sqrt(spread))

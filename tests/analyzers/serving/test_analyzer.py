@@ -46,7 +46,7 @@ def watch(analyzer: ServingAnalyzer, samples: Iterable[Sample]) -> dict[str, lis
 
 
 def ramp(*, most_queued: int | None = None, most_sequences: int = 10_000) -> SimulatedServer:
-    traffic = Traffic(Rate(((0.0, 3.0), (300.0, 3.0), (1200.0, 30.0))), output_tokens=500)
+    traffic = Traffic(Rate(((0.0, 3.0), (300.0, 3.0), (2400.0, 24.0))), output_tokens=500)
     setup = ServerSetup(
         plan=MemoryPlan(token_bytes=384 << 10),
         traffic=traffic,
