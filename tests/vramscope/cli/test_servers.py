@@ -1,16 +1,20 @@
 """Servers of models from their address to the table, the JSON and a recording."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from vramscope.engine.child_processes import module_command, own_environment
 from vramscope.engine.recording import Recording
+from vramscope.engine.workloads.serving.__main__ import make_story
 from vramscope.engine.workloads.serving.endpoint import SimulatedEndpoint
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 from ...pretend_nvml.driver import PretendDriver
+from ...waiting import wait_until
 from .running import GIB, call, run
 from .test_once import SCHEMA
 
@@ -68,3 +72,40 @@ def test_a_recording_of_before_has_none() -> None:
     with Recording(Path("vramscope/example.vscope")) as recording:
         assert {sample.servers for sample in recording.samples()} == {()}
     assert call("record", "--help").code == 0
+
+
+def test_a_server_is_found_by_the_process_on_the_device(
+    pretend_driver: PretendDriver, tmp_path: Path
+) -> None:
+    """Driver, process, port, metrics and start-up log: nothing is named."""
+    setup = make_story()
+    used = SimulatedServer(setup).used_bytes
+    words = ("vllm", "serve", "simulated-8b", "--max-num-seqs", "160", "--port", "0")
+    with (tmp_path / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            module_command("vramscope.engine.workloads.serving", *words), stdout=log, env=own_environment()
+        )
+    try:
+        wait_until(
+            lambda: b"Simulated server on" in (tmp_path / "server.log").read_bytes(), what="the server"
+        )
+        device = pretend_driver.devices[0]
+        device.set_memory(used, setup.plan.total_bytes)
+        device.set_processes([(process.pid, used, "compute")])
+        outcome = run("--json", "--duration", "4s", "--interval", "0.5")
+    finally:
+        process.kill()
+        process.wait()
+    servers = [line["servers"][0] for line in outcome.lines if line["servers"]]
+    told = next(it for it in servers if it["plan"])
+    assert (told["kind"], told["pid"], told["model"]) == ("vLLM", process.pid, "simulated-8b")
+    assert told["devices"] == [
+        {
+            "uuid": outcome.lines[0]["devices"][0]["uuid"],
+            "pids": [process.pid],
+            "used_bytes": used,
+            "rank": None,
+        }
+    ]
+    assert told["plan"][0]["weights_bytes"] == setup.plan.weights_bytes
+    assert all(finding["kind"] != "pressure" for line in outcome.lines for finding in line["findings"])
