@@ -290,10 +290,16 @@ def name_serving_family(task: Task) -> str:
     return FAMILIES[task[1]].name
 
 
-def make_scene(task: Task) -> tuple[Scene, int]:
-    """Return the scene of a task and the seed of its traffic; the same in every process."""
+def find_seed(task: Task) -> int:
+    """Return the seed of a task's scene and traffic, the same in every process."""
     split, at, seed = task
-    number = zlib.crc32(f"serving/{split}/{FAMILIES[at].name}/{seed}".encode())
+    return zlib.crc32(f"serving/{split}/{FAMILIES[at].name}/{seed}".encode())
+
+
+def make_scene(task: Task) -> tuple[Scene, int]:
+    """Return the scene of a task and the seed of its traffic."""
+    split, at, _ = task
+    number = find_seed(task)
     return FAMILIES[at].make(Rng(number), split == "tuning"), number
 
 

@@ -7,10 +7,10 @@ import pytest
 from benchmarks.serving_verdicts import (
     FAMILIES,
     Watched,
+    find_seed,
     judge_serving,
     list_serving_errors,
     list_serving_tasks,
-    make_scene,
     score_serving,
     watch_serving_one,
 )
@@ -66,13 +66,11 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
         split: {FAMILIES[it[1]].name for it in list_serving_tasks(split)} for split in ("tuning", "scored")
     }
     assert names["scored"] - names["tuning"] == {"steps", "surge"}
-    first, second = make_scene(tuned[0]), make_scene(("scored", *tuned[0][1:]))
-    assert first[1] != second[1]
-    assert make_scene(tuned[0]) == first
+    assert not set(map(find_seed, tuned)) & set(map(find_seed, scored))
 
 
-def test_a_run_is_the_same_whenever_it_is_watched() -> None:
+def test_a_run_that_grows_is_watched_up_to_its_first_preemption() -> None:
     task = next(it for it in list_serving_tasks("tuning") if FAMILIES[it[1]].name == "ramp")
     watched = watch_serving_one(task)
-    assert watched == watch_serving_one(task)
     assert watched.preempted_s is not None
+    assert watched.preempted_s <= watched.duration_s <= watched.preempted_s + 2.0
