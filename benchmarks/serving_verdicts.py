@@ -1,4 +1,4 @@
-"""Scores of the forecast of preemptions, on simulated servers: foreseen a minute ahead, and nowhere else.
+"""Scores of the forecast of preemptions, on simulated servers: forecast a minute ahead, and nowhere else.
 
 Every run is made by the simulator of a paged KV cache, whose text is not parsed here: readings are built as
 the reader builds them. Nothing of this is measured on a real server.
@@ -84,7 +84,7 @@ class Watched:
         return self.preempted_s is not None and self.preempted_s - (self.begin_s or 0.0) >= LEAST_GROWTH_S
 
     @property
-    def is_foreseen(self) -> bool:
+    def is_forecast(self) -> bool:
         """Whether a forecast stood a minute before the first preemption."""
         if self.preempted_s is None:
             return False
@@ -376,15 +376,15 @@ def watch_serving_one(task: Task) -> Watched:
 @dataclass(frozen=True)
 class ServingScore:
     runs: int
-    foreseen: int
-    foreseeable: int
+    forecast: int
+    forecastable: int
     preempted: int
     false_words: int
     quiet_hours: float
 
     @property
     def recall(self) -> float | None:
-        return self.foreseen / self.foreseeable if self.foreseeable else None
+        return self.forecast / self.forecastable if self.forecastable else None
 
     @property
     def false_per_100_hours(self) -> float | None:
@@ -395,7 +395,7 @@ def score_serving(runs: Sequence[Watched]) -> ServingScore:
     fit = [run for run in runs if run.allows_lead]
     return ServingScore(
         len(runs),
-        sum(run.is_foreseen for run in fit),
+        sum(run.is_forecast for run in fit),
         len(fit),
         sum(run.preempted_s is not None for run in runs),
         sum(run.false_words for run in runs),
@@ -406,7 +406,7 @@ def score_serving(runs: Sequence[Watched]) -> ServingScore:
 def judge_serving(runs: Sequence[Watched]) -> list[Target]:
     it = score_serving(runs)
     return [
-        at_least("serving: preemption foreseen 1 min ahead", it.recall, 0.95),
+        at_least("serving: preemption forecast 1 min ahead", it.recall, 0.95),
         at_most("serving: false words in 100 hours", it.false_per_100_hours, 1.0),
     ]
 
@@ -415,8 +415,8 @@ def format_serving(runs: Sequence[Watched]) -> str:
     names = dict.fromkeys(run.family for run in runs)
     named = [(name, [run for run in runs if run.family == name]) for name in names]
     rows = [_format_row(name, score_serving(of)) for name, of in (*named, ("all", list(runs)))]
-    head = ["", "runs", "preempted", "foreseen", "false words", "in quiet hours"]
-    return format_table("Serving: preemption foreseen, by workload (simulated servers)", head, rows)
+    head = ["", "runs", "preempted", "forecast", "false words", "in quiet hours"]
+    return format_table("Serving: preemption forecast, by workload (simulated servers)", head, rows)
 
 
 def _format_row(name: str, it: ServingScore) -> list[str]:
@@ -424,7 +424,7 @@ def _format_row(name: str, it: ServingScore) -> list[str]:
         name,
         str(it.runs),
         str(it.preempted),
-        f"{it.foreseen}/{it.foreseeable}" if it.foreseeable else "—",
+        f"{it.forecast}/{it.forecastable}" if it.forecastable else "—",
         str(it.false_words),
         format_number(it.quiet_hours, 1),
     ]
@@ -436,7 +436,7 @@ def list_serving_errors(runs: Sequence[Watched]) -> list[str]:
         if run.false_words:
             times = ", ".join(f"{opened_s:.0f}" for opened_s, _ in run.opened)
             found.append(f"{run.name}: preemption forecast at {times} s, and nothing came of it")
-        if run.allows_lead and not run.is_foreseen:
+        if run.allows_lead and not run.is_forecast:
             times = ", ".join(f"{o:.0f}–{'' if c is None else f'{c:.0f}'}" for o, c in run.opened)
             found.append(
                 f"{run.name}: not forecast 1 min before {run.preempted_s:.0f} s "

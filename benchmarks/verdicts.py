@@ -181,7 +181,7 @@ def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -
 
 
 def report_servers(servers: Sequence[WatchedServer], options: argparse.Namespace) -> None:
-    """Print how often preemptions of simulated servers were foreseen."""
+    """Print how often preemptions of simulated servers were forecast."""
     print(format_serving(servers), end="\n\n")
     if options.errors:
         print("\n".join(("What the forecast of preemptions got wrong", *list_serving_errors(servers))), "\n")

@@ -113,7 +113,6 @@ class _Server:
         self.log_tries = 0
         self.log_due_s = 0.0
         self.search_due_s = 0.0
-        self.pids: set[int] = set()
 
 
 class ServingWatch:
@@ -213,12 +212,11 @@ class ServingWatch:
                 if reader is not None:
                     reader.stop()
             self._left_out = 0
-            for pid, held in holders.items():
+            for pid in holders:
                 if pid not in self._found and len(self._found) + len(self._named) >= MOST_SERVERS:
                     self._left_out += 1
                     continue
-                server = self._found.setdefault(pid, _Server(roots[pid]))
-                server.pids = {holder.process.pid for holder in held}
+                self._found.setdefault(pid, _Server(roots[pid]))
             self._holders = holders
         self._news.set()
 
@@ -284,7 +282,6 @@ class ServingWatch:
             if found.recognized is not None and found.recognized.root_pid in self._found:
                 named.recognized = found.recognized
                 named.settings = found.settings
-                named.pids = found.pids
                 self._found[found.recognized.root_pid] = named
                 self._named.remove(named)
 

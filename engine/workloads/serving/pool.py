@@ -8,7 +8,7 @@ is measured on a real server.
 
 import random
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,6 @@ class Counters:
     prefix_queries: int = 0
     prefix_hits: int = 0
     first_preemption_s: float | None = None
-    preempted_s: list[float] = field(default_factory=list)
 
 
 class Engine:
@@ -280,7 +279,6 @@ class Engine:
         sequence.computed = 0.0
         self.waiting.appendleft(sequence)
         self.counters.preemptions += 1
-        self.counters.preempted_s.append(self.now_s)
         if self.counters.first_preemption_s is None:
             self.counters.first_preemption_s = self.now_s
 

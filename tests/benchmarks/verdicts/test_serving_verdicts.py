@@ -1,4 +1,4 @@
-"""The score of the forecast of preemptions: what counts as foreseen, and what as a false word."""
+"""The score of the forecast of preemptions: what counts as forecast, and what as a false word."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ QUIET = Watched("steady", "steady/0", 7200.0, None, None, (), None)
 
 
 @pytest.mark.parametrize(
-    ("opened", "is_foreseen"),
+    ("opened", "is_forecast"),
     [
         ((), False),
         (((1700.0, None),), True),
@@ -31,9 +31,9 @@ QUIET = Watched("steady", "steady/0", 7200.0, None, None, (), None)
     ],
 )
 def test_a_forecast_must_stand_a_minute_before_and_begin_with_the_growth(
-    opened: tuple[tuple[float, float | None], ...], is_foreseen: bool
+    opened: tuple[tuple[float, float | None], ...], is_forecast: bool
 ) -> None:
-    assert replace(RUN, opened=opened).is_foreseen is is_foreseen
+    assert replace(RUN, opened=opened).is_forecast is is_forecast
 
 
 def test_words_where_nothing_grows_are_false() -> None:
@@ -45,9 +45,9 @@ def test_words_where_nothing_grows_are_false() -> None:
 def test_what_grows_for_less_than_three_minutes_does_not_count() -> None:
     sudden = replace(RUN, growth_s=1750.0, opened=())
     assert not sudden.allows_lead
-    assert score_serving([sudden]).foreseeable == 0
+    assert score_serving([sudden]).forecastable == 0
     unknown = replace(RUN, growth_s=None, opened=())
-    assert score_serving([unknown]).foreseeable == 0
+    assert score_serving([unknown]).forecastable == 0
 
 
 def test_the_targets_are_those_of_the_issue() -> None:
