@@ -113,6 +113,8 @@ class _Server:
         self.log_tries = 0
         self.log_due_s = 0.0
         self.search_due_s = 0.0
+        # All of its processes have ended; nothing is to be read any more.
+        self.is_gone = False
 
 
 class ServingWatch:
@@ -208,9 +210,10 @@ class ServingWatch:
         roots = {found.root_pid: found for found in self._known.values() if found is not None}
         with self._lock:
             for pid in [pid for pid in self._found if pid not in holders]:
-                reader = self._found.pop(pid).reader
-                if reader is not None:
-                    reader.stop()
+                server = self._found.pop(pid)
+                server.is_gone = True
+                if server.reader is not None:
+                    server.reader.stop()
             self._left_out = 0
             for pid in holders:
                 if pid not in self._found and len(self._found) + len(self._named) >= MOST_SERVERS:
@@ -264,8 +267,9 @@ class ServingWatch:
         server.url = endpoint.url
         server.reader = reader or ServerReader(endpoint, self._clock, self._read_interval_s)
         server.obstacle = None
-        if not self._stopped.is_set():
-            server.reader.start()
+        with self._lock:
+            if not (self._stopped.is_set() or server.is_gone):
+                server.reader.start()
 
     def _find_named(self, port: int) -> _Server | None:
         """Return the server that the user named, if it is on this port of this machine."""
