@@ -54,6 +54,8 @@ AGREE_SLOTS = 3
 # Without a preemption or a forecast for so long, the finding closes: load that grows does so unevenly.
 CALM_S = 60.0
 HOLD_S = 450.0
+# As long as more than this is in use the pool may go on filling, and the finding stands.
+STANDS_SHARE = 0.5
 # Requests that wait, as a share of those that run and at least, while the pool has room: the engine has as
 # much to compute as it can, and the pool fills no further.
 BUSY_SHARE = 0.05
@@ -154,6 +156,8 @@ class _PoolTrack(OpenFinding):
         self._pool = PoolTrack()
         self._preemptions = Counter()
         self._asked = 0
+        # Since when nothing asks for the finding, and since when it may close.
+        self._lapsed_s: float | None = None
         self._calm_since_s: float | None = None
         self._forecast: PoolForecast | None = None
 
@@ -172,11 +176,11 @@ class _PoolTrack(OpenFinding):
         if self.is_settled(time_s):
             return ()
         if is_preempting:
-            self._calm_since_s = None
+            self._lapsed_s = self._calm_since_s = None
             return self._state(moment, engine, None)
         if self._forecast is not None and is_due:
             self._asked += 1
-            self._calm_since_s = None
+            self._lapsed_s = self._calm_since_s = None
             if self._asked >= AGREE_SLOTS or self.finding is not None:
                 return self._state(moment, engine, self._forecast)
             return ()
@@ -199,14 +203,16 @@ class _PoolTrack(OpenFinding):
         time_s = moment.time_s
         if finding is None:
             return ()
-        if self._calm_since_s is None:
-            self._calm_since_s = time_s
         is_forecast = _PREEMPTIONS.read(finding) is None
+        if self._lapsed_s is None:
+            self._lapsed_s = time_s
+        if self._calm_since_s is None or (is_forecast and (self._pool.level or 0.0) >= STANDS_SHARE):
+            self._calm_since_s = time_s
         if time_s - self._calm_since_s >= (HOLD_S if is_forecast else CALM_S):
-            self._calm_since_s = None
+            self._calm_since_s = self._lapsed_s = None
             because = "the pool no longer fills" if is_forecast else "no sequence was preempted for a minute"
             return self.close(time_s, because)
-        if _TIME_LEFT.read(finding) is None or time_s - self._calm_since_s < CALM_S:
+        if _TIME_LEFT.read(finding) is None or time_s - self._lapsed_s < CALM_S:
             return ()
         used = engine.used_share or 0.0
         evidence = (_SERVER(moment.server.name), _ENGINE(engine.name), _USED(100 * used))

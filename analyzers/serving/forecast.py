@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 SLOT_S = 10.0
 # Windows that are tried, in slots; the shortest that shows growth counts.
-WINDOWS = (18, 30, 45)
+WINDOWS = (18, 30, 45, 60)
 # Standard errors by which a slope must exceed nothing.
-CERTAIN = 3.0
+CERTAIN = 2.5
 # Neighbouring slots go together at least and at most as much as this: less is chance, more is the growth.
 CORRELATIONS = (0.2, 0.9)
 # Share of the pool by which the use has grown within the window, and that is in use by now: less comes and
 # goes with a burst of requests.
 GROWN_SHARE = 0.2
-LEAST_LEVEL = 0.5
+LEAST_LEVEL = 0.55
 # Pace of the newest third of the window, and its least slots, as a share of that of the whole, below which
 # growth levels off; and the most by which a faster pace counts.
 NEWEST = 3
@@ -91,8 +91,8 @@ class PoolTrack:
 
     @property
     def level(self) -> float | None:
-        """Mean of the newest complete slots."""
-        newest = list(self._slots)[-3:]
+        """Mean of the newest complete slots, over a minute."""
+        newest = list(self._slots)[-6:]
         return sum(newest) / len(newest) if newest else None
 
     def forecast(self, limit: float = 1.0) -> PoolForecast | None:
