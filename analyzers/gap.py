@@ -2,21 +2,41 @@
 
 Device used is NVML's number for the whole device. Within a process it is the caching allocator's segments
 (`memory_reserved`) and what is outside of them: the context, NCCL, cuBLAS workspaces. Terms as in PyTorch.
+A server of models holds weights and a KV pool, as its plan says; how much of the pool is in use, it reports.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..engine.model import AllocatorReading, DeviceSample, RankSample
+from ..engine.model import AllocatorReading, DeviceSample, RankSample, ServerDevice, ServerSample
 from ..engine.unmeasured import sum_all
+from .serving_plan import find_engine, find_rank_plan
 
 PartKind = Literal[
-    "allocated", "awaiting_free", "stranded", "cached", "context", "other_processes", "unattributed"
+    "weights",
+    "kv_used",
+    "kv_cached",
+    "kv_free",
+    "graphs",
+    "workspace",
+    "allocated",
+    "awaiting_free",
+    "stranded",
+    "cached",
+    "context",
+    "other_processes",
+    "unattributed",
 ]
 
 NAMES: dict[PartKind, str] = {
+    "weights": "weights",
+    "kv_used": "KV in use",
+    "kv_cached": "KV cached",
+    "kv_free": "KV free",
+    "graphs": "CUDA graphs",
+    "workspace": "workspace",
     "allocated": "live tensors",
     "awaiting_free": "awaiting free",
     "stranded": "stranded",
@@ -27,7 +47,19 @@ NAMES: dict[PartKind, str] = {
 }
 # Where ranks train in the host's memory, which holds no context.
 HOST_NAMES = NAMES | {"context": "the rest of the processes", "other_processes": "other programs"}
-_ALL: tuple[PartKind, ...] = tuple(NAMES)
+_POOL: tuple[PartKind, ...] = ("kv_used", "kv_cached", "kv_free")
+_SERVER: tuple[PartKind, ...] = ("weights", *_POOL, "graphs", "workspace", "context")
+# What an allocator holds, and what comes after it.
+_ALL: tuple[PartKind, ...] = tuple(kind for kind in NAMES if kind not in _SERVER or kind == "context")
+# Shorter than the names of all of its parts.
+_JOINED: dict[tuple[PartKind, ...], str] = {
+    _POOL: "KV pool",
+    _SERVER: "weights, KV pool and the rest of the server",
+    _SERVER[:-1]: "weights, KV pool and workspace",
+    ("weights", "graphs", "workspace", "context"): "weights and the rest of the server",
+    ("graphs", "workspace", "context"): "graphs, workspace and context",
+    ("workspace", "context"): "workspace and context",
+}
 
 
 class GapPart(msgspec.Struct, frozen=True):
@@ -64,15 +96,25 @@ class Activations(NamedTuple):
     is_exact: bool
 
 
-def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
-    """Explain what fills a device; ranks of other devices, or that have ended, are left out."""
-    living = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.state != "ended"]
+def explain_gap(
+    device: DeviceSample, ranks: Sequence[RankSample], servers: Sequence[ServerSample] = ()
+) -> MemoryGap:
+    """Explain what fills a device; ranks and servers of other devices, or that have ended, are left out."""
+    placed = [
+        _Placed(server, place) for server in servers for place in server.devices if place.uuid == device.uuid
+    ]
+    serving = {pid for it in placed for pid in it.place.pids}
+    living = [
+        rank
+        for rank in ranks
+        if rank.device_uuid == device.uuid and rank.state != "ended" and rank.pid not in serving
+    ]
     used = device.memory.used_bytes
     parts = tuple[GapPart, ...]()
     is_consistent = True
     if used is not None:
         names = HOST_NAMES if device.kind == "cpu" else NAMES
-        parts, is_consistent = _fit(tuple(_split(device, living)), used, names)
+        parts, is_consistent = _fit(tuple(_split(device, living, placed)), used, names)
     allocated = _add(living, _read_allocated)
     requested = _add(living, lambda reading: reading.requested_bytes)
     return MemoryGap(
@@ -149,14 +191,74 @@ class _Part(NamedTuple):
     size_bytes: int | None
 
 
-def _split(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
+class _Placed(NamedTuple):
+    """A server, and its part on one device."""
+
+    server: ServerSample
+    place: ServerDevice
+
+
+def _split(
+    device: DeviceSample, ranks: Sequence[RankSample], placed: Sequence[_Placed] = ()
+) -> Iterator[_Part]:
     if device.kind == "cpu":
         yield from _split_host(ranks)
         return
-    inner = tuple(_split_allocators(ranks)) if ranks else ()
+    pids = {pid for it in placed for pid in it.place.pids}
+    inner = [part for it in placed for part in _split_server(device, it, is_alone=_is_alone(device, pids))]
+    inner += _split_allocators(ranks) if ranks else ()
     yield from inner
     if all(part.size_bytes is not None for part in inner):
-        yield from _split_outside(device, ranks)
+        yield from _split_outside(device, ranks, pids)
+
+
+def _is_alone(device: DeviceSample, pids: Set[int]) -> bool:
+    return device.processes is not None and all(it.pid in pids for it in device.processes)
+
+
+def _split_server(device: DeviceSample, placed: _Placed, *, is_alone: bool) -> Iterator[_Part]:
+    """Yield what a server holds on a device; what its plan does not say shares a name."""
+    server, place = placed
+    held = place.used_bytes
+    if held is None and is_alone:
+        held = device.memory.used_bytes
+    if server.state == "asleep":
+        yield _Part(("graphs", "workspace", "context"), held)
+        return
+    plan = find_rank_plan(server, place)
+    parts = list(_split_plan(server, place)) if plan is not None else []
+    if server.resident_bytes is not None and len(server.devices) == 1:
+        parts = [_Part(_SERVER[:-1], server.resident_bytes)]
+    yield from parts
+    told = {kind for part in parts for kind in part.kinds}
+    rest = tuple(kind for kind in _SERVER if kind not in told)
+    known = sum(part.size_bytes or 0 for part in parts)
+    yield _Part(rest, None if held is None else max(0, held - known))
+
+
+def _split_plan(server: ServerSample, place: ServerDevice) -> Iterator[_Part]:
+    plan = find_rank_plan(server, place)
+    if plan is None:
+        return
+    if plan.weights_bytes is not None:
+        yield _Part(("weights",), plan.weights_bytes)
+    if plan.cache_bytes is not None:
+        pool = plan.cache_bytes + (plan.states_bytes or 0)
+        engine = find_engine(server, place)
+        share = None if engine is None else engine.used_share
+        if engine is None or share is None:
+            yield _Part(_POOL, pool)
+        else:
+            used = round(share * pool)
+            yield _Part(("kv_used",), used)
+            if engine.cached_tokens is None or not engine.pool_tokens:
+                yield _Part(("kv_cached", "kv_free"), pool - used)
+            else:
+                cached = min(pool - used, round(engine.cached_tokens / engine.pool_tokens * pool))
+                yield _Part(("kv_cached",), cached)
+                yield _Part(("kv_free",), pool - used - cached)
+    if plan.graphs_bytes is not None:
+        yield _Part(("graphs",), max(0, plan.graphs_bytes))
 
 
 def _split_host(ranks: Sequence[RankSample]) -> Iterator[_Part]:
@@ -200,9 +302,11 @@ def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
     yield _Part((*together, "cached"), rest)
 
 
-def _split_outside(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
+def _split_outside(
+    device: DeviceSample, ranks: Sequence[RankSample], served: Set[int] = frozenset()
+) -> Iterator[_Part]:
     context = _find_context(device, ranks)
-    others = _find_others(device, ranks)
+    others = _find_others(device, ranks, served)
     if context is None:
         yield _Part(("context", "other_processes", "unattributed"), None)
         return
@@ -230,11 +334,11 @@ def _find_context(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
     return sum(contexts)
 
 
-def _find_others(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
-    """Return what processes without a probe hold; None where the driver does not report each."""
+def _find_others(device: DeviceSample, ranks: Sequence[RankSample], served: Set[int]) -> int | None:
+    """Return what processes hold that neither report nor serve; None where the driver does not say."""
     if device.kind == "simulated":
         return 0
-    pids = {rank.pid for rank in ranks}
+    pids = {rank.pid for rank in ranks} | served
     if device.processes is None:
         return None
     return sum_all(process.used_bytes for process in device.processes if process.pid not in pids)
@@ -249,7 +353,8 @@ def _fit(parts: Sequence[_Part], used: int, names: dict[PartKind, str]) -> tuple
         taken = left if size is None else min(max(0, size), left)
         is_consistent = is_consistent and size in (None, taken)
         left -= taken
-        fitted.append(GapPart(kinds, _join([names[kind] for kind in kinds]), taken))
+        name = _JOINED.get(kinds) or _join([names[kind] for kind in kinds])
+        fitted.append(GapPart(kinds, name, taken))
     return tuple(fitted), is_consistent
 
 

@@ -1,7 +1,8 @@
 """Device pressure: a device that stays nearly full, judged by device memory alone.
 
 A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
-severity never exceeds `medium`. `docs/verdicts.md` explains the thresholds.
+severity never exceeds `medium`. A server of models fills it on purpose: there it is not even a fact worth a
+word, and `analyzers/serving/` says what is. `docs/verdicts.md` explains the thresholds.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from .findings.lifecycle import (
     restate,
 )
 from .findings.subjects import Holdings, measure_holdings, name_device
+from .serving_plan import is_served
 
 KIND = "pressure"
 
@@ -99,8 +101,12 @@ class PressureTrack(OpenFinding):
         time_s = sample.time_s
         self.note_time(time_s, gap_s)
         was_asked = self._full.is_asked
-        self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
-        self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
+        if is_served(sample, device):
+            self._full.observe(time_s, is_beyond=False, is_back=True)
+            self._scarce.observe(time_s, is_beyond=False, is_back=True)
+        else:
+            self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
+            self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
         self._note_peak(level, is_new=self.finding is None and not was_asked)
         return () if self.is_settled(time_s) else self._conclude(sample, device, level)
 
@@ -146,6 +152,8 @@ class PressureTrack(OpenFinding):
                     KIND, sample.node, time_s, device_uuid=device.uuid, evidence=(_SINCE(since_s),)
                 )
                 return self.state(self._restate(opened, sample, device))
+            if is_served(sample, device):
+                return self.close(time_s, "a server of models fills the device on purpose")
             return self.close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
         return self._update(sample, device)
 

@@ -30,6 +30,7 @@ from .pressure import KIND as PRESSURE
 from .pressure import is_relieved
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
+from .serving_plan import describe_serving
 from .trend_words import word_trend
 
 # Most device-used bytes seen on a device by its UUID, and when (`History.peak`).
@@ -375,7 +376,10 @@ def describe_state(
         return
     reasons = {(it.level, it.reason) for it in map(risks.__getitem__, [device.uuid for device in readable])}
     name = None if len(reasons) == 1 else name_device(worst)
-    if remedy is not None and _lacks_probe(worst, sample, risks):
+    served = describe_serving(sample, worst) if risks[worst.uuid].level == "unknown" else ()
+    if served:
+        yield served
+    elif remedy is not None and _lacks_probe(worst, sample, risks):
         yield _describe_lack(sample, name, remedy)
     else:
         yield _describe_risk(risks[worst.uuid], name)

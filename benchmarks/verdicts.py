@@ -24,6 +24,16 @@ from .driver_verdicts import (
     name_driver_family,
     watch_driver_one,
 )
+from .serving_verdicts import Watched as WatchedServer
+from .serving_verdicts import (
+    as_serving_results,
+    format_serving,
+    judge_serving,
+    list_serving_errors,
+    list_serving_tasks,
+    name_serving_family,
+    watch_serving_one,
+)
 from .verdict_detectors import OURS
 from .verdict_report import (
     as_results,
@@ -69,22 +79,33 @@ def main() -> int:
     of_driver = list_driver_tasks(options.split)
     if options.family:
         of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
+    of_servers = list_serving_tasks(options.split)
+    if options.family:
+        of_servers = [task for task in of_servers if name_serving_family(task) in options.family]
+    of_servers = choose_tasks([] if options.driver_only else of_servers, options)
     tasks = choose_tasks([] if options.driver_only else tasks, options)
     of_driver = choose_tasks(of_driver, options)
     watch_run = partial(watch_one, with_others=not options.ours)
     watched = list(watch_all(watch_run, tasks, options.jobs, RUNS_SHARE * options.within))
     within_s = options.within - (time.monotonic() - started_s)
     trends = list(watch_all(watch_driver_one, of_driver, options.jobs, within_s))
-    print(f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs\n")
+    within_s = options.within - (time.monotonic() - started_s)
+    servers = list(watch_all(watch_serving_one, of_servers, options.jobs, within_s))
+    print(
+        f"{len(watched)} of {len(tasks)} runs, {len(trends)} of {len(of_driver)} driver-only runs, "
+        f"{len(servers)} of {len(of_servers)} servers\n"
+    )
     if trends:
         report_trends(trends, options)
+    if servers:
+        report_servers(servers, options)
     if not watched:
         return 0
     outside = []
     if not options.family:
         outside = watch_outside(is_scored=options.split == "scored", with_others=not options.ours)
     speed = None if options.family else measure_speed()
-    report(watched, outside, trends, speed, options, time.monotonic() - started_s)
+    report(watched, outside, trends, servers, speed, options, time.monotonic() - started_s)
     failures = sorted({run.failure for run in (*watched, *outside) if run.failure})
     for failure in failures:
         print(f"verdicts: {failure}", file=sys.stderr)
@@ -159,10 +180,19 @@ def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -
     print(format_targets(judge_trends(trends)), end="\n\n")
 
 
+def report_servers(servers: Sequence[WatchedServer], options: argparse.Namespace) -> None:
+    """Print how often preemptions of simulated servers were forecast."""
+    print(format_serving(servers), end="\n\n")
+    if options.errors:
+        print("\n".join(("What the forecast of preemptions got wrong", *list_serving_errors(servers))), "\n")
+    print(format_targets(judge_serving(servers)), end="\n\n")
+
+
 def report(
     watched: Sequence[Watched],
     outside: Sequence[Watched],
     trends: Sequence[WatchedTrend],
+    servers: Sequence[WatchedServer],
     speed: Speed | None,
     options: argparse.Namespace,
     took_s: float,
@@ -190,7 +220,8 @@ def report(
         "took_s": round(took_s, 1),
         "verdicts": as_results(scores, of_outside, [*watched, *outside], speed),
         "driver_only": as_trend_results(trends),
-        "targets": [*targets, *judge_trends(trends)],
+        "serving": as_serving_results(servers),
+        "targets": [*targets, *judge_trends(trends), *judge_serving(servers)],
         "load_at_end": os.getloadavg(),
     }
     RESULTS.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ VramscopeError                 the root; carries the exit code of its class
 ├── ReadOnlyError              read_only is set, and this would change something (6)
 ├── HubTakenError              another agent holds the runtime folder    (2)
 ├── HubUnreachableError        no agent answered                         (7)
-├── ServerUnreachableError     no Prometheus answered                    (7)
+├── ServerUnreachableError     no Prometheus or server of models answered (7)
 ├── AttachRefusedError         a process that must not be attached to    (6)
 │   └── UnknownInterpreterError  its Python differs from those that the injector knows
 ├── PackageMissingError        a package of an extra is not installed    (4)
@@ -132,7 +132,7 @@ class HubUnreachableError(VramscopeError):
 
 
 class ServerUnreachableError(VramscopeError):
-    """A Prometheus server did not answer, or not as Prometheus does."""
+    """A server of Prometheus or of models did not answer, or not as such a server does."""
 
     exit_code = 7
 

@@ -142,3 +142,21 @@ def _left_s(ends_s: float) -> float:
     if left_s <= 0:
         raise DeadlineError
     return left_s
+
+
+def explain_failure(reason: object, timeout_s: float, ends_within_s: float) -> str:
+    """Say why a server did not answer, as the end of a sentence that begins with its address."""
+    if isinstance(reason, DeadlineError):
+        return f"did not send all of its answer within {ends_within_s:g} s"
+    if isinstance(reason, TimeoutError):
+        return f"did not answer within {timeout_s:g} s"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"has an untrusted certificate: {reason.verify_message}; set SSL_CERT_FILE to a file of "
+            "trusted certificates"
+        )
+    if isinstance(reason, socket.gaierror):
+        return f"has an unknown host name: {reason.strerror}"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"cannot be reached: {reason.strerror}"
+    return f"is not a web server ({type(reason).__name__})"

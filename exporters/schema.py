@@ -132,8 +132,8 @@ Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, 
 
 A setting with a dot in its name stands in a table: `alerts.bell` is `bell` under `[alerts]`. In a variable a
 list is words with commas between them. What makes vramscope run a program, send something elsewhere or change
-processes (`alerts.command`, `alerts.webhook_url`, `attach`) is refused in `./vramscope.toml`, which may have
-come with somebody else's repository.
+processes (`alerts.command`, `alerts.webhook_url`, `attach`, `serving`) is refused in `./vramscope.toml`,
+which may have come with somebody else's repository.
 
 """
 

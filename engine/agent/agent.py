@@ -49,6 +49,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     runtime_dir: Path | None = None
     interval_s: float = 1.0
     memory_interval_s: float = 0.1
+    # Servers of models to read besides those that are found, as in the settings.
+    serving: tuple[str, ...] = ()
     # A trace to play instead of sampling this node.
     replay: Path | None = None
     speed: float = 1.0
@@ -214,7 +216,10 @@ def _open_producer(options: AgentOptions, roster: Roster | None) -> SampleProduc
             capacity_bytes=options.capacity_bytes,
         )
     return open_node(
-        interval_s=options.interval_s, memory_interval_s=options.memory_interval_s, roster=roster
+        interval_s=options.interval_s,
+        memory_interval_s=options.memory_interval_s,
+        roster=roster,
+        serving=options.serving,
     )
 
 

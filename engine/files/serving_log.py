@@ -135,8 +135,11 @@ def recognize_serving_log(path: Path) -> ServerName | None:
     return None
 
 
-def read_serving_log(path: Path) -> StartLog:
+def read_serving_log(path: Path, *, most_bytes: int = _MOST_BYTES) -> StartLog:
     """Read what a start-up log says of memory; of values that are repeated the last.
+
+    Args:
+        most_bytes: How much of its beginning to read.
 
     Raises:
         InputFileError: It cannot be read, or no server that is known wrote it.
@@ -159,7 +162,7 @@ def read_serving_log(path: Path) -> StartLog:
             for line in lines:
                 number += 1
                 reader.add(number, line[:_MOST_LINE].decode("utf-8", "replace"))
-            if size > _MOST_BYTES:
+            if size > most_bytes:
                 break
         reader.add(number + 1, rest.decode("utf-8", "replace"))
     finally:

@@ -1,6 +1,6 @@
 """History on the wire: what a hub sends to a late viewer, and the samples it can be turned back into."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
 
@@ -15,6 +15,9 @@ from ..model import (
     RankSample,
     RankState,
     Sample,
+    ServerDevice,
+    ServerKind,
+    ServerSample,
     StepReading,
 )
 from ..model.sample import DeviceKind
@@ -182,6 +185,13 @@ HOST_KEY = "host"
 STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported", "ended")
 
 
+class ServerHeader(msgspec.Struct, frozen=True):
+    """A server of models on a device, as last seen: whoever starts later knows why the device is full."""
+
+    name: str
+    kind: ServerKind | None = None
+
+
 class DeviceHeader(msgspec.Struct, frozen=True):
     """Facts about a device that are not in columns."""
 
@@ -191,6 +201,7 @@ class DeviceHeader(msgspec.Struct, frozen=True):
     parent_uuid: str | None = None
     mig_index: int | None = None
     rank: RankCoordinates | None = None
+    servers: tuple[ServerHeader, ...] = ()
 
 
 class HistoryBlock(msgspec.Struct, frozen=True):
@@ -209,9 +220,19 @@ class HistoryBlock(msgspec.Struct, frozen=True):
     peaks: dict[str, tuple[int, float]] = {}
 
 
-def header_of(device: DeviceSample) -> DeviceHeader:
+def header_of(device: DeviceSample, servers: Iterable[ServerSample] = ()) -> DeviceHeader:
     return DeviceHeader(
-        device.index, device.name, device.kind, device.parent_uuid, device.mig_index, device.rank
+        device.index,
+        device.name,
+        device.kind,
+        device.parent_uuid,
+        device.mig_index,
+        device.rank,
+        tuple(
+            ServerHeader(it.name, it.kind)
+            for it in servers
+            if any(place.uuid == device.uuid for place in it.devices)
+        ),
     )
 
 
@@ -267,7 +288,20 @@ def samples_of(
             host=_host(ring, position),
             ranks=ranks_of(ring, ranks, position, row.time_s),
             clock="trace" if clock == "trace" else "wall",
+            servers=_servers_of(headers, {device.uuid for device in devices}),
         )
+
+
+def _servers_of(headers: dict[str, DeviceHeader], present: Set[str]) -> tuple[ServerSample, ...]:
+    """Return the servers on some devices, of which nothing more is kept."""
+    places: dict[ServerHeader, list[ServerDevice]] = {}
+    for uuid, header in headers.items():
+        for server in header.servers if uuid in present else ():
+            places.setdefault(server, []).append(ServerDevice(uuid))
+    return tuple(
+        ServerSample(server.kind, server.name, state="starting", devices=tuple(devices))
+        for server, devices in places.items()
+    )
 
 
 def _host(ring: ColumnRing, position: int) -> HostSample | None:

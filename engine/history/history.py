@@ -179,7 +179,7 @@ class History:
             self._clock = sample.clock
             devices: dict[str, dict[str, int]] = {}
             for device in sample.devices:
-                self._headers[device.uuid] = header_of(device)
+                self._headers[device.uuid] = header_of(device, sample.servers)
                 devices[device.uuid] = values_of(device)
             self._bound_modelled([device.uuid for device in sample.devices if device.kind == "simulated"])
             if sample.host is not None:

@@ -1,4 +1,7 @@
-"""The job of `vramscope demo`: a real training run on a simulated card, which ends with its viewer."""
+"""The job of `vramscope demo`: a real training run on a simulated card, or a simulated server of a model.
+
+It ends with its viewer.
+"""
 
 import ctypes
 import fcntl
@@ -12,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from ..child_processes import own_environment
+from ..child_processes import module_command, own_environment
 from ..errors import UsageError
 from ..paths import state_folder
 from ..units import GIB, MIB, format_bytes
@@ -27,6 +30,9 @@ from .launch import (
 
 JOB = "demo (simulated)"
 SCRIPT = Path(__file__).resolve().parents[1] / "workloads" / "leaking_gpt.py"
+SERVER_MODULE = "vramscope.engine.workloads.serving"
+# As such a server is started, so that it is found by its command line like any other.
+SERVER_COMMAND = ("vllm", "serve", "simulated-8b", "--max-num-seqs", "160", "--max-model-len", "4096")
 DEFAULT_SIZE_BYTES = 3 * GIB // 2
 LEAST_SIZE_BYTES = 896 * MIB
 # Least seconds of a step: a quick machine must not be through with the story in ten seconds.
@@ -58,6 +64,9 @@ class Demonstration:
 
         check_size(size_bytes, host_available_bytes=HostReader().read().available_bytes)
         self.device = SimulatedDevice(total_bytes=size_bytes)
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._log, self.folder = _take_folder()
         # Not TMPDIR: a socket's path must be short.
         self.runtime_dir = Path(tempfile.mkdtemp(prefix="vramscope-demo-", dir="/tmp"))
@@ -87,7 +96,7 @@ class Demonstration:
         )
         feed.start_hub()
         self._job = subprocess.Popen(
-            [sys.executable, str(SCRIPT), "--pace", str(PACE_S), "--evaluate", str(self._count_sequences())],
+            self._command,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -96,6 +105,11 @@ class Demonstration:
             preexec_fn=make_companion(),  # noqa: PLW1509 - no thread of ours holds a lock that it takes
         )
         return feed
+
+    @property
+    def _command(self) -> list[str]:
+        evaluated = str(self._count_sequences())
+        return [sys.executable, str(SCRIPT), "--pace", str(PACE_S), "--evaluate", evaluated]
 
     def _count_sequences(self) -> int:
         """How many sequences an evaluation needs for the card to be full in time."""
@@ -124,6 +138,29 @@ class Demonstration:
         self._log.close()
         shutil.rmtree(self.runtime_dir, ignore_errors=True)
         return status
+
+
+class ServingDemonstration(Demonstration):
+    """A simulated server whose KV pool fills up within minutes; it needs no PyTorch.
+
+    Raises:
+        UsageError: The output cannot be written anywhere.
+    """
+
+    def __init__(self) -> None:
+        self._prepare()
+
+    @property
+    def announcement(self) -> str:
+        return f"a simulated server of a model: nothing of it is measured; its start-up log is {self.output}"
+
+    @property
+    def _command(self) -> list[str]:
+        words = (*SERVER_COMMAND, "--port", "0", "--runtime-dir", str(self.runtime_dir))
+        return module_command(SERVER_MODULE, *words)
+
+    def _make_environment(self) -> dict[str, str]:
+        return own_environment(read_original_environment())
 
 
 def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:

@@ -49,6 +49,7 @@ from .sample import (
     StepReading,
     ThrottleReason,
 )
+from .serving import EngineReading, ServerDevice, ServerKind, ServerSample, ServerState
 
 __all__ = [
     "ADVICE_ACTIONS",
@@ -69,6 +70,7 @@ __all__ = [
     "DeviceSample",
     "DeviceState",
     "DeviceTrend",
+    "EngineReading",
     "Evidence",
     "Finding",
     "HeadroomEstimate",
@@ -89,6 +91,10 @@ __all__ = [
     "Sample",
     "Segment",
     "SegmentMap",
+    "ServerDevice",
+    "ServerKind",
+    "ServerSample",
+    "ServerState",
     "Severity",
     "StepReading",
     "ThrottleReason",

@@ -7,6 +7,7 @@ import msgspec
 
 from ..units import KIB, MIB, format_bytes
 from .sample import DeviceSample, HostSample, RankSample, Sample, SegmentMap
+from .serving import ServerSample
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
@@ -422,3 +423,5 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Devices of the node that are not followed because they were not asked for; nothing is concluded about
     them.
     """
+    servers: tuple[ServerSample, ...] = ()
+    """Servers of models on the node, such as vLLM."""

@@ -4,6 +4,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from .serving import ServerSample
+
 
 class HostSample(msgspec.Struct, frozen=True, gc=False):
     """Host memory and processor of one node, in bytes and percent of all cores."""
@@ -453,6 +455,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """Whether no sample follows: a recording has ended."""
     devices_left_out: int = 0
     """Other devices of the node, which were not asked for; 0 where all are here."""
+    servers: tuple[ServerSample, ...] = ()
+    """Servers of models on the node, such as vLLM, that were found or named."""
 
 
 AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]

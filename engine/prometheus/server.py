@@ -2,8 +2,6 @@
 
 import base64
 import http.client
-import socket
-import ssl
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
@@ -14,7 +12,7 @@ from urllib.request import Request
 import msgspec
 
 from ..errors import ServerUnreachableError, UsageError
-from ..http_opener import DeadlineError, make_opener
+from ..http_opener import explain_failure, make_opener
 from ..soundness import make_json_decoder
 from ..text import clean_texts, make_printable
 
@@ -157,7 +155,7 @@ class PrometheusServer:
                 raise self._refuse(_explain_status(error)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, URLError) else error
-            raise self._refuse(_explain(reason, self._timeout_s, self._ends_within_s)) from None
+            raise self._refuse(explain_failure(reason, self._timeout_s, self._ends_within_s)) from None
         return self._decode(data, kind)
 
     def _decode(self, data: bytes, kind: str) -> list[Series]:
@@ -211,20 +209,3 @@ def _explain_status(error: HTTPError) -> str:
         told = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
     hint = told or ("check that it is a Prometheus and its path is right" if error.code == 404 else "")
     return f"answered {error.code} {error.reason}" + (f": {hint}" if hint else "")
-
-
-def _explain(reason: object, timeout_s: float, ends_within_s: float) -> str:
-    if isinstance(reason, DeadlineError):
-        return f"did not send all of its answer within {ends_within_s:g} s"
-    if isinstance(reason, TimeoutError):
-        return f"did not answer within {timeout_s:g} s"
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return (
-            f"has an untrusted certificate: {reason.verify_message}; set SSL_CERT_FILE to a file of "
-            "trusted certificates"
-        )
-    if isinstance(reason, socket.gaierror):
-        return f"has an unknown host name: {reason.strerror}"
-    if isinstance(reason, OSError) and reason.strerror:
-        return f"cannot be reached: {reason.strerror}"
-    return f"is not a web server ({type(reason).__name__})"

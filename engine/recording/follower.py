@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +103,7 @@ class NodeFollower:
         *,
         interval_s: float,
         memory_interval_s: float,
+        serving: Sequence[str] | None = None,
         folder: Path | None = None,
         since_s: float = math.inf,
     ) -> None:
@@ -110,6 +112,7 @@ class NodeFollower:
         self.remembered = self.missed = 0
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
+        self._serving = serving
         # Whether a device or a training process was ever seen.
         self.has_devices = False
         self.has_held_calls = False
@@ -164,7 +167,9 @@ class NodeFollower:
 
     def _make_local(self) -> LocalNode:
         self._since_s = math.inf  # what an agent remembers from then on is recorded already
-        local = LocalNode(interval_s=self._interval_s, memory_interval_s=self._memory_interval_s)
+        local = LocalNode(
+            interval_s=self._interval_s, memory_interval_s=self._memory_interval_s, serving=self._serving
+        )
         _ = local.analyzers  # what cannot be loaded is said before the first sample
         self._source.sentences += local.notes
         return local

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import DeviceSample, HostSample, RankSample, Sample
+from ..model import DeviceSample, HostSample, RankSample, Sample, ServerSample
 from ..sources.source import Source
 from ..text import make_printable
 from .sampler import SourceSampler
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
+    from ..sources.serving.watch import ServingWatch
 
 
 class SampleProducer(Protocol):
@@ -68,6 +69,7 @@ class LiveProducer:
         memory_interval_s: float = 0.1,
         notes: Sequence[str] = (),
         roster: "Roster | None" = None,
+        servers: "ServingWatch | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -77,6 +79,7 @@ class LiveProducer:
         self._host = host
         self._notes = tuple(notes)
         self._roster = roster
+        self._servers = servers
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -142,6 +145,8 @@ class LiveProducer:
             sampler.stop()
         if self._roster is not None:
             self._roster.close()
+        if self._servers is not None:
+            self._servers.close()
 
     def _is_first_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._started_s
@@ -155,6 +160,10 @@ class LiveProducer:
         if self._roster is not None:
             devices, ranks, told = self._roster.collect(devices, host)
             notes += told
+        servers: tuple[ServerSample, ...] = ()
+        if self._servers is not None:
+            servers, told = self._servers.collect(devices)
+            notes += told
         notes += tuple(note for s in self._samplers for note in s.notes(has_others=bool(devices)))
         self._seq += 1
         return Sample(
@@ -166,6 +175,7 @@ class LiveProducer:
             host=host,
             ranks=ranks,
             notes=notes,
+            servers=servers,
         )
 
     def _collect_devices(self) -> tuple[DeviceSample, ...]:
@@ -197,11 +207,14 @@ def open_node(
     memory_interval_s: float = 0.1,
     has_plugins: bool = True,
     roster: "Roster | None" = None,
+    serving: Sequence[str] | None = None,
     root: Path = Path("/"),
 ) -> LiveProducer:
     """Return a producer of this node's live samples, not yet started.
 
     Args:
+        serving: Servers of models to read besides those that are found, as in the settings; None to look for
+            no server.
         root: Stands for `/`: the folder in which /sys, /proc and /dev are.
     """
     from ..sources.drm.cards import list_cards
@@ -220,6 +233,11 @@ def open_node(
         plugins = make_sources()
         sources += plugins.made
         notes += plugins.notes
+    servers = None
+    if serving is not None:
+        from ..sources.serving.watch import open_watch
+
+        servers = open_watch(serving, root)
     return LiveProducer(
         sources,
         HostReader(),
@@ -228,4 +246,5 @@ def open_node(
         memory_interval_s=memory_interval_s,
         notes=notes,
         roster=roster,
+        servers=servers,
     )

@@ -17,8 +17,9 @@ AlertEvent = Literal["opened", "raised", "closed"]
 COMMAND_KEY = "alerts.command"
 WEBHOOK_KEY = "alerts.webhook_url"
 ATTACH_KEY = "attach"
+SERVING_KEY = "serving"
 # Ignored in `./vramscope.toml`: whoever wrote that file is not who runs vramscope.
-OWN_FILE_KEYS = frozenset({ATTACH_KEY, COMMAND_KEY, WEBHOOK_KEY})
+OWN_FILE_KEYS = frozenset({ATTACH_KEY, COMMAND_KEY, SERVING_KEY, WEBHOOK_KEY})
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +113,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to refuse every action that changes something: signals, advice, recordings and decisions about
     findings in the live view, and the verbs `attach`, `detach`, `advise` and `guard --prevent-oom`, which
     then exit with 6. The `vramscope.toml` of a folder can set it, but cannot unset it.
+    """
+    serving: tuple[str, ...] = ()
+    """Servers of models to read besides those that vramscope finds on the node's devices: addresses such as
+    `http://127.0.0.1:8000`, each perhaps followed by `=` and the path of its start-up log. `none`: look for
+    no server.
     """
     attach: AttachPolicy = "never"
     """Whether the live view attaches to your own processes on this node's devices that use PyTorch and do not

@@ -218,11 +218,13 @@ def attach_or_start(
     runtime_dir: Path | None = None,
     interval_s: float = 1.0,
     memory_interval_s: float = 0.1,
+    serving: Sequence[str] = (),
     config: Path | None = None,
 ) -> HubFeed:
     """Return a feed of this node, whose hub is already starting if none was running."""
     named = () if config is None else ("--config", str(config.absolute()))
     intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))
-    feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *named))
+    servers = [word for name in serving for word in ("--serving", name)]
+    feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *servers, *named))
     feed.start_hub()
     return feed

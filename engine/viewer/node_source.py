@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -32,10 +32,14 @@ class Words(NamedTuple):
 class LocalNode:
     """This node, sampled and analyzed by this very process; starts nothing."""
 
-    def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
+    def __init__(
+        self, *, interval_s: float, memory_interval_s: float, serving: Sequence[str] | None = None
+    ) -> None:
         from ..sampling.live import open_node
 
-        self._producer = open_node(interval_s=interval_s, memory_interval_s=memory_interval_s)
+        self._producer = open_node(
+            interval_s=interval_s, memory_interval_s=memory_interval_s, serving=serving
+        )
         self._host: AnalyzerHost | None = None
         self._stored: AssessmentStore | None = None
         self._answers_until_s = 0.0

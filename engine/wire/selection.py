@@ -1,7 +1,7 @@
 """What a remote peer wants: which devices, how much, and messages trimmed to that."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import InitVar, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -12,7 +12,7 @@ from ..alerts.state import AlertState
 from ..errors import UsageError
 from ..history import HistoryBlock
 from ..history.block import HOST_KEY
-from ..model import Assessment, DeviceSample, Finding, HubStatus, Sample
+from ..model import Assessment, DeviceSample, Finding, HubStatus, Sample, ServerSample
 from ..ranks.messages import PackedSegments
 from .messages import FindingBatch, Welcome
 
@@ -146,9 +146,15 @@ def trim_sample(sample: Sample, wanted: DeviceSelection) -> Sample:
         sample,
         devices=devices,
         ranks=tuple(it for it in sample.ranks if it.device_uuid in uuids),
+        servers=tuple(it for it in sample.servers if _is_on(it, uuids)),
         devices_left_out=sample.devices_left_out + len(sample.devices) - len(devices),
         notes=sample.notes if devices else (_explain_mismatch(sample, wanted), *sample.notes),
     )
+
+
+def _is_on(server: ServerSample, uuids: Set[str | None]) -> bool:
+    """Return whether a server uses one of some devices, or none that is known."""
+    return not server.devices or any(device.uuid in uuids for device in server.devices)
 
 
 def find_mismatch(sample: Sample) -> str | None:

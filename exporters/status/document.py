@@ -32,6 +32,7 @@ def describe_sample(
         notes=tuple(dict.fromkeys((*sample.notes, *notes))),
         assessments=tuple(assessments),
         devices_left_out=sample.devices_left_out,
+        servers=sample.servers,
     )
 
 

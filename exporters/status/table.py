@@ -12,6 +12,7 @@ from rich.text import Text
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
+from ...analyzers.serving.load import describe_server
 from ...analyzers.trend_words import grade_trend, word_full_in
 from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
@@ -73,6 +74,10 @@ def _build_parts(
         yield Text()
         yield build_rank_table(status.ranks, status.devices, style.width)
         yield from (_build_hanging(*trouble, "bold") for trouble in describe_rank_trouble(status.ranks))
+    if status.servers:
+        yield Text()
+        for server in status.servers:
+            yield _build_hanging("serves", make_printable(describe_server(server).fit(UNCUT)), "")
     open_findings = [finding for finding in status.findings if finding.is_open]
     if open_findings:
         yield Text()
@@ -115,6 +120,7 @@ def _sample_of(status: NodeStatus) -> Sample:
         ranks=status.ranks,
         notes=status.notes,
         devices_left_out=status.devices_left_out,
+        servers=status.servers,
     )
 
 

@@ -14,6 +14,7 @@ from vramscope.analyzers import (
     usage,
 )
 from vramscope.analyzers.finding_words import name_kind
+from vramscope.analyzers.serving import analyzer as serving
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,7 @@ from vramscope.analyzers.finding_words import name_kind
         divergence.KIND,
         fragmentation.KIND,
         usage.KIND,
+        *serving.KINDS,
         "oom",
         "gradient_leak",
     ],

@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -20,14 +21,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vramscope.analyzers.modules import make_breakdown
-from vramscope.engine.errors import VramscopeError
+from vramscope.engine.errors import ServerUnreachableError, VramscopeError
 from vramscope.engine.files.framework.oom_text import parse_oom_text
 from vramscope.engine.files.memory_file import read_flight_record, read_memory_file, recognize_memory_file
 from vramscope.engine.files.memory_snapshot.decoder import decode
 from vramscope.engine.files.memory_trace.reading import read_memory_trace
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.files.phases import read_phase_file
-from vramscope.engine.model import Sample
+from vramscope.engine.model import Sample, ServerKind, ServerSample
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
     DAMAGES,
@@ -44,6 +45,10 @@ from vramscope.engine.recording.block import (
 )
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
+from vramscope.engine.soundness import check_numbers
+from vramscope.engine.sources.serving.answers import read_answer, recognize_answer
+from vramscope.engine.workloads.serving.formats import Format, answer
+from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
 from vramscope.exporters.modules.text import describe_module_memory, report_module_memory
@@ -322,6 +327,38 @@ def _seed_oom_text() -> Iterable[bytes]:
     return [FRAMEWORK.encode()]
 
 
+_PAGES: tuple[tuple[Format, ServerKind, str], ...] = (
+    ("vllm", "vLLM", "/metrics"),
+    ("vllm-old", "vLLM", "/metrics"),
+    ("sglang", "SGLang", "/metrics"),
+    ("tgi", "TGI", "/metrics"),
+    ("llama.cpp", "llama.cpp", "/metrics"),
+    ("llama.cpp", "llama.cpp", "/slots"),
+    ("ollama", "Ollama", "/api/ps"),
+)
+
+
+def read_metrics(data: bytes) -> None:
+    """Read what a server of models answers; readings have to go through the wire."""
+    for _, kind, path in dict.fromkeys((None, kind, path) for _, kind, path in _PAGES):
+        recognize_answer(path, data)
+        with suppress(ServerUnreachableError):
+            found = read_answer(kind, {path: data})
+            server = ServerSample(kind, "fuzz", engines=found.engines, plan=found.ranks)
+            sample = Sample("n", 1, 1.0, 1.0, servers=(server,))
+            check_numbers(sample)
+            _check_samples([sample])
+
+
+def _seed_metrics() -> Iterable[bytes]:
+    server = SimulatedServer(ServerSetup(engines=2, tensor=2))
+    server.advance(20.0)
+    for form, _, path in _PAGES:
+        page = answer(server, form, path)
+        if page is not None:
+            yield page[1].encode()
+
+
 TARGETS = {
     "recording": Target(read_recording, _seed_recording, 1 << 20),
     "block": Target(read_block, _seed_block),
@@ -334,6 +371,7 @@ TARGETS = {
     "snapshot": Target(read_snapshot, _seed_snapshot, memory_bytes=1 << 30),
     "flight": Target(read_flight, _seed_flight),
     "oom-text": Target(read_oom_text, _seed_oom_text),
+    "metrics": Target(read_metrics, _seed_metrics),
     "modules": Target(read_modules, _seed_modules),
     "phases": Target(read_phases, _seed_phases),
     "cluster": Target(read_cluster_text, _seed_cluster),

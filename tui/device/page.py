@@ -46,6 +46,7 @@ from .sections import (
     draw_stacks,
     draw_steps,
 )
+from .serving import draw_servers
 
 LEAST_GRAPH_ROWS = 5
 LEAST_GRAPH_SHARE = 0.34
@@ -149,6 +150,7 @@ class _Sections:
             self._findings(),
             self._part(),
             self._comparison(),
+            draw_servers(self._view, self._width, self._glyphs),
             self._forecast(rank),
             [] if rank is None else draw_model(rank, self._width, self._glyphs),
             draw_steps(self._content.steps, self._width, self._glyphs),
@@ -214,7 +216,7 @@ class _Sections:
 
     def _absence(self) -> list[Line]:
         """Return how to get missing allocator data."""
-        if self._view.ranks or self._view.device.kind == "trace":
+        if self._view.ranks or self._view.servers or self._view.device.kind == "trace":
             return []
         words = NO_PROBE_BUT_KEY if self._content.remedy == "key" else NO_PROBE
         return [[Span(f" {text}", "muted")] for text in fields.wrap_words(words, self._width - 2)]
@@ -454,6 +456,12 @@ def _whole(view: DeviceView) -> Part:
 def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: bool) -> Iterator[Part]:
     """Yield the parts that are there, each in the look of the first kind in it."""
     looks: dict[PartKind, tuple[str, Role]] = {
+        "weights": (glyphs.full, "fill"),
+        "kv_used": (glyphs.hatched, "accent"),
+        "kv_cached": (glyphs.cached, "accent"),
+        "kv_free": (glyphs.others, "band"),
+        "graphs": (glyphs.band, "fill"),
+        "workspace": (glyphs.rest, "muted"),
         "allocated": (glyphs.full, view.fill_role),
         "awaiting_free": (glyphs.band, view.fill_role),
         "stranded": (glyphs.hatched, "medium"),

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from ...analyzers.finding_words import LeakWords
 from ...analyzers.gap import MemoryGap, PartKind
+from ...analyzers.serving.load import describe_server
 from ...engine.model import ThrottleReason
 from ...engine.units import GIB, MIB, format_age
 from ..draw.bars import draw_gauge, draw_split_gauge
@@ -29,6 +30,12 @@ SMALL_BYTES = 4 * GIB
 # What the allocators hold beyond live tensors.
 CACHED: frozenset[PartKind] = frozenset({"awaiting_free", "stranded", "cached"})
 SHORT_NAMES: dict[PartKind, str] = {
+    "weights": "weights",
+    "kv_used": "KV used",
+    "kv_cached": "KV free",
+    "kv_free": "KV free",
+    "graphs": "rest",
+    "workspace": "rest",
     "allocated": "alloc",
     "awaiting_free": "cache",
     "stranded": "cache",
@@ -322,8 +329,11 @@ def facts(
     found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
     found += fault_facts(view)
     found += [] if view.comparison is None else [comparison_fact(view.comparison)]
+    found += server_facts(view)
     if view.ranks:
         found += rank_facts(view, widths, glyphs, has_gap=has_gap)
+    elif has_gap and view.gap is not None:
+        found += gap_facts(view.gap, widths, glyphs)
     elif has_gap:
         found += allocator_facts(view, widths, glyphs)
     if not view.is_capacity_known and view.scale_bytes and view.device.memory.used_bytes is not None:
@@ -348,6 +358,17 @@ def facts(
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return [*found, *hardware_facts(view)] if has_hardware else found
+
+
+def server_facts(view: DeviceView) -> list[Line]:
+    """Return what the servers on a device do, in short forms, the most important first."""
+    found: list[Line] = []
+    for server in view.servers:
+        for forms in describe_server(server).clauses:
+            text = forms[min(1, len(forms) - 1)]
+            if text:
+                found.append([Span(text, "text" if server.state == "ok" else "muted")])
+    return found
 
 
 # Reasons for lower clocks that a person should know of; a power cap that is reached is no fault.

@@ -14,7 +14,15 @@ from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...analyzers.trend_words import grade_trend, word_trend
 from ...engine.history import History
 from ...engine.history.history import Field
-from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankCoordinates, RankSample, Sample
+from ...engine.model import (
+    AllocatorReading,
+    DeviceSample,
+    DeviceState,
+    RankCoordinates,
+    RankSample,
+    Sample,
+    ServerSample,
+)
 from ...engine.units import GIB, format_age, share_percent
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.spans import Role
@@ -199,6 +207,8 @@ class DeviceView:
     is_selected: bool
     # Training processes on it that report through the probe, in the order of their ranks.
     ranks: tuple[RankSample, ...] = ()
+    # Servers of models that use it.
+    servers: tuple[ServerSample, ...] = ()
     # What fills it, part by part; None where no training process reports, or not now.
     gap: MemoryGap | None = None
     # Whole seconds until memory is expected to run out; None without a forecast.
@@ -352,6 +362,7 @@ def build_views(
     for device in devices:
         state, age_s = _freshness(device, snapshot)
         on_device = ranks.get(device.uuid, ())
+        servers = _list_servers(sample.servers, device.uuid) if sample.servers else ()
         views.append(
             DeviceView(
                 device=_without_age(device),
@@ -362,8 +373,9 @@ def build_views(
                 scale_bytes=device.memory.total_bytes or scale_bytes,
                 clock=sample.clock,
                 is_selected=device.uuid == selected,
-                ranks=on_device,
-                gap=_explain(device, on_device),
+                ranks=_without_servers(on_device, servers, device.uuid) if servers else on_device,
+                servers=servers,
+                gap=_explain(device, on_device, servers),
                 time_left_s=risks[device.uuid].time_left_s(sample.time_s),
                 trend_forms=_word_trend(risks[device.uuid], sample.time_s),
                 leak=describe_leak(snapshot.findings, device.uuid),
@@ -391,10 +403,29 @@ def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequ
     return max(_most(device), (history.peak(device.uuid) or (0, 0.0))[0])
 
 
-def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | None:
+def _list_servers(servers: Iterable[ServerSample], uuid: str) -> tuple[ServerSample, ...]:
+    """Return the servers on a device, without their ages, which change at every tick."""
+    return tuple(
+        msgspec.structs.replace(server, age_s=None)
+        for server in servers
+        if any(place.uuid == uuid for place in server.devices)
+    )
+
+
+def _without_servers(
+    ranks: tuple[RankSample, ...], servers: Sequence[ServerSample], uuid: str
+) -> tuple[RankSample, ...]:
+    """Return the processes that train: a simulated server reports its device as they do."""
+    serving = {pid for it in servers for place in it.devices if place.uuid == uuid for pid in place.pids}
+    return tuple(rank for rank in ranks if rank.pid not in serving)
+
+
+def _explain(
+    device: DeviceSample, ranks: Sequence[RankSample], servers: Sequence[ServerSample]
+) -> MemoryGap | None:
     """Return what fills a device; None where a process does not report, whose last values are old."""
-    is_told = bool(ranks) and all(rank.state == "ok" for rank in ranks)
-    return explain_gap(device, ranks) if is_told else None
+    is_told = bool(ranks or servers) and all(rank.state == "ok" for rank in ranks)
+    return explain_gap(device, ranks, servers) if is_told else None
 
 
 def _without_age(device: DeviceSample) -> DeviceSample:

@@ -46,7 +46,10 @@ def show_live(arguments: Namespace) -> int:
         from vramscope.tui.frame.process_memory import share_one_heap
 
         feed = attach_or_start(
-            interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config
+            interval_s=settings.interval_s,
+            memory_interval_s=settings.memory_interval_s,
+            serving=settings.serving,
+            config=config,
         )
         share_one_heap()
         feed.follow()

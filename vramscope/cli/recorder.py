@@ -87,6 +87,7 @@ class Recorder:
         self._follower = NodeFollower(
             interval_s=settings.interval_s,
             memory_interval_s=settings.memory_interval_s,
+            serving=settings.serving,
             # A continued recording lacks what came since its last sample.
             since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )

@@ -3,7 +3,7 @@
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from vramscope.engine.errors import UsageError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 AGENT_ANSWERS_WITHIN_S = 2.0
 ONCE_INTERVAL_S = 0.1
+# Servers of models are read while a node is sampled; where there are none, nothing waits for them.
+SERVERS_ANSWER_WITHIN_S = 2.0
 
 
 def _do_nothing() -> None:
@@ -36,11 +38,13 @@ class Observer:
     Args:
         interval_s: Seconds from one status to the next.
         memory_interval_s: Seconds between two readings of device memory, where this process samples.
+        serving: Servers of models to read, as in the settings, where this process samples.
     """
 
-    def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
+    def __init__(self, *, interval_s: float, memory_interval_s: float, serving: Sequence[str] = ()) -> None:
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
+        self._serving = tuple(serving)
         self._local_interval_s = interval_s
         self._source: NodeSource[Client, LocalNode] = NodeSource(self._connect, self._make_local)
         self._findings: dict[str, Finding] = {}
@@ -88,6 +92,9 @@ class Observer:
         sample = local.take(None)[-1]
         while not (sample.devices or local.is_decided):
             sample = local.take(None)[-1]
+        answers_until_s = time.monotonic() + SERVERS_ANSWER_WITHIN_S
+        while time.monotonic() < answers_until_s and any(it.state == "starting" for it in sample.servers):
+            sample = local.take(None)[-1]
         local.analyzers.observe(sample)  # the second sample needs the time of the first
         meanwhile()
         return self._describe(local, local.take(None)[-1])
@@ -122,7 +129,11 @@ class Observer:
         return connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
 
     def _make_local(self) -> LocalNode:
-        return LocalNode(interval_s=self._local_interval_s, memory_interval_s=self._memory_interval_s)
+        return LocalNode(
+            interval_s=self._local_interval_s,
+            memory_interval_s=self._memory_interval_s,
+            serving=self._serving,
+        )
 
     def _ask_agent(self, client: "Client") -> "NodeStatus | None":
         """Return what the agent reports now, or None where it has gone or does not answer."""
@@ -185,7 +196,11 @@ def show_status(arguments: Namespace) -> NoReturn:
     """
     settings = read_settings(arguments)
     duration_s = read_duration(arguments)
-    observer = Observer(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
+    observer = Observer(
+        interval_s=settings.interval_s,
+        memory_interval_s=settings.memory_interval_s,
+        serving=settings.serving,
+    )
     code = 0
     try:
         if not arguments.once:

@@ -333,6 +333,12 @@ def build_sampling_flags() -> ArgumentParser:
         metavar="TIME",
         help="time between readings of device memory within a sample (default 100ms)",
     )
+    group.add_argument(
+        "--serving",
+        metavar="URL[=LOG]",
+        action="append",
+        help="read a server of models there too, and its start-up log (repeatable; none: look for no server)",
+    )
     return flags
 
 

@@ -104,6 +104,7 @@ def run(arguments: Namespace) -> int:
             runtime_dir=locate_runtime_folder(),
             interval_s=settings.interval_s,
             memory_interval_s=settings.memory_interval_s,
+            serving=settings.serving,
             replay=arguments.replay,
             speed=arguments.speed,
             replay_interval_s=arguments.replay_interval or 0.1,

@@ -1,4 +1,4 @@
-"""`vramscope demo`: a real training job on a simulated card, and the live view on it, without a GPU."""
+"""`vramscope demo`: a training job or a server on a simulated card and the live view on it, without a GPU."""
 
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import SourceUnavailableError
 
 from ..frame.emit import complain
-from ..frame.flags import add_old_flag, build_view_flags, duration, size
+from ..frame.flags import add_old_flag, build_view_flags, duration, refuse, size
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 DESCRIPTION = "Watch a small training job leak, fragment and run out of memory on a simulated GPU."
 EXAMPLES = """\
 vramscope demo
-vramscope demo --capacity 2GiB --duration 3m"""
+vramscope demo --capacity 2GiB --duration 3m
+vramscope demo --serving"""
 NOTES = """\
 The job trains on the CPU and keeps memory that it should free. Within two minutes memory is full, vramscope
 writes a flight record, and the job starts again. It ends when you quit the view. It needs PyTorch: pip
-install 'vramscope[train]'."""
+install 'vramscope[train]'. With --serving it is a simulated server of a model instead: its KV pool fills up
+within three minutes, sequences are preempted, later it sleeps and wakes; that needs no PyTorch."""
 EXIT_CODES: dict[int | str, str] = {
     0: "you quit the view, or --duration is over",
     1: "the job ended by itself",
@@ -55,6 +57,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         help="memory of the simulated GPU, at least 896MiB (default 1.5GiB)",
     )
     add_old_flag(parser, "--size", use="--capacity", dest="capacity", type=size())
+    parser.add_argument(
+        "--serving",
+        dest="is_serving",
+        action="store_true",
+        help="watch a simulated server of a model instead of a training job",
+    )
 
 
 def find_refusal() -> str | None:
@@ -67,17 +75,25 @@ def find_refusal() -> str | None:
 def run(arguments: Namespace) -> int:
     import msgspec
 
-    from vramscope.engine.jobs.demonstration import Demonstration
+    from vramscope.engine.jobs.demonstration import Demonstration, ServingDemonstration
     from vramscope.engine.sampling.live import node_name
     from vramscope.tui.terminal.abilities import check_terminal
 
     from ..live import open_view, prepare_recording
 
+    is_serving = arguments.is_serving
     settings = read_settings(arguments)
-    if (refusal := find_refusal()) is not None:
+    if is_serving:
+        refuse(
+            {"--capacity": arguments.capacity}, "does not go with --serving: the server has a card of its own"
+        )
+    elif (refusal := find_refusal()) is not None:
         raise SourceUnavailableError(refusal)
     check_terminal(settings)
-    demonstration = Demonstration() if arguments.capacity is None else Demonstration(arguments.capacity)
+    if is_serving:
+        demonstration: Demonstration = ServingDemonstration()
+    else:
+        demonstration = Demonstration() if arguments.capacity is None else Demonstration(arguments.capacity)
 
     def start_feed() -> "Feed":
         return demonstration.start(
@@ -89,7 +105,12 @@ def run(arguments: Namespace) -> int:
         code = open_view(
             start_feed,
             # The graphs show no more time than the job needs to run out of memory.
-            msgspec.structs.replace(settings, history_window_s=min(settings.history_window_s, HISTORY_S)),
+            msgspec.structs.replace(
+                settings,
+                history_window_s=settings.history_window_s
+                if is_serving
+                else min(settings.history_window_s, HISTORY_S),
+            ),
             config=getattr(arguments, "config", None),
             local_node=node_name(),
             duration_s=arguments.duration_of_demo,

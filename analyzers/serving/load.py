@@ -1,0 +1,103 @@
+"""A server in numbers over all of its engines, and in one sentence."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ...engine.model import EngineReading, ServerSample
+from ...engine.unmeasured import sum_all
+from ..sentence import Sentence, count
+
+
+class Load(NamedTuple):
+    """All engines of a server; None where one of them does not say."""
+
+    running: int | None
+    waiting: int | None
+    used_share: float | None
+    """Of the fullest engine."""
+    cached_share: float | None
+    """Of the same engine."""
+    pool_tokens: int | None
+    preemptions: int | None
+    rejections: int | None
+    hit_share: float | None
+    """Share of the prompt tokens that were found in the prefix cache since the start."""
+
+
+def sum_load(server: ServerSample) -> Load:
+    engines = server.engines
+    fullest = max(engines, key=lambda it: -1.0 if it.used_share is None else it.used_share, default=None)
+    cached = None
+    if fullest is not None and fullest.cached_tokens is not None and fullest.pool_tokens:
+        cached = fullest.cached_tokens / fullest.pool_tokens
+    queries = _add(engines, lambda it: it.prefix_queries)
+    hits = _add(engines, lambda it: it.prefix_hits)
+    rates = [it.hit_rate for it in engines if it.hit_rate is not None]
+    share = hits / queries if queries and hits is not None else None
+    return Load(
+        _add(engines, lambda it: it.running),
+        _add(engines, lambda it: it.waiting),
+        None if fullest is None else fullest.used_share,
+        cached,
+        _add(engines, lambda it: it.pool_tokens),
+        _add(engines, lambda it: it.preemptions),
+        _add(engines, lambda it: it.rejections),
+        share if share is not None else sum(rates) / len(rates) if rates else None,
+    )
+
+
+def describe_server(server: ServerSample) -> Sentence:
+    """Say what a server does now, the most important first."""
+    return Sentence(tuple(_describe(server)))
+
+
+def name_server(server: ServerSample) -> str:
+    """Name a server in a sentence: `vLLM (Qwen3-8B)`, `SGLang`."""
+    model = "" if server.model is None else f" ({server.model.rpartition('/')[2]})"
+    return f"{server.kind or 'server'}{model}"
+
+
+def _describe(server: ServerSample) -> Iterator[tuple[str, ...]]:
+    kind = server.kind or "server"
+    model = server.model or ""
+    short = model.rpartition("/")[2]
+    yield (f"{kind} {model}".strip(), f"{kind} {short}".strip(), kind)
+    if server.is_simulated:
+        yield ("simulated", "")
+    if server.state == "silent":
+        yield (f"silent: {server.reason or 'no reason is known'}", "silent")
+    elif server.state != "ok":
+        yield (server.state,)
+    if server.state != "starting":
+        yield from _describe_load(server)
+
+
+def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
+    load = sum_load(server)
+    if len(server.engines) > 1:
+        yield (count(len(server.engines), "engine"), "")
+    if load.running is not None:
+        yield (f"{load.running:,} running", f"{load.running:,} run")
+    if load.waiting is not None:
+        yield (f"{load.waiting:,} waiting", f"{load.waiting:,} wait")
+    if load.used_share is not None:
+        tokens = "" if load.pool_tokens is None else f" of {load.pool_tokens:,} tokens"
+        yield (f"KV {load.used_share:.0%}{tokens}", f"KV {load.used_share:.0%}")
+    if load.cached_share is not None:
+        yield (f"{load.cached_share:.0%} cached", "")
+    if load.preemptions:
+        yield (
+            f"{count(load.preemptions, 'preemption')} since its start",
+            f"{load.preemptions:,} preempted",
+            "",
+        )
+    if load.rejections:
+        yield (f"{count(load.rejections, 'request')} refused", f"{load.rejections:,} refused", "")
+    if load.hit_share is not None:
+        yield (f"prefix hits {load.hit_share:.0%}", "")
+    if server.url is not None:
+        yield (server.url, "")
+
+
+def _add(engines: tuple[EngineReading, ...], read: Callable[[EngineReading], int | None]) -> int | None:
+    return sum_all(map(read, engines)) if engines else None

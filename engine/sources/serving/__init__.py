@@ -1,0 +1,1 @@
+"""Servers of models on this node: recognized among the processes that use a device, and read over HTTP."""

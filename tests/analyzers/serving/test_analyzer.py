@@ -1,0 +1,222 @@
+"""Findings about servers: each opens for its cause alone, says numbers that were computed, and closes."""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.analyzers.serving.analyzer import (
+    ASLEEP,
+    BEYOND,
+    OUTSIDE,
+    PREEMPTION,
+    REJECTION,
+    ServingAnalyzer,
+)
+from vramscope.engine.history import History
+from vramscope.engine.model import DeviceSample, Finding, Sample
+from vramscope.engine.units import GIB, MIB
+from vramscope.engine.workloads.serving.pool import Rate, Traffic
+from vramscope.engine.workloads.serving.server import MemoryPlan, ServerSetup, SimulatedServer
+
+from .servers import make_sample
+
+CALM = Traffic(Rate(((0.0, 2.0),)))
+
+
+def play(
+    server: SimulatedServer, seconds: float, *, since: int = 0, other_bytes: int = 0
+) -> Iterator[Sample]:
+    end_s = server.now_s + seconds
+    seq = since
+    while server.now_s < end_s:
+        server.advance(server.now_s + 2.0)
+        seq += 1
+        yield make_sample(server, seq, other_bytes=other_bytes)
+
+
+def watch(analyzer: ServingAnalyzer, samples: Iterable[Sample]) -> dict[str, list[Finding]]:
+    """Return what was said, by kind, in order."""
+    found: dict[str, list[Finding]] = {}
+    for sample in samples:
+        for finding in analyzer.observe(sample):
+            found.setdefault(finding.kind, []).append(finding)
+    return found
+
+
+def ramp(*, most_queued: int | None = None, most_sequences: int = 10_000) -> SimulatedServer:
+    traffic = Traffic(Rate(((0.0, 3.0), (300.0, 3.0), (2400.0, 24.0))), output_tokens=500)
+    setup = ServerSetup(
+        plan=MemoryPlan(token_bytes=384 << 10),
+        traffic=traffic,
+        most_sequences=most_sequences,
+        most_queued=most_queued,
+    )
+    return SimulatedServer(setup, seed=2)
+
+
+def test_a_healthy_server_is_no_finding_at_all_not_even_pressure() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM, plan=MemoryPlan(share=0.95)), 1)
+    samples = list(play(server, 600.0))
+    assert max(it.devices[0].memory.used_bytes or 0 for it in samples) > 0.95 * 80 * GIB
+    assert watch(ServingAnalyzer(), samples) == {}
+    pressure = PressureAnalyzer()
+    assert [it for sample in samples for it in pressure.observe(sample)] == []
+    bare = PressureAnalyzer()
+    assert [it.kind for sample in samples for it in bare.observe(replace(sample, servers=()))] == ["pressure"]
+
+
+def test_a_full_device_that_a_server_hardly_uses_is_pressure_all_the_same() -> None:
+    plan = MemoryPlan(weights_bytes=4 * GIB, share=0.2)
+    server = SimulatedServer(ServerSetup(traffic=CALM, plan=plan), 1)
+    pressure = PressureAnalyzer()
+    found = [it for s in play(server, 60.0, other_bytes=62 * GIB) for it in pressure.observe(s)]
+    assert [it.kind for it in found] == ["pressure"]
+
+
+def test_pressure_closes_when_the_server_is_known() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM, plan=MemoryPlan(share=0.95)), 1)
+    samples = list(play(server, 120.0))
+    pressure = PressureAnalyzer()
+    found = [it for s in samples[:30] for it in pressure.observe(replace(s, servers=()))]
+    found += [it for s in samples[30:] for it in pressure.observe(s)]
+    assert [it.is_open for it in found] == [True, False]
+    assert found[-1].evidence[-1].value == "a server of models fills the device on purpose"
+
+
+def test_the_end_of_the_pool_is_forecast_before_the_first_preemption() -> None:
+    server = ramp()
+    analyzer = ServingAnalyzer()
+    opened_s = None
+    for sample in play(server, 1800.0):
+        for finding in analyzer.observe(sample):
+            opened_s = opened_s or finding.opened_s
+            first = finding
+        if server.engines[0].counters.preemptions:
+            break
+    assert server.engines[0].counters.first_preemption_s is not None
+    assert opened_s is not None
+    lead_s = 1_000_000.0 + server.engines[0].counters.first_preemption_s - opened_s
+    assert lead_s >= 60.0
+    assert first.kind == PREEMPTION
+    assert first.device_uuid == "GPU-0"
+    assert "--gpu-memory-utilization 0.97 (now 0.9)" in first.advice
+    assert "--max-num-seqs" in first.advice
+
+
+def test_preemptions_are_counted_a_minute_and_the_finding_closes_after_them() -> None:
+    traffic = Traffic(Rate(((0.0, 3.0), (100.0, 30.0), (400.0, 30.0), (410.0, 1.0))), output_tokens=500)
+    setup = ServerSetup(plan=MemoryPlan(token_bytes=384 << 10), traffic=traffic, most_sequences=10_000)
+    server = SimulatedServer(setup, 3)
+    found = watch(ServingAnalyzer(), play(server, 3600.0))[PREEMPTION]
+    assert len({it.id for it in found}) == 1
+    preempting = [it for it in found if "preempts" in it.title]
+    assert preempting
+    rate = next(e.value for e in preempting[-1].evidence if e.name == "preemptions a minute")
+    assert isinstance(rate, float)
+    assert rate > 0
+    assert not found[-1].is_open
+
+
+def test_fewer_sequences_than_fill_the_pool_are_no_forecast() -> None:
+    server = ramp(most_sequences=60)
+    found = watch(ServingAnalyzer(), play(server, 1800.0))
+    assert server.engines[0].counters.preemptions == 0
+    assert PREEMPTION not in found
+
+
+def test_refused_requests_are_counted_a_minute() -> None:
+    server = ramp(most_queued=20, most_sequences=60)
+    found = watch(ServingAnalyzer(), play(server, 1500.0))[REJECTION]
+    assert found[-1].severity == "high"
+    rate = next(e.value for e in found[-1].evidence if e.name == "refused a minute")
+    assert isinstance(rate, float)
+    assert rate > 60
+    assert "--max-num-seqs" not in found[-1].advice or "others wait" in found[-1].advice
+
+
+def test_little_room_outside_of_the_pool_is_named_with_the_flags_that_make_it() -> None:
+    plan = MemoryPlan(share=0.985)
+    server = SimulatedServer(ServerSetup(traffic=CALM, plan=plan), 1)
+    (finding,) = watch(ServingAnalyzer(), play(server, 60.0))[OUTSIDE]
+    free = plan.total_bytes - server.used_bytes
+    assert free < 512 * MIB
+    assert next(e.value for e in finding.evidence if e.name == "free outside of the server") == free
+    assert "--gpu-memory-utilization 0.97 (now 0.985)" in finding.advice
+    pool = plan.pool_bytes - (GIB - free)
+    assert f"--kv-cache-memory {pool}" in finding.advice
+
+
+def test_a_server_that_grows_beyond_its_plan_is_named_with_both_sizes() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM, growth_bytes_per_s=4 * MIB), 1)
+    found = watch(ServingAnalyzer(), play(server, 900.0))[BEYOND]
+    assert "more than planned" in found[0].title
+    plan = server.setup.plan
+    planned = next(e.value for e in found[0].evidence if e.name == "planned")
+    assert planned == plan.share_bytes + plan.graphs_bytes
+    grown = SimulatedServer(ServerSetup(traffic=CALM, growth_bytes_per_s=8 * MIB), 1)
+    unplanned = (
+        replace(s, servers=tuple(replace(it, plan=()) for it in s.servers)) for s in play(grown, 900.0)
+    )
+    found = watch(ServingAnalyzer(), unplanned)[BEYOND]
+    assert "more than after its start" in found[0].title
+
+
+def test_sleep_is_an_event_with_a_beginning_and_an_end() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer = ServingAnalyzer()
+    assert watch(analyzer, play(server, 60.0)) == {}
+    awake = server.used_bytes
+    server.sleep()
+    (opened,) = watch(analyzer, play(server, 60.0, since=30))[ASLEEP]
+    assert (opened.severity, opened.is_open) == ("low", True)
+    freed = next(e.value for e in opened.evidence if e.name == "freed")
+    assert freed == awake - server.used_bytes
+    server.wake()
+    (closed,) = watch(analyzer, play(server, 60.0, since=60))[ASLEEP]
+    assert closed.id == opened.id
+    assert not closed.is_open
+
+
+def test_findings_close_when_the_server_is_gone() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer = ServingAnalyzer()
+    watch(analyzer, play(server, 10.0))
+    server.sleep()
+    samples = list(play(server, 40.0, since=5))
+    found = watch(analyzer, (s if at < 5 else replace(s, servers=()) for at, s in enumerate(samples)))
+    assert [it.is_open for it in found[ASLEEP]] == [True, False]
+    assert found[ASLEEP][-1].evidence[-1].value == "the server is no longer there"
+
+
+def test_a_restarted_worker_adopts_what_is_open_and_the_ring_closes_nothing() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer, history = ServingAnalyzer(), History()
+    for sample in play(server, 30.0):
+        analyzer.observe(sample)
+        history.add(sample)
+    server.sleep()
+    opened: list[Finding] = []
+    for sample in play(server, 60.0, since=15):
+        opened += analyzer.observe(sample)
+        history.add(sample)
+    successor = ServingAnalyzer()
+    successor.restore(opened)
+    assert watch(successor, history.samples()) == {}
+    pressure = PressureAnalyzer()
+    assert [it for sample in history.samples() for it in pressure.observe(sample)] == []
+    server.wake()
+    assert [it.is_open for it in watch(successor, play(server, 30.0, since=45))[ASLEEP]] == [False]
+
+
+@pytest.mark.parametrize("free", [None, 0])
+def test_a_device_without_free_bytes_is_no_mistake(free: int | None) -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer = ServingAnalyzer()
+    for sample in play(server, 60.0):
+        devices: tuple[DeviceSample, ...] = tuple(
+            replace(it, memory=replace(it.memory, free_bytes=free)) for it in sample.devices
+        )
+        found = analyzer.observe(replace(sample, devices=devices))
+        assert all(it.kind == OUTSIDE for it in found)
