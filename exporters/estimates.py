@@ -329,7 +329,10 @@ def _describe_moment(estimate: StepEstimate) -> str:
 
 def _describe_method(estimate: StepEstimate) -> Iterator[str]:
     if estimate.ranks is not None:
-        yield f"The step of rank {estimate.rank} of {estimate.ranks}; no other rank ran."
+        yield (
+            f"The step of rank {estimate.rank} of {estimate.ranks}, traced in {estimate.traced_s:.1f} s; no "
+            "other process ran."
+        )
     if estimate.traced_layers:
         depths = ", ".join(str(depth) for depth in estimate.traced_layers)
         yield f"Extrapolated from models of {depths} layers; --full traces the full depth."

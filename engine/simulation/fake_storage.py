@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import distributed
+from .alone import check_exchange, is_exchange
 from .devices import inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .host_memory import HostMemory, capture_stack
@@ -78,6 +79,8 @@ class FakeAccountingMode(AccountingMode):
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
+        if is_exchange(function):
+            check_exchange(function, args)
         if distributed.is_collective(function):
             return distributed.complete(function, args)
         made = self._shortcuts.run(function, args, kwargs)

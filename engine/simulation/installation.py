@@ -125,7 +125,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_grouping()
     install_legacy_types()
     install_autocast()
-    distributed.install(registry, config)
+    distributed.install(registry, simulation.post)
     install_threads(simulation, _make_mode(simulation))
     atexit.register(_close, simulation)
     return simulation
