@@ -18,6 +18,8 @@ import torch
 
 from .patching import replace
 
+_COLLECTIVES = ("c10d::", "_c10d_functional::")
+_TRANSFERS = ("c10d::send", "c10d::recv_", "c10d::recv_any_source_")
 _EXCHANGES = ("c10d::alltoall_base_", "c10d::alltoall_", "_c10d_functional::all_to_all_single")
 
 
@@ -27,6 +29,16 @@ class RankNeeded(BaseException):
     def __init__(self, rank: int) -> None:
         super().__init__(f"an object of rank {rank}")
         self.rank = rank
+
+
+class GroupUse:
+    """What one group of so many ranks does with tensors of the card."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.is_collective = False
+        # Members that this rank exchanges tensors with, one by one.
+        self.peers: set[int] = set()
 
 
 class Post:
@@ -40,6 +52,30 @@ class Post:
         # How many of them this rank has received, by sender and receivers.
         self._received: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
 
+        # Groups that moved tensors of the card, by the names that torch gives them.
+        self._uses: dict[str, GroupUse] = {}
+
+    def note(self, function: Any, args: Any) -> None:
+        """Note what a group does with tensors of the card."""
+        group = _find_group(args)
+        if group is None or group.size() < 2:
+            return
+        use = self._uses.setdefault(group.group_name, GroupUse(group.size()))
+        name = function._schema.name
+        if name in _EXCHANGES:
+            use.peers.update(set(range(group.size())) - {group.rank()})
+        elif name in _TRANSFERS:
+            use.peers.add(args[2] if isinstance(args[2], int) else -1)
+        else:
+            use.is_collective = True
+
+    def list_uses(self) -> list[dict[str, Any]]:
+        """Return the groups that moved tensors of the card."""
+        return [
+            {"ranks": use.ranks, "is_collective": use.is_collective, "peers": len(use.peers)}
+            for use in self._uses.values()
+        ]
+
     def become(self, rank: int) -> None:
         """Begin as some rank: its process group is made again, and what it sent before is sent again."""
         if torch.distributed.is_initialized():
@@ -47,6 +83,7 @@ class Post:
         self.rank = rank
         self._sent.pop(rank, None)
         self._received.clear()
+        self._uses = {}
 
     def join(self, original: Any) -> None:
         """Make the group of all ranks; a second training of this process is the same rank."""
@@ -159,6 +196,23 @@ def _make_warm_up(original: Any) -> Any:
             it._inference_mode = modes.DYNAMIC if is_open else modes.STATIC
 
     return warm_up
+
+
+def moves_tensors(function: Any) -> bool:
+    """Return whether an operation is one of a process group."""
+    return bool(getattr(getattr(function, "_schema", None), "name", "").startswith(_COLLECTIVES))
+
+
+def _find_group(args: Any) -> Any:
+    """Return the process group among the arguments of an operation; None without one."""
+    from torch.distributed import ProcessGroup
+    from torch.distributed.distributed_c10d import _resolve_process_group
+
+    for value in args:
+        if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+            return ProcessGroup.unbox(value)
+    # Functional collectives name their group last.
+    return _resolve_process_group(args[-1]) if args and isinstance(args[-1], str) else None
 
 
 @functools.cache

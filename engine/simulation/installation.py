@@ -136,12 +136,16 @@ def _make_mode(simulation: Simulation) -> AccountingMode:
     registry = simulation.registry
     host = simulation.host
     if not config.is_fake:
-        return AccountingMode(registry, host)
+        return AccountingMode(registry, host, simulation.post)
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
     mode = fake_storage.FakeAccountingMode(
-        registry, host, has_stand_ins=config.has_stand_ins, has_largest_sizes=config.has_largest_sizes
+        registry,
+        host,
+        simulation.post,
+        has_stand_ins=config.has_stand_ins,
+        has_largest_sizes=config.has_largest_sizes,
     )
     fake_storage.install(registry, mode)
     if mode.stand_ins is not None:

@@ -36,6 +36,8 @@ class Simulation:
         self.post = None if config.ranks is None else Post(config.ranks, config.rank)
         # File and line of whatever has read a value that does not exist.
         self.list_readings: Callable[[], list[tuple[str, object]]] = list
+        # Whether the script asked torch.compile for CUDA graphs.
+        self.has_graphs = False
         # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,

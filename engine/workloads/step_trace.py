@@ -568,7 +568,15 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         return _report_error(error, request)
     readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
     seconds = perf_counter() - begun_s
-    return {"traces": traces, "seconds": seconds, "torch": torch.__version__, "readings": readings}
+    groups = [] if simulation.post is None else simulation.post.list_uses()
+    return {
+        "traces": traces,
+        "seconds": seconds,
+        "torch": torch.__version__,
+        "readings": readings,
+        "groups": groups,
+        "has_graphs": simulation.has_graphs,
+    }
 
 
 def _report_error(error: Exception, request: dict[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,18 @@ def test_what_no_tensor_holds_is_a_range_and_a_card_must_have_its_upper_end() ->
     assert judge(found.card_least_bytes - 2 * MIB) is False
 
 
+def test_graphs_of_the_compiler_add_a_pool_of_their_own_at_the_upper_end() -> None:
+    eager, graphed = (
+        judge_traces(trace_steps(request), request, None)
+        for request in (StepRequest(factory="trainings:plain"), StepRequest(factory="trainings:graphed"))
+    )
+    assert graphed.reserved_peak_bytes == eager.reserved_peak_bytes
+    made = shares(graphed)["activation"] + shares(graphed)["temporary"]
+    assert graphed.card_least_bytes == eager.card_least_bytes
+    assert graphed.card_most_bytes == eager.card_most_bytes + made + 2 * 28 * MIB
+    assert graphed.outside[-1].name == "CUDA graphs"
+
+
 def test_the_largest_convolution_is_found_with_its_input_and_output() -> None:
     request = StepRequest(factory="trainings:convolving", inputs=("2x8x64x64",), layers=None)
     (trace,) = trace_steps(request).result.traces
@@ -199,6 +211,12 @@ def test_each_rank_in_one_process_needs_what_it_needs_among_the_others(tmp_path:
             assert (estimate.ranks, estimate.rank, estimate.storage) == (2, rank, "fake")
             assert estimate.readings == ()
             assert 0 <= min(peaks[name]) - estimate.allocated_peak_bytes <= 2048, name
+            # Collectives among two, and in a pipeline only transfers to the one neighbour.
+            sizes = (40, 544, 1638) if name == "sharded" else (4, 64, 448 + 512)
+            buffers = next(part for part in estimate.outside if part.name == "NCCL")
+            found = (buffers.least_bytes, buffers.likely_bytes, buffers.most_bytes)
+            if name != "routed":
+                assert found == tuple(size * MIB for size in sizes)
     # 63 columns are 32 rows on one rank and 31 on the other: the two differ.
     assert min(real[0]["sharded"]) > min(real[1]["sharded"])
     # The last of 1,024 has no row of the 250 and 63.

@@ -61,6 +61,12 @@ def plain(layers: int = 2, batch_size: int = 4, is_mixed: bool = False, is_check
     return model, optimizer, make_step(model, optimizer, batch_size, is_mixed)
 
 
+def graphed() -> Any:
+    model = torch.compile(GPT(2).cuda(), mode="reduce-overhead")
+    optimizer = torch.optim.AdamW(model.parameters())
+    return model, optimizer, make_step(model, optimizer, 4)
+
+
 def mixed(batch_size: int = 4) -> Any:
     return plain(batch_size=batch_size, is_mixed=True)[2]
 
