@@ -102,7 +102,7 @@ def size_communicators(groups: Sequence[GroupUse]) -> OutsidePart:
 def size_graphs(made_bytes: int) -> OutsidePart:
     """Return the range of CUDA graphs.
 
-    Their tensors are in a pool that nothing else gets memory of, and the cache of the warm-up may keep as much.
+    Their tensors are in a pool that gives nothing to others, and the cache of the warm-up may keep as much.
 
     Args:
         made_bytes: What the step itself makes and is live at the peak.
