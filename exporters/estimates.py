@@ -308,10 +308,10 @@ def _describe_card(estimate: StepEstimate) -> str:
         for part in estimate.outside
         if part.most_bytes
     ]
+    named = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return (
         f"A card with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
-        f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {' and '.join(parts)}, which no "
-        "tensor holds."
+        f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {named}, which no tensor holds."
     )
 
 
