@@ -102,9 +102,20 @@ _PLUMBING = re.compile(
 )
 
 
+# The operation of the backward pass that a thread of autograd runs; there is no line of Python above it.
+_BACKWARD = re.compile(r"\btorch::autograd::generated::\w+::apply\b")
+
+
 def find_headline(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame outside PyTorch's own files, else the innermost, else None."""
-    return next((frame for frame in frames if not is_of_torch(frame.filename)), frames[0] if frames else None)
+    """Return the innermost frame outside PyTorch's own files.
+
+    Without one it is the operation of the backward pass, else the innermost frame, else None.
+    """
+    theirs = next((frame for frame in frames if not is_of_torch(frame.filename)), None)
+    if theirs is not None:
+        return theirs
+    backward = (frame for frame in frames if _BACKWARD.search(frame.name))
+    return next(backward, frames[0] if frames else None)
 
 
 def find_caller(frames: Sequence[Frame]) -> Frame | None:

@@ -8,21 +8,25 @@ project does not.
 
 Rows that end at the card, and rows that measured less than their tensors take (the run died early), do not
 say what is needed and are left out; how many they are is printed.
+
+Every row is also asked whether it fits into cards of common sizes, with the usual range of what no tensor
+holds. A row fits where it measured no more than the card has. A row that measured more counts as
+one that does not fit, though on a smaller card PyTorch may have kept less in its cache.
+`--output FILE` writes these answers and every miss as a table in Markdown.
 """
 
 import argparse
 import csv
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
 
-from vramscope.engine.units import MIB
+from vramscope.engine.errors import VramscopeError
+from vramscope.engine.units import GIB, MIB
+from vramscope.estimates import StepRequest, judge_traces, trace_steps
 
 from .measure.tables import format_table
 
@@ -31,6 +35,8 @@ CARD_MIB = 38_900
 LEAST_SHARE = 0.9
 """Of the reserved bytes; a row that measured less has not made a whole step."""
 STEP = "benchmarks.card_estimate_step:make_step"
+CARDS_GIB = (4, 6, 8, 12, 16, 24, 32)
+"""Cards that each row is asked about; smaller than the one that it ran on."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,11 @@ class Row:
     batch: int
     measured: float
     reserved: float
+    card_least: float
+    card_likely: float
     card_most: float
+    answers: tuple[bool | None, ...]
+    """For each of `CARDS_GIB` whether it fits; None where the range leaves it open."""
 
     @property
     def half(self) -> int:
@@ -96,18 +106,76 @@ def read_rows(path: Path, most: int | None) -> list[tuple[str, int, float]]:
 
 def estimate_row(model: str, batch: int, measured: float) -> Row | str:
     """Return a row with its estimate, or why there is none."""
-    words = ("estimate", "--factory", STEP, "--batch-size", str(batch), "--json")
-    ended = subprocess.run(
-        [sys.executable, "-m", "vramscope", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "VRAMSCOPE_BENCH_MODEL": model},
+    os.environ["VRAMSCOPE_BENCH_MODEL"] = model
+    request = StepRequest(factory=STEP, batch_size=batch)
+    try:
+        traced = trace_steps(request)
+    except VramscopeError as error:
+        return str(error).splitlines()[-1]
+    found = judge_traces(traced, request, None)
+    checks = [judge_traces(traced, request, card * GIB).capacity for card in CARDS_GIB]
+    return Row(
+        model=model,
+        batch=batch,
+        measured=measured,
+        reserved=found.reserved_peak_bytes / MIB,
+        card_least=found.card_least_bytes / MIB,
+        card_likely=found.card_likely_bytes / MIB,
+        card_most=found.card_most_bytes / MIB,
+        answers=tuple(None if check is None else check.does_fit for check in checks),
     )
-    if ended.returncode:
-        return (ended.stderr.strip().splitlines() or ["no message"])[-1]
-    found = json.loads(ended.stdout)
-    return Row(model, batch, measured, found["reserved_peak_bytes"] / MIB, found["card_most_bytes"] / MIB)
+
+
+def count_answers(rows: Sequence[Row]) -> list[list[str]]:
+    """Return a line for each card: right and wrong answers, and how often there was none."""
+    lines = []
+    for place, card in enumerate(CARDS_GIB):
+        judged = [(row.answers[place], row.measured <= card * GIB / MIB) for row in rows]
+        counts = [judged.count(pair) for pair in ((True, True), (True, False), (False, False), (False, True))]
+        is_open = sum(answer is None for answer, _ in judged)
+        lines.append([f"{card} GiB", *(str(count) for count in (*counts, is_open))])
+    return lines
+
+
+def list_misses(rows: Sequence[Row]) -> list[list[str]]:
+    """Return a line for each row outside its range, or with a wrong answer, the worst first."""
+    lines = []
+    for row in sorted(rows, key=lambda it: it.card_most / it.measured):
+        wrong = [
+            f"{'fits' if answer else 'does not fit'} into {card} GiB"
+            for card, answer in zip(CARDS_GIB, row.answers, strict=True)
+            if answer is not None and answer != (row.measured <= card * GIB / MIB)
+        ]
+        if row.card_least <= row.measured <= row.card_most and not wrong:
+            continue
+        where = (
+            "above" if row.measured > row.card_most else "below" if row.measured < row.card_least else "in"
+        )
+        lines.append(
+            [
+                f"{row.model}, batch {row.batch}",
+                f"{row.measured:,.0f}",
+                f"{row.card_least:,.0f}-{row.card_most:,.0f}",
+                where,
+                f"{(row.card_likely - row.measured) / row.measured:+.1%}",
+                "; ".join(wrong) or "none",
+            ]
+        )
+    return lines
+
+
+ANSWERS = ["card", "fits: right", "wrong", "does not fit: right", "wrong", "cannot say"]
+MISSES = ["run", "measured MiB", "estimated MiB", "measured is", "likely size", "wrong answer"]
+
+
+def write_tables(rows: Sequence[Row], path: Path) -> None:
+    """Write answers and misses as Markdown."""
+    text = ""
+    for head, lines in ((ANSWERS, count_answers(rows)), (MISSES, list_misses(rows))):
+        for cells in (head, ["---"] * len(head), *lines):
+            text += f"| {' | '.join(cells)} |\n"
+        text += "\n"
+    path.write_text(text.rstrip() + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -115,6 +183,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--models", type=int, help="of each family at most so many")
     parser.add_argument("--batches", type=lambda text: {int(word) for word in text.split(",")}, default=None)
+    parser.add_argument("--output", type=Path, help="file for answers and misses, in Markdown")
     options = parser.parse_args()
     rows: list[Row] = []
     refused: dict[str, str] = {}
@@ -141,6 +210,10 @@ def main() -> None:
     ]
     head = ["half", "rows judged", "constant MiB", "median error", "mean error", "above the upper end"]
     print(format_table("Families not learnt from", head, lines))
+    print(format_table("Does it fit?", ANSWERS, count_answers(whole)))
+    print(format_table("Misses", MISSES, list_misses(whole)))
+    if options.output is not None:
+        write_tables(whole, options.output)
     print(f"{len(rows) - len(whole)} of {len(rows)} rows left out: at the card, or died early")
     for model, why in refused.items():
         print(f"{model}: {why}")

@@ -308,10 +308,10 @@ def _describe_card(estimate: StepEstimate) -> str:
         for part in estimate.outside
         if part.most_bytes
     ]
+    named = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return (
         f"A card with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
-        f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {' and '.join(parts)}, which no "
-        "tensor holds."
+        f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {named}, which no tensor holds."
     )
 
 
@@ -329,7 +329,10 @@ def _describe_moment(estimate: StepEstimate) -> str:
 
 def _describe_method(estimate: StepEstimate) -> Iterator[str]:
     if estimate.ranks is not None:
-        yield f"The step of rank {estimate.rank} of {estimate.ranks}; no other rank ran."
+        yield (
+            f"The step of rank {estimate.rank} of {estimate.ranks}, traced in {estimate.traced_s:.1f} s; no "
+            "other process ran."
+        )
     if estimate.traced_layers:
         depths = ", ".join(str(depth) for depth in estimate.traced_layers)
         yield f"Extrapolated from models of {depths} layers; --full traces the full depth."

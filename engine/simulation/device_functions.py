@@ -382,7 +382,7 @@ def install_cuda_surface(simulation: Simulation) -> None:
     generators.install(simulation)
     install_accelerator(simulation)
     install_replication()
-    install_refusals()
+    install_refusals(simulation)
 
 
 Tensors = Sequence[Any]
@@ -417,7 +417,11 @@ def _gather(tensors: Tensors, dim: int, destination: int | None) -> Any:
     return torch.cat([tensor.to(target) for tensor in tensors], dim)
 
 
-def install_refusals() -> None:
+# Modes of torch.compile that capture graphs.
+_GRAPH_MODES = ("reduce-overhead", "max-autotune")
+
+
+def install_refusals(simulation: Simulation) -> None:
     """Refuse CUDA graphs, and run eagerly what would be compiled."""
     refused: dict[str, Any] = {
         **{name: _make_refusing_class(name) for name in ("CUDAGraph", "graph")},
@@ -426,8 +430,20 @@ def install_refusals() -> None:
     for owner in (torch.cuda, torch.cuda.graphs):
         for name, refusal in refused.items():
             setattr(owner, name, refusal)
-    replace(torch, "compile", lambda original: _compile)
-    replace(torch.nn.Module, "compile", lambda original: _compile_in_place)
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        """Return a model or function as it is; as a decorator with options, return one that does so."""
+        chosen = options.get("options") or {}
+        if options.get("mode") in _GRAPH_MODES or chosen.get("triton.cudagraphs"):
+            simulation.has_graphs = True
+        tell("torch.compile is run eagerly here, so memory is that of eager mode")
+        return (lambda function: function) if model is None else model
+
+    def compile_in_place(module: Any, **options: Any) -> None:
+        compile(module, **options)
+
+    replace(torch, "compile", lambda original: compile)
+    replace(torch.nn.Module, "compile", lambda original: compile_in_place)
 
 
 def _make_refusal(name: str) -> Callable[..., Any]:
@@ -442,13 +458,3 @@ def _make_refusal(name: str) -> Callable[..., Any]:
 def _make_refusing_class(name: str) -> type:
     """Return a class that cannot be instantiated, but can be an annotation."""
     return type(name, (), {"__init__": _make_refusal(name)})
-
-
-def _compile(model: Any = None, **_: Any) -> Any:
-    """Return a model or function as it is; as a decorator with options, return one that does so."""
-    tell("torch.compile is run eagerly here, so memory is that of eager mode")
-    return (lambda function: function) if model is None else model
-
-
-def _compile_in_place(module: Any, *_: Any, **__: Any) -> None:
-    _compile(module)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .alone import Post, moves_tensors
 from .card import OutOfMemory
 from .devices import HOST, UNNAMED, state
 from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
@@ -47,7 +48,16 @@ _HOST_OUTPUTS = {"_pack_padded_sequence": frozenset({1})}
 class Operation:
     """How one overload of an operation treats storages."""
 
-    __slots__ = ("creates", "host_outputs", "is_composite", "may_resize", "moves", "name", "takes_both")
+    __slots__ = (
+        "creates",
+        "host_outputs",
+        "is_composite",
+        "is_of_group",
+        "may_resize",
+        "moves",
+        "name",
+        "takes_both",
+    )
 
     def __init__(self, function: Any) -> None:
         schema = getattr(function, "_schema", None)
@@ -59,6 +69,7 @@ class Operation:
         self.takes_both = not schema or self.name in _TAKES_BOTH or schema.name.startswith("c10d::")
         self.host_outputs = _HOST_OUTPUTS.get(self.name, frozenset())
         self.moves = self.name in _MOVES
+        self.is_of_group = moves_tensors(function)
         self.may_resize = self.name in _RESIZES or any(
             it.is_out for it in (schema.arguments if schema else ())
         )
@@ -116,8 +127,9 @@ class AccountingMode(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
+    def __init__(self, registry: StorageRegistry, host: HostMemory, post: Post | None = None) -> None:
         super().__init__()
+        self._post = post
         self._registry = registry
         self._host = host
         self._records = registry.records
@@ -145,6 +157,8 @@ class AccountingMode(TorchDispatchMode):
             self._survey(kwargs.values(), survey)
         if survey.device is not None:
             self._settle(operation, survey, args)
+            if operation.is_of_group and self._post is not None:
+                self._post.note(function, args)
         try:
             result = self.run(function, args, kwargs or {}, survey)
             if operation.creates:

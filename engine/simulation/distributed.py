@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .card import SimulationConfig
+from .alone import Post
 from .devices import HOST, inside, targeting
 from .generators import seed_host
 from .patching import replace
@@ -20,15 +20,20 @@ _WAIT = "_c10d_functional::wait_tensor"
 _MARK_PENDING = "_c10d_functional::_wrap_tensor_autograd"
 
 
-def install(registry: StorageRegistry, config: SimulationConfig) -> None:
-    """Run process groups of CUDA on the host; do nothing if torch was built without them."""
+def install(registry: StorageRegistry, post: Post | None) -> None:
+    """Run process groups of CUDA on the host; do nothing if torch was built without them.
+
+    Args:
+        registry: The storages of this process.
+        post: The rank that it is if no other rank runs; else None.
+    """
     distributed = torch.distributed
     if not distributed.is_available():
         return
     from torch.distributed import device_mesh, distributed_c10d
 
     for name in ("init_process_group", "new_group"):
-        replace(distributed_c10d, name, functools.partial(_make_group, config=config))
+        replace(distributed_c10d, name, functools.partial(_make_group, post=post))
         # Modules of torch that imported the function before have it under a name of their own.
         for owner in (distributed, device_mesh):
             if hasattr(owner, name):
@@ -36,41 +41,38 @@ def install(registry: StorageRegistry, config: SimulationConfig) -> None:
     for owner in (distributed, distributed_c10d):
         replace(owner, "is_nccl_available", lambda original: lambda: True)
         replace(owner, "barrier", _make_barrier)
-        replace(owner, "broadcast_object_list", _make_object_broadcast)
+        for name in ("broadcast_object_list", "send_object_list", "recv_object_list"):
+            replace(owner, name, _make_object_transfer)
         replace(owner, "_coalescing_manager", _make_coalescing)
+    if post is not None:
+        post.install(distributed, distributed_c10d)
     replace(distributed, "Reducer", lambda original: _make_reducer(original, registry))
     replace(device_mesh.DeviceMesh, "__init__", _make_mesh)
 
 
-def _make_group(original: Any, *, config: SimulationConfig) -> Any:
-    backend = "gloo" if config.ranks is None else "fake"
+def _make_group(original: Any, *, post: Post | None) -> Any:
+    backend = "gloo" if post is None else "fake"
     is_world = original.__name__ == "init_process_group"
+    # The backend is the first argument of one and the third of the other; both take it by name.
+    position = 0 if is_world else 2
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        if is_world and config.ranks is not None:
-            return _join_alone(original, config)
-        # The backend is the first argument of one and the fourth of the other; both take it by name.
-        given = [backend if isinstance(it, str) and "nccl" in it.lower() else it for it in args]
+        if is_world and post is not None:
+            return post.join(original)
+        given = list(args)
         kwargs["device_id"] = None
-        named = kwargs.get("backend")
-        if (is_world and not given and named is None) or (
-            isinstance(named, str) and ("nccl" in named.lower() or config.ranks is not None)
-        ):
+        named = given[position] if len(given) > position else kwargs.get("backend")
+        # A group of any backend has no other member where the others do not run.
+        is_replaced = isinstance(named, str) and ("nccl" in named.lower() or post is not None)
+        if is_replaced and len(given) > position:
+            given[position] = backend
+        elif is_replaced or (is_world and not given and named is None):
             kwargs["backend"] = backend
         if "pg_options" in kwargs:
             kwargs["pg_options"] = None
         return original(*given, **kwargs)
 
     return make
-
-
-def _join_alone(original: Any, config: SimulationConfig) -> None:
-    """Be one rank of many without the others; a second training of this process is the same rank."""
-    if torch.distributed.is_initialized():
-        return
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    original("fake", store=FakeStore(), rank=config.rank, world_size=config.ranks)
 
 
 def _make_barrier(original: Any) -> Any:
@@ -80,15 +82,16 @@ def _make_barrier(original: Any) -> Any:
     return barrier
 
 
-def _make_object_broadcast(original: Any) -> Any:
+def _make_object_transfer(original: Any) -> Any:
     """Send objects over the host: their bytes are values, which a card without storage does not have."""
 
-    def broadcast_object_list(
-        object_list: Any, src: Any = None, group: Any = None, device: Any = None, **others: Any
+    def transfer(
+        object_list: Any, peer: Any = None, group: Any = None, device: Any = None, **others: Any
     ) -> Any:
-        return original(object_list, src, group, torch.device("cpu"), **others)
+        peer = others.pop("src", others.pop("dst", peer))
+        return original(object_list, peer, group, torch.device("cpu"), **others)
 
-    return broadcast_object_list
+    return transfer
 
 
 def _make_coalescing(original: Any) -> Any:

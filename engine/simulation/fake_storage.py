@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import distributed
+from .alone import Post, check_exchange, is_exchange
 from .devices import inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .host_memory import HostMemory, capture_stack
@@ -46,9 +47,15 @@ class FakeAccountingMode(AccountingMode):
     """Counts as for real tensors, and computes shapes only."""
 
     def __init__(
-        self, registry: StorageRegistry, host: HostMemory, *, has_stand_ins: bool, has_largest_sizes: bool
+        self,
+        registry: StorageRegistry,
+        host: HostMemory,
+        post: Post | None,
+        *,
+        has_stand_ins: bool,
+        has_largest_sizes: bool,
     ) -> None:
-        super().__init__(registry, host)
+        super().__init__(registry, host, post)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.stand_ins = StandIns(self._fake, has_largest_sizes=has_largest_sizes) if has_stand_ins else None
         self._shortcuts = Shortcuts(self._fake)
@@ -78,6 +85,8 @@ class FakeAccountingMode(AccountingMode):
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
+        if is_exchange(function):
+            check_exchange(function, args)
         if distributed.is_collective(function):
             return distributed.complete(function, args)
         made = self._shortcuts.run(function, args, kwargs)

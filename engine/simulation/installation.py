@@ -125,7 +125,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_grouping()
     install_legacy_types()
     install_autocast()
-    distributed.install(registry, config)
+    distributed.install(registry, simulation.post)
     install_threads(simulation, _make_mode(simulation))
     atexit.register(_close, simulation)
     return simulation
@@ -136,12 +136,16 @@ def _make_mode(simulation: Simulation) -> AccountingMode:
     registry = simulation.registry
     host = simulation.host
     if not config.is_fake:
-        return AccountingMode(registry, host)
+        return AccountingMode(registry, host, simulation.post)
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
     mode = fake_storage.FakeAccountingMode(
-        registry, host, has_stand_ins=config.has_stand_ins, has_largest_sizes=config.has_largest_sizes
+        registry,
+        host,
+        simulation.post,
+        has_stand_ins=config.has_stand_ins,
+        has_largest_sizes=config.has_largest_sizes,
     )
     fake_storage.install(registry, mode)
     if mode.stand_ins is not None:

@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 import torch
 
+from .alone import Post
 from .card import AllocatorModule, Card, DeviceMemory, SimulationConfig
 from .devices import Devices, state
 from .host_memory import HostMemory
@@ -31,8 +32,12 @@ class Simulation:
         self.registry = StorageRegistry(self.cards, host.note_growth)
         self.transfers = Transfers(self.registry)
         self.pinned = PinnedMemory()
+        # The rank that this process is, if no other rank runs.
+        self.post = None if config.ranks is None else Post(config.ranks, config.rank)
         # File and line of whatever has read a value that does not exist.
         self.list_readings: Callable[[], list[tuple[str, object]]] = list
+        # Whether the script asked torch.compile for CUDA graphs.
+        self.has_graphs = False
         # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,

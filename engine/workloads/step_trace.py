@@ -29,6 +29,7 @@ from torch.nn.modules import module as module_hooks
 
 from ..paths import locate_allocator_model
 from ..simulation import ledger
+from ..simulation.alone import Post, RankNeeded
 from ..simulation.host_memory import Stack
 from ..simulation.installation import install
 from ..simulation.simulation import Simulation
@@ -441,6 +442,11 @@ class StepTracer:
         self._log.is_running = False
         return {**self._describe(), "layers": layers, "step_begins": begins}
 
+    def forget(self) -> None:
+        """Drop a trace that did not come to its end."""
+        self._log.is_running = False
+        self._kinds.begin_trace()
+
     def _run(self, training: Training) -> list[int]:
         """Make the steps; return when each began, and the end, as numbers of events."""
         if training.model is not None:
@@ -500,6 +506,39 @@ def _clean(frames: list[dict[str, Any]]) -> list[list[Any]]:
     ]
 
 
+# Runs of ranks for one trace: a pipeline whose stages ask each other for shapes takes two for each stage.
+_MOST_RUNS = 512
+
+
+def _trace_among(
+    tracer: StepTracer, post: Post | None, request: dict[str, Any], layers: int | None
+) -> dict[str, Any]:
+    """Return the trace of a rank; before it, run the ranks whose objects it needs."""
+    if post is None:
+        return tracer.trace(request, layers)
+    waiting = [request["rank"]]
+    for _ in range(_MOST_RUNS):
+        post.become(waiting[-1])
+        _name_rank(waiting[-1], post.ranks)
+        try:
+            trace = tracer.trace(request, layers)
+        except RankNeeded as needed:
+            waiting.append(needed.rank)
+            tracer.forget()
+            continue
+        if waiting.pop() == request["rank"]:
+            return trace
+    raise TraceError(
+        f"rank {request['rank']} needs objects of other ranks, which did not send them in {_MOST_RUNS} runs"
+    )
+
+
+def _name_rank(rank: int, ranks: int) -> None:
+    # One card for one process, as in a container of its own.
+    places = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+    os.environ.update({name: str(number) for name, number in places.items()})
+
+
 def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     """Return the traces of a request, or why there are none.
 
@@ -509,10 +548,7 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
     if request["ranks"] is not None:
         config |= {"ranks": request["ranks"], "rank": request["rank"]}
-        # One card for one process, as in a container of its own.
-        places = {"RANK": request["rank"], "WORLD_SIZE": request["ranks"]}
-        places |= {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
-        os.environ.update({name: str(number) for name, number in places.items()})
+        _name_rank(request["rank"], request["ranks"])
     config |= {"has_stand_ins": True, "has_largest_sizes": request["has_largest_sizes"]}
     ledger.be_silent()
     # What fake tensors refuse is tried again, and reported if that does not help.
@@ -522,7 +558,7 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         tracer = StepTracer(simulation)
         step_in_spite_of_overflow()
         begun_s = perf_counter()
-        traces = [tracer.trace(request, layers) for layers in request["depths"]]
+        traces = [_trace_among(tracer, simulation.post, request, layers) for layers in request["depths"]]
     except TraceError as error:
         return {"error": str(error)}
     except ledger.Refusal as error:
@@ -532,7 +568,15 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         return _report_error(error, request)
     readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
     seconds = perf_counter() - begun_s
-    return {"traces": traces, "seconds": seconds, "torch": torch.__version__, "readings": readings}
+    groups = [] if simulation.post is None else simulation.post.list_uses()
+    return {
+        "traces": traces,
+        "seconds": seconds,
+        "torch": torch.__version__,
+        "readings": readings,
+        "groups": groups,
+        "has_graphs": simulation.has_graphs,
+    }
 
 
 def _report_error(error: Exception, request: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from .model import (
     TraceResult,
     rehearse,
 )
-from .outside import list_outside
+from .outside import list_outside, size_graphs
 
 # The moments of a traced step with the most live bytes, and what is live then.
 
@@ -347,7 +347,9 @@ def _build(
     peak = max(by_phase.values(), key=lambda each: each.live_bytes)
     reserved = run.reserved_peak_bytes
     deepest = max(result.traces, key=lambda trace: trace.layers or 0)
-    outside = list_outside(deepest, reserved, request.context_bytes)
+    outside = list_outside(deepest, reserved, request.context_bytes, result.groups)
+    if result.has_graphs:
+        outside = (*outside, size_graphs(live.kinds[ACTIVATION] + live.kinds[TEMPORARY]))
     return StepEstimate(
         factory=request.factory,
         torch=result.torch,

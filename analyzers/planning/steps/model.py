@@ -71,6 +71,16 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
         return self.step_begins[-2]
 
 
+class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process group does with tensors of the card in the step of a rank."""
+
+    ranks: int
+    is_collective: bool
+    """Whether all its ranks work together, as to reduce or to gather."""
+    peers: int
+    """Ranks that this one exchanges tensors with, one by one."""
+
+
 class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     """The traces of one request, or why there are none."""
 
@@ -80,6 +90,10 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     torch: str = ""
     readings: tuple[str, ...] = ()
     """Lines that read values of tensors without values, and got stand-ins."""
+    groups: tuple[GroupUse, ...] = ()
+    """Groups of more than one rank that moved tensors of the card."""
+    has_graphs: bool = False
+    """Whether torch.compile was asked for CUDA graphs; it runs eagerly here."""
     error: str | None = None
     is_refused: bool = False
     """Whether the simulated device refused to go on, and nothing was raised."""

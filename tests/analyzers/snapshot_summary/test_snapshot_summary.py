@@ -225,6 +225,20 @@ RECORDER = [
 ]
 
 
+def test_memory_of_the_backward_pass_belongs_to_its_operation_not_to_what_makes_tensors() -> None:
+    making = frame("at::TensorBase at::detail::_empty_generic<long>(c10::ArrayRef<long>)", "", 0)
+    node = frame("torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)", "??", 0)
+    engine = frame(
+        "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask>)", "??", 0
+    )
+    (device,) = summarize_snapshot(
+        convert_tree(snapshot([segment([block(4 * MIB, frames=[*RECORDER, making, node, engine])])]))
+    ).devices
+    (stack,) = device.stacks
+    assert stack.headline is not None
+    assert stack.headline.name.startswith("torch::autograd::generated::BmmBackward0")
+
+
 def test_what_records_a_stack_never_owns_the_memory() -> None:
     asker = frame("at::native::cudnn_convolution(at::Tensor const&)", "Conv_v8.cpp", 0)
     device = summarize(

@@ -72,6 +72,13 @@ def exchange():
     given = [rank]
     dist.broadcast_object_list(given, 0, device=torch.device("cuda"))
     assert given == [0]
+    device = torch.device("cuda", rank)
+    given = [{"shape": (rank, 2)}]
+    if rank == 0:
+        dist.send_object_list(given, 1, device=device)
+    else:
+        dist.recv_object_list(given, src=0, device=device)
+    assert given == [{"shape": (0, 2)}]
 peaks = {}
 for job in (replicate, shard, split, exchange):
     torch.cuda.empty_cache()

@@ -11,7 +11,7 @@ from .....engine.errors import UsageError
 from ..estimate import RankMemory, estimate_stages
 from ..shape import GPUS, Gpu, Recompute
 from .assumptions import name_assumptions
-from .flags import BERT, Flags, TrainingRun
+from .flags import BERT, Flags, TrainingRun, find_missing
 from .megatron import read_megatron_run
 
 # Columns that stand for a flag.
@@ -34,8 +34,6 @@ COLUMNS = {
     "transformer_impl": "transformer-impl",
     "vocab_size": "vocab-size",
 }
-# Families of models that are no plain stack of layers, by the beginning of their names.
-NOT_MODELLED = ("t5", "multimodal", "vlm", "hybrid", "mamba", "retro")
 # Ranks of a case that does not say, where its degrees allow it: one node.
 DEFAULT_WORLD_SIZE = 8
 DEGREES = (
@@ -62,8 +60,11 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
         UsageError: Something in the row is missing or impossible.
     """
     family = row.get("family", "").lower()
-    if family.startswith(NOT_MODELLED):
-        raise UsageError(f"models of the family {family!r} cannot be estimated; expected gpt, moe or bert")
+    missing = find_missing(family)
+    if missing is not None:
+        raise UsageError(
+            f"models of the family {family!r} cannot be estimated: {missing}; expected gpt, moe or bert"
+        )
     flags = _read_flags(row)
     given = Flags({"world_size": row.get("world_size") or None})
     world_size = given.find_count("world-size", 0) if given.has("world-size") else _assume_world_size(flags)

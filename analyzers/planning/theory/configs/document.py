@@ -7,7 +7,15 @@ from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
 from ..presets import find_preset
 from ..shape import MOST_LAYERS, ModelShape
-from .flags import MICRO_BATCHES, PLAIN_TRAINING, PYTORCH, RECOMPUTE_EVERY, Flags
+from .flags import (
+    MICRO_BATCHES,
+    OTHER_WAY,
+    PLAIN_TRAINING,
+    PYTORCH,
+    RECOMPUTE_EVERY,
+    Flags,
+    find_missing,
+)
 from .megatron import read_shape
 
 POSITIONS = "max-position-embeddings"
@@ -242,6 +250,8 @@ FAMILIES = {
     "qwen3": _QWEN3,
     "qwen3_moe": _QWEN3,
     "gemma": Family(is_tied=True, head_channels=256),
+    # Its squared ReLU keeps as much as GELU: what enters it squared, and its square.
+    "nemotron": Family(is_gated=False, has_layer_norm=True),
     "gpt2": _GPT,
     "opt": _GPT,
     "bloom": _OTHER_GPT,
@@ -325,6 +335,9 @@ def _find_family(values: Flags, config: Mapping[str, object], families: Mapping[
     if not values.has("model-type"):
         return _GPT if "n_embd" in config else _LLAMA
     kind = values.find_word("model-type", "")
+    missing = None if kind in families else find_missing(kind)
+    if missing is not None and families is FAMILIES:
+        raise UsageError(f"model_type {kind!r} cannot be estimated: {missing}; {OTHER_WAY}")
     if kind not in families:
         raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {', '.join(families)}")
     return families[kind]

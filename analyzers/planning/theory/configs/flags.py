@@ -25,6 +25,50 @@ BERT = "is-bert"
 PLAIN_TRAINING = "assumes-plain-training"
 
 
+# What is missing for models of other kinds, by the beginnings of their names.
+_MISSING = (
+    (
+        (
+            "t5",
+            "mt5",
+            "umt5",
+            "switch_transformers",
+            "bart",
+            "mbart",
+            "pegasus",
+            "marian",
+            "whisper",
+            "retro",
+        ),
+        "an encoder next to the decoder, with attention from one to the other, is not modelled",
+    ),
+    (
+        ("hybrid", "mamba", "nemotron_h", "jamba", "zamba", "bamba", "falcon_h1", "rwkv", "granitemoehybrid"),
+        "layers with a state in place of attention are not modelled",
+    ),
+    (
+        (
+            "multimodal",
+            "vlm",
+            "llava",
+            "mllama",
+            "idefics",
+            "paligemma",
+            "qwen2_vl",
+            "qwen2_5_vl",
+            "qwen3_vl",
+        ),
+        "a vision tower is not modelled",
+    ),
+)
+OTHER_WAY = "--factory estimates a step of your own code, of any model"
+
+
+def find_missing(kind: str) -> str | None:
+    """Return what is missing to estimate models of a kind; None for a kind that is not known to lack it."""
+    return next((missing for names, missing in _MISSING if kind.startswith(names)), None)
+
+
 class Flags:
     """Named values; `--hidden-size`, `hidden-size` and `hidden_size` are one name."""
 

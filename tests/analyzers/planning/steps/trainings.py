@@ -61,6 +61,12 @@ def plain(layers: int = 2, batch_size: int = 4, is_mixed: bool = False, is_check
     return model, optimizer, make_step(model, optimizer, batch_size, is_mixed)
 
 
+def graphed() -> Any:
+    model = torch.compile(GPT(2).cuda(), mode="reduce-overhead")
+    optimizer = torch.optim.AdamW(model.parameters())
+    return model, optimizer, make_step(model, optimizer, 4)
+
+
 def mixed(batch_size: int = 4) -> Any:
     return plain(batch_size=batch_size, is_mixed=True)[2]
 
@@ -157,12 +163,21 @@ def broken() -> Any:
     return settings["depth"]
 
 
+def join() -> tuple[int, int]:
+    """Make the group of all ranks; return the own rank and their number."""
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("nccl")
+        # Of the host, as for checkpoints.
+        everyone = list(range(torch.distributed.get_world_size()))
+        torch.distributed.barrier(torch.distributed.new_group(everyone, None, "gloo"))
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
 def sharded() -> Any:
     from torch.distributed.fsdp import fully_shard
 
-    rank = int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(rank)
-    torch.distributed.init_process_group("nccl")
+    join()
     model = nn.Sequential(nn.Linear(64, 250), nn.ReLU(), nn.Linear(250, 63)).cuda()
     for layer in model:
         fully_shard(layer)
@@ -177,3 +192,78 @@ def sharded() -> Any:
         return loss
 
     return step
+
+
+def pipelined() -> Any:
+    """Two stages a rank, which ask the stage before and the stage after for shapes."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+
+    rank, ranks = join()
+    modules = [nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).cuda() for _ in range(2)]
+    device = torch.device("cuda", torch.cuda.current_device())
+    stages = [
+        PipelineStage(module, piece * ranks + rank, 2 * ranks, device) for piece, module in enumerate(modules)
+    ]
+    schedule = ScheduleInterleaved1F1B(
+        stages, 4, loss_fn=lambda made, target: (made - target).square().mean()
+    )
+    optimizer = torch.optim.AdamW([each for module in modules for each in module.parameters()])
+
+    def step() -> Any:
+        given = (torch.zeros(8, 64, device=device),) if rank == 0 else ()
+        wanted = torch.zeros(8, 64, device=device) if rank == ranks - 1 else None
+        kept = schedule.step(*given, target=wanted)
+        optimizer.step()
+        optimizer.zero_grad()
+        return kept
+
+    return step
+
+
+class Routed(nn.Module):  # type: ignore[misc,no-any-unimported]
+    """An expert on each rank, which takes as many rows of each rank, or those that are routed to it."""
+
+    def __init__(self, ranks: int, takes_all: bool) -> None:
+        super().__init__()
+        self.ranks, self.takes_all = ranks, takes_all
+        self.router = nn.Linear(64, ranks, bias=False)
+        self.expert = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+
+    def forward(self, x: Any) -> Any:
+        weights, chosen = self.router(x).softmax(-1).max(-1)
+        order = chosen.argsort()
+        sent = received = [len(x) // self.ranks] * self.ranks
+        if self.takes_all:
+            counts = chosen.new_zeros(self.ranks).scatter_add_(0, chosen, torch.ones_like(chosen))
+            others = torch.empty_like(counts)
+            torch.distributed.all_to_all_single(others, counts)
+            sent, received = counts.tolist(), others.tolist()
+        made = exchange(self.expert(exchange(x[order], received, sent)), sent, received)
+        return x + torch.zeros_like(x).index_copy(0, order, made) * weights[:, None]
+
+
+def exchange(x: Any, received: list[int], sent: list[int]) -> Any:
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
+
+    return all_to_all_single_autograd(x, received, sent, torch.distributed.group.WORLD)
+
+
+def routed(takes_all: bool = False) -> Any:
+    ranks = join()[1]
+    torch.manual_seed(0)
+    model = Routed(ranks, takes_all).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> Any:
+        loss = model(torch.randn(256, 64, device="cuda")).square().mean()
+        loss.backward()
+        torch.distributed.all_reduce(model.router.weight.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def unlimited() -> Any:
+    return routed(takes_all=True)

@@ -13,7 +13,7 @@ from vramscope.analyzers.planning.theory.configs.document import describe_config
 from vramscope.analyzers.planning.theory.configs.megatron import build_run, read_shape
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.estimating import PREDICTED, predict_case
-from vramscope.engine.errors import InputFileError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.run_config import read_run_config
 
 HUGGING_FACE = {
@@ -298,3 +298,40 @@ def test_a_row_gives_figures_or_a_sentence_and_never_an_exception(
     assert bool(error) == (not allocated) == (not peak)
     assert error or 0 < int(allocated) <= int(peak)
     assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("hidden", "heads", "inner", "all_billions", "inner_billions"),
+    # Minitron 4B and 8B in arXiv 2407.14679: all parameters, and those outside the embeddings.
+    [(3072, 24, 9216, 4.2, 2.6), (4096, 48, 16384, 8.3, 6.2)],
+)
+def test_nemotron_has_the_published_parameters(
+    hidden: int, heads: int, inner: int, all_billions: float, inner_billions: float
+) -> None:
+    config = {
+        "model_type": "nemotron",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_hidden_layers": 32,
+        "vocab_size": 256000,
+    }
+    found = count_parameters(read_shape(Flags(flag_hugging_face(config))))
+    assert round(found / 1e9, 1) == all_billions
+    assert round((found - 2 * 256000 * hidden) / 1e9, 1) == inner_billions
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("t5", "an encoder next to the decoder"),
+        ("mamba2", "layers with a state in place of attention"),
+        ("nemotron_h", "layers with a state in place of attention"),
+        ("llava", "a vision tower"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused_with_what_is_missing(kind: str, missing: str) -> None:
+    with pytest.raises(UsageError, match=f"model_type '{kind}' cannot be estimated: {missing}.*--factory"):
+        flag_hugging_face({**HUGGING_FACE, "model_type": kind})
