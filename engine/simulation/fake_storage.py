@@ -8,6 +8,7 @@ value gets a stand-in, or is stopped in one line that names the line of the scri
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -108,13 +109,16 @@ class FakeAccountingMode(AccountingMode):
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         return dtype.is_floating_point and measure_made(args, kwargs) >= LARGE_BYTES
 
+    def owns(self, tensor: FakeTensor) -> bool:
+        return tensor.fake_mode is self._fake
+
     def _holds_fake(self, values: Any) -> bool:
         """Return whether there is a fake tensor among some values, in lists too.
 
         Those of a mode of PyTorch's own (sharded tensors compute their shapes with one) are left to it.
         """
         return any(
-            it.fake_mode is self._fake
+            self.owns(it)
             if isinstance(it, FakeTensor)
             else isinstance(it, (list, tuple)) and self._holds_fake(it)
             for it in values
@@ -140,6 +144,9 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
         replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
+    FakeTensor.__reduce_ex__ = _reduce
+    torch.serialization.add_safe_globals([rebuild])
+    torch._subclasses.FakeTensor = _hide_fakes(mode)
     replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
     replace(torch.nn.Module, "_apply", _make_apply)
@@ -161,12 +168,56 @@ def refuse_reading() -> NoReturn:
 def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
     """Copy a fake tensor; PyTorch itself would look for its storage, which has no address."""
     copied = tensor.detach().clone()
-    if isinstance(tensor, torch.nn.Parameter):
+    if _is_parameter(tensor):
         copied = torch.nn.Parameter(copied, tensor.requires_grad)
     else:
         copied.requires_grad_(tensor.requires_grad)
     memo[id(tensor)] = copied
     return copied
+
+
+def _reduce(tensor: Any, protocol: int) -> Any:
+    """Save a fake tensor by its shape and the value that stands for each of its elements."""
+    place = str(tensor.device)
+    sizes = (tuple(tensor.shape), tuple(tensor.stride()))
+    return rebuild, (
+        *sizes,
+        tensor.dtype,
+        place,
+        read_value(tensor),
+        tensor.requires_grad,
+        _is_parameter(tensor),
+    )
+
+
+def rebuild(
+    shape: Any, stride: Any, dtype: Any, place: str, value: Any, requires_grad: bool, is_parameter: bool
+) -> Any:
+    """Make a tensor that was saved without values; called by `torch.load`."""
+    device = torch._utils._get_restore_location(place)
+    made = torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(value)
+    return torch.nn.Parameter(made, requires_grad) if is_parameter else made.requires_grad_(requires_grad)
+
+
+def _is_parameter(tensor: Any) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def _hide_fakes(mode: FakeAccountingMode) -> type:
+    """Return a class that only PyTorch itself sees as that of the tensors of a mode.
+
+    Libraries that find a fake tensor believe that they are traced, and take other ways than in a training:
+    transformers makes masks of attention that it leaves out otherwise.
+    """
+
+    class Asked(type(FakeTensor)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: Any) -> bool:
+            if not isinstance(instance, FakeTensor):
+                return False
+            asking: str = sys._getframe(1).f_globals.get("__name__", "")
+            return asking.partition(".")[0] == "torch" or not mode.owns(instance)
+
+    return Asked("FakeTensor", (FakeTensor,), {})
 
 
 def _make_truncated(original: Any, *, mode: FakeAccountingMode) -> Any:

@@ -208,3 +208,47 @@ print(json.dumps(peaks))
 
 def test_an_initialiser_that_draws_again_until_all_is_within_bounds_reads_no_value(tmp_path: Path) -> None:
     assert answers(tmp_path, TRUNCATED, is_fake=True) == answers(tmp_path, TRUNCATED)
+
+
+def test_a_checkpoint_without_values_is_saved_and_loaded_where_it_belongs(tmp_path: Path) -> None:
+    script = """
+    import io, json, torch
+    model = torch.nn.Linear(600, 600).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(4, 600, device="cuda")).sum().backward()
+    optimizer.step()
+    before = torch.cuda.memory_allocated()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "it": model.weight}, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    grown = torch.cuda.memory_allocated() - before
+    expected = sum(it.numel() * 4 for it in model.parameters()) * 3 + 600 * 600 * 4
+    places = [str(loaded["model"]["weight"].device), str(loaded["optimizer"]["state"][0]["exp_avg"].device)]
+    kinds = [isinstance(loaded["it"], torch.nn.Parameter), loaded["it"].requires_grad]
+    del loaded
+    file.seek(0)
+    onto_host = torch.load(file, map_location="cpu")
+    places.append(str(onto_host["model"]["weight"].device))
+    model.load_state_dict(onto_host["model"])
+    optimizer.load_state_dict(onto_host["optimizer"])
+    optimizer.step()
+    print(json.dumps([places, kinds, abs(grown - expected) < 20 * 512, torch.cuda.memory_allocated() - before]))
+    """
+    places, kinds, is_counted, left_bytes = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert (places, kinds, is_counted) == (["cuda:0", "cuda:0", "cpu"], [True, True], True)
+    assert left_bytes == 0
+
+
+def test_a_library_that_looks_for_traced_tensors_finds_none(tmp_path: Path) -> None:
+    """transformers makes masks that it leaves out otherwise if it believes that it is traced."""
+    script = """
+    import json, torch
+    from torch._subclasses import fake_tensor
+    tensor = torch.ones(3, device="cuda")
+    with fake_tensor.FakeTensorMode() as mode:
+        traced = torch.ones(3)
+    kind = getattr(torch, "_subclasses").FakeTensor
+    print(json.dumps([isinstance(it, kind) for it in (tensor, traced, torch.nn.Parameter(tensor), 1)]))
+    """
+    assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == [False, True, False, False]
