@@ -381,6 +381,7 @@ class Shortcuts:
             (_IN_PLACE_LISTS, _change_lists),
             ("mm addmm", self._multiply),
             ("_fused_sdp_choice", _choose_attention),
+            ("mm.dtype bmm.dtype addmm.dtype baddbmm.dtype", self._multiply_wide),
             ("_grouped_mm", self._multiply_groups),
             ("_ctc_loss _ctc_loss.Tensor", self._align),
             ("_ctc_loss_backward _ctc_loss_backward.Tensor", self._align_back),
@@ -429,6 +430,12 @@ class Shortcuts:
         if first.shape[1] != second.shape[0]:
             return UNKNOWN
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
+
+    def _multiply_wide(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Multiply into a wider type, which PyTorch's own shapes do not know for all of them."""
+        first, second, dtype = args[-3:]
+        shape = (*first.shape[:-1], second.shape[-1])
+        return self._make(_aten.empty.memory_format, (shape,), {"dtype": dtype, "device": _META})
 
     def _multiply_groups(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Multiply groups of matrices in float32 too, which CUDA does and the meta device refuses."""

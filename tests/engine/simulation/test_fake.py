@@ -233,7 +233,8 @@ def test_a_checkpoint_without_values_is_saved_and_loaded_where_it_belongs(tmp_pa
     model.load_state_dict(onto_host["model"])
     optimizer.load_state_dict(onto_host["optimizer"])
     optimizer.step()
-    print(json.dumps([places, kinds, abs(grown - expected) < 20 * 512, torch.cuda.memory_allocated() - before]))
+    left = torch.cuda.memory_allocated() - before
+    print(json.dumps([places, kinds, abs(grown - expected) < 20 * 512, left]))
     """
     places, kinds, is_counted, left_bytes = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
     assert (places, kinds, is_counted) == (["cuda:0", "cuda:0", "cpu"], [True, True], True)
