@@ -55,7 +55,7 @@ def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: P
     check_shape("profile", report)
     written = json.loads((tmp_path / "report.json").read_text())
     assert written["devices"] == report["devices"]
-    html: str = report._repr_html_()  # type: ignore[attr-defined]  # what a notebook asks for
+    html: str = report._repr_html_()  # what a notebook asks for
     assert html.startswith("<pre")
     assert "70.0 GiB" in html
 
