@@ -21,7 +21,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import distributed
+from . import distributed, fake_files
 from .devices import inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .host_memory import HostMemory, capture_stack
@@ -144,8 +144,7 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
         replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
-    FakeTensor.__reduce_ex__ = _reduce
-    torch.serialization.add_safe_globals([rebuild])
+    fake_files.install()
     torch._subclasses.FakeTensor = _hide_fakes(mode)
     replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
@@ -168,39 +167,12 @@ def refuse_reading() -> NoReturn:
 def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
     """Copy a fake tensor; PyTorch itself would look for its storage, which has no address."""
     copied = tensor.detach().clone()
-    if _is_parameter(tensor):
+    if isinstance(tensor, torch.nn.Parameter):
         copied = torch.nn.Parameter(copied, tensor.requires_grad)
     else:
         copied.requires_grad_(tensor.requires_grad)
     memo[id(tensor)] = copied
     return copied
-
-
-def _reduce(tensor: Any, protocol: int) -> Any:
-    """Save a fake tensor by its shape and the value that stands for each of its elements."""
-    place = str(tensor.device)
-    sizes = (tuple(tensor.shape), tuple(tensor.stride()))
-    return rebuild, (
-        *sizes,
-        tensor.dtype,
-        place,
-        read_value(tensor),
-        tensor.requires_grad,
-        _is_parameter(tensor),
-    )
-
-
-def rebuild(
-    shape: Any, stride: Any, dtype: Any, place: str, value: Any, requires_grad: bool, is_parameter: bool
-) -> Any:
-    """Make a tensor that was saved without values; called by `torch.load`."""
-    device = torch._utils._get_restore_location(place)
-    made = torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(value)
-    return torch.nn.Parameter(made, requires_grad) if is_parameter else made.requires_grad_(requires_grad)
-
-
-def _is_parameter(tensor: Any) -> bool:
-    return isinstance(tensor, torch.nn.Parameter)
 
 
 def _hide_fakes(mode: FakeAccountingMode) -> type:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from vramscope.engine.jobs.in_code import attach, step
+from vramscope.engine.jobs.in_code import attach, expect_steps, step
 from vramscope.engine.probe.backends import Backend, find_backend
 
 GIB = 1 << 30
@@ -30,6 +30,7 @@ class StepMarks:
     def begin(self) -> None:
         """Start the probe if this process has none."""
         attach()
+        expect_steps()
 
     def note_micro_batch(self, content: object) -> None:
         """Note the size of what a model is about to be called with; only shapes are read."""

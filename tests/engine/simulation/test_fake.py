@@ -253,3 +253,31 @@ def test_a_library_that_looks_for_traced_tensors_finds_none(tmp_path: Path) -> N
     print(json.dumps([isinstance(it, kind) for it in (tensor, traced, torch.nn.Parameter(tensor), 1)]))
     """
     assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == [False, True, False, False]
+
+
+def test_a_file_of_safetensors_has_its_length_and_takes_no_room(tmp_path: Path) -> None:
+    """Libraries look for tied weights by the addresses of storages before they save."""
+    (tmp_path / "safetensors").mkdir()
+    (tmp_path / "safetensors" / "__init__.py").touch()
+    refusing = "def save_file(*_):\n    raise AssertionError('reads values')\nsave = save_file\n"
+    (tmp_path / "safetensors" / "torch.py").write_text(refusing, encoding="utf-8")
+    script = """
+    import json, os, sys, torch
+    sys.path.insert(0, os.getcwd())
+    from safetensors.torch import save_file
+    first, second = torch.nn.Linear(4096, 4096, device="cuda"), torch.nn.Linear(8, 8).cuda().half()
+    tied = first.weight.detach()
+    addresses = [it.untyped_storage().data_ptr() for it in (first.weight, tied, second.weight, second.bias)]
+    save_file({"first": first.weight, "second": second.weight}, "it.safetensors", metadata={"format": "pt"})
+    with open("it.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        begin = file.tell()
+    told = os.stat("it.safetensors")
+    same = [0 not in addresses, addresses[0] == addresses[1], len(set(addresses))]
+    print(json.dumps([same, header, told.st_size - begin, told.st_blocks * 512 < 100_000]))
+    """
+    same, header, length, is_sparse = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert (same, is_sparse, length) == ([True, True, 3], True, 4096 * 4096 * 4 + 128)
+    assert header["__metadata__"] == {"format": "pt"}
+    assert header["first"] == {"dtype": "F32", "shape": [4096, 4096], "data_offsets": [0, 67108864]}
+    assert header["second"] == {"dtype": "F16", "shape": [8, 8], "data_offsets": [67108864, 67108992]}
