@@ -1,6 +1,6 @@
 """`make compat`: run every job in every way, compare with the committed table, and write the new one.
 
-python -m benchmarks.compat PYTHON [JOB...] [--write] [--jobs N]
+python -m benchmarks.compat PYTHON [JOB...] [--write] [--resume]
 """
 
 import argparse
@@ -10,6 +10,8 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import msgspec
 
 from .catalogue import JOBS
 from .running import Job, Outcome, Suite, Way
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("names", metavar="JOB", nargs="*", help="only these jobs; the page stays as it is")
     parser.add_argument("--ways", default=",".join(Way), help="only these ways, separated by commas")
     parser.add_argument("--write", action="store_true", help="write the page even if a job got worse")
+    parser.add_argument("--resume", action="store_true", help="keep the outcomes of an earlier command")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
     arguments = parser.parse_args()
     jobs = [job for job in JOBS if not arguments.names or job.name in arguments.names]
@@ -39,7 +42,7 @@ def main() -> int:
         agent = _start_agent(runtime_dir)
         try:
             suite = Suite(arguments.python.absolute(), FOLDER, Path(runtime_dir))
-            outcomes = _run_all(suite, jobs, ways, arguments.parallel)
+            outcomes = _run_all(suite, jobs, ways, arguments)
         finally:
             agent.terminate()
             agent.wait(30)
@@ -67,11 +70,22 @@ def _start_agent(runtime_dir: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _run_all(suite: Suite, jobs: list[Job], ways: list[Way], parallel: int) -> dict[tuple[str, Way], Outcome]:
+def _run_all(
+    suite: Suite, jobs: list[Job], ways: list[Way], arguments: argparse.Namespace
+) -> dict[tuple[str, Way], Outcome]:
     todo = [(job, way) for job in jobs for way in ways if way is not Way.FACTORY or job.has_factory]
     outcomes: dict[tuple[str, Way], Outcome] = {}
-    with ThreadPoolExecutor(parallel) as pool:
-        runs = pool.map(lambda it: suite.run(*it), todo)
+
+    def run(task: tuple[Job, Way]) -> Outcome:
+        kept = FOLDER / f"{task[0].name}.{task[1].strip('-')}.json"
+        if arguments.resume and kept.exists():
+            return msgspec.json.decode(kept.read_bytes(), type=Outcome)
+        outcome = suite.run(*task)
+        kept.write_bytes(msgspec.json.encode(outcome))
+        return outcome
+
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        runs = pool.map(run, todo)
         for (job, way), outcome in zip(todo, runs, strict=True):
             outcomes[job.name, way] = outcome
             cell = describe(job, way, outcomes)

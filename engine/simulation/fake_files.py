@@ -48,7 +48,7 @@ def install() -> None:
     if _SAFETENSORS in sys.modules:
         _replace_savers(sys.modules[_SAFETENSORS])
     else:
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]  # finds one module, and has no other duty
+        sys.meta_path.insert(0, _Finder())
 
 
 def _reduce(tensor: Any, protocol: int) -> Any:
@@ -75,7 +75,7 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != _SAFETENSORS:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module

@@ -22,8 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import distributed, fake_files
-from .devices import inside, state
+from .devices import HOST, inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
+from .exact_values import ExactValues
 from .host_memory import HostMemory, capture_stack
 from .ledger import refuse
 from .patching import replace
@@ -51,7 +52,10 @@ class FakeAccountingMode(AccountingMode):
     ) -> None:
         super().__init__(registry, host)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.stand_ins = StandIns(self._fake, has_largest_sizes=has_largest_sizes) if has_stand_ins else None
+        self.exact = ExactValues(registry) if has_stand_ins else None
+        self.stand_ins = (
+            StandIns(self._fake, self.exact, has_largest_sizes=has_largest_sizes) if self.exact else None
+        )
         self._shortcuts = Shortcuts(self._fake)
         # Answers for torch's own code that reads flags, from the last to the first; None elsewhere.
         self._flags: list[bool] | None = None
@@ -69,7 +73,12 @@ class FakeAccountingMode(AccountingMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Two thirds of all that comes here: C++ asks what a tensor's device is.
         device = answer_device(function, args)
-        return super().__torch_dispatch__(function, types, args, kwargs) if device is UNKNOWN else device
+        if device is not UNKNOWN:
+            return device
+        made = super().__torch_dispatch__(function, types, args, kwargs)
+        if self.exact is not None and made is not NotImplemented:
+            self.exact.follow(function, args, kwargs or {}, made)
+        return made
 
     def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
         """Compute an operation on the host if it is small and stays there, else its shape alone.
@@ -81,6 +90,10 @@ class FakeAccountingMode(AccountingMode):
             return function(*args, **kwargs)
         if distributed.is_collective(function):
             return distributed.complete(function, args)
+        if self.exact is not None and state.target == HOST and function is _aten._to_copy.default:
+            known = self.exact.compute(function, args, {**kwargs, "device": None})
+            if known is not None:
+                return known
         made = self._shortcuts.run(function, args, kwargs)
         if made is UNKNOWN:
             try:
@@ -256,6 +269,11 @@ def _make_reading(original: Any, *, read: Any, stand_ins: StandIns | None, regis
             return original(tensor, *args, **kwargs)
         if stand_ins is None:
             refuse_reading()
+        known = None if read is _make_array else stand_ins.exact.find(tensor)
+        if known is not None:
+            found = original(known, *args, **kwargs)
+            place = "" if tensor.device.type == "cpu" else f", device='{tensor.device}'"
+            return f"{found[:-1]}{place})" if read is _show else found
         if read is _make_array and registry.where_is(tensor) is not None and kwargs.get("force") is not True:
             return original(tensor, *args, **kwargs)  # refuses a tensor of the card, as CUDA does
         stand_ins.note_reading()
@@ -269,6 +287,10 @@ def _describe(tensor: Any) -> str:
     device = "" if tensor.device.type == "cpu" else f", device='{tensor.device}'"
     kind = "" if tensor.dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={tensor.dtype}"
     return f"tensor({value}{device}{kind})"
+
+
+def _show(tensor: Any, **_: Any) -> str:
+    return _describe(tensor)
 
 
 def _format(tensor: Any, specification: str) -> str:
@@ -295,7 +317,7 @@ def _make_array(tensor: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 _READERS = {
-    "__repr__": lambda tensor, **_: _describe(tensor),
+    "__repr__": _show,
     "__format__": _format,
     "numpy": _make_array,
     "__array__": _make_array,

@@ -281,3 +281,77 @@ def test_a_file_of_safetensors_has_its_length_and_takes_no_room(tmp_path: Path) 
     assert header["__metadata__"] == {"format": "pt"}
     assert header["first"] == {"dtype": "F32", "shape": [4096, 4096], "data_offsets": [0, 67108864]}
     assert header["second"] == {"dtype": "F16", "shape": [8, 8], "data_offsets": [67108864, 67108992]}
+
+
+def test_whole_numbers_and_flags_are_exact_as_long_as_all_they_come_from_is_known(tmp_path: Path) -> None:
+    """Masks and positions decide which way a library goes, and how large a selection is."""
+    script = """
+    import json, torch
+    found = []
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]).cuda()
+    hidden = torch.randn(2, 4, 100, device="cuda")
+    lengths, on_host = mask.sum(-1).tolist(), mask.cpu().numpy().tolist()
+    found.append([mask.sum().item(), bool((mask == 1).all()), lengths, on_host])
+    chosen = [hidden[mask.bool()], hidden[..., 0].masked_select(mask.bool()), mask.nonzero(), mask.unique()]
+    found.append([list(it.shape) for it in chosen])
+    positions = torch.arange(4, device="cuda")
+    found.append((torch.diff(positions) != 1).any().item())
+    view = positions[1:3]
+    view += 10
+    positions[0] = 7
+    found.append(positions.tolist())
+    first = [int(mask[0, 0]), str(mask[0, 0])]
+    mask.masked_fill_(hidden[..., 0] > 0, 5)
+    unknown = [mask.sum().item() == 5, list(hidden[mask.bool()].shape), hidden.argmax(-1).max().item()]
+    print(json.dumps([*found, first, unknown]))
+    """
+    exact = [
+        [5, False, [3, 2], [[1, 1, 1, 0], [1, 1, 0, 0]]],
+        [[5, 100], [5], [5, 2], [2]],
+        False,
+        [7, 11, 12, 3],
+        [1, "tensor(1, device='cuda:0')"],
+    ]
+    found = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert found[:-1] == exact
+    # What depends on numbers without values is a stand-in again.
+    assert found[-1] == [False, [8, 100], 1]
+
+
+WAITING = """
+import json, torch
+loss = torch.randn(4, device="cuda").sum()
+steps = 0
+{loop}
+print(json.dumps(steps))
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while loss.item() > 0.1:\n    steps += 1",
+        "while True:\n    steps += 1\n    if loss < 0.1:\n        break",
+    ],
+)
+def test_a_loop_that_waits_for_a_value_ends_in_one_line(tmp_path: Path, loop: str) -> None:
+    config = {"total_bytes": GIB, "is_fake": True, "has_stand_ins": True}
+    result = run_script(tmp_path, WAITING.format(loop=loop), config)
+    assert (result.returncode, result.stdout) == (2, "")
+    *_, line = result.stderr.splitlines()
+    assert "waits in a loop for a value that never changes with --fake" in line
+    assert "train.py:5" in line or "train.py:7" in line
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for steps in range(1500):\n    if loss < 0.1:\n        break",
+        "while loss.item() > 0.1 and steps < 1499:\n    steps += 1",
+        "while True:\n    steps += 1\n    if loss < 0:\n        break\n    if steps == 1499:\n        break",
+    ],
+)
+def test_a_loop_that_ends_by_itself_goes_on(tmp_path: Path, loop: str) -> None:
+    config = {"total_bytes": GIB, "is_fake": True, "has_stand_ins": True}
+    result = run_script(tmp_path, WAITING.format(loop=loop), config)
+    assert (result.returncode, result.stdout) == (0, "1499\n"), result.stderr
