@@ -8,6 +8,7 @@ JOBS = (
     Job("transformers_trainer", "Trainer, GPT-2, evaluation", _TRANSFORMERS, has_factory=True),
     Job("transformers_callback", "Trainer with our callback", _TRANSFORMERS),
     Job("transformers_bf16_checkpointing", "Trainer, bf16, checkpointing, Adafactor", _TRANSFORMERS),
+    Job("transformers_speech", "Wav2Vec2, CTC, masks", ("transformers",), has_factory=True),
     Job("trl_sft", "SFTTrainer, Llama", ("trl", "datasets")),
     Job("trl_dpo", "DPOTrainer with LoRA", ("trl", "peft")),
     Job("peft_lora", "LoRA, own loop", ("peft",), has_factory=True),

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .devices import state
 from .storages import StorageRecord, StorageRegistry, storage_of
 
 # Most numbers in a storage whose values are kept.
@@ -64,7 +65,9 @@ class ExactValues:
             return
         if schema.is_mutable and not (is_one and args and made is args[0]):
             self._forget((*args, *kwargs.values()))
-        elif is_one and (schema.is_mutable or schema.returns[0].alias_info is None):
+        elif is_one and (schema.is_mutable or _is_new(schema, args)):
+            if state.target >= 0:
+                self._registry.place_tensor(made, state.target)
             record = self._registry.record_of(made)
             if record is not None:
                 self._keep(record, function, args, kwargs, made, is_written=schema.is_mutable)
@@ -110,6 +113,11 @@ class ExactValues:
                     record.values = None
             elif isinstance(value, (list, tuple)):
                 self._forget(value)
+
+
+def _is_new(schema: Any, args: Any) -> bool:
+    """Return whether a result is no view; one of a tensor of the host is new on the card (`torch.tensor`)."""
+    return schema.returns[0].alias_info is None or not isinstance(args[0], FakeTensor)
 
 
 @functools.cache

@@ -286,7 +286,7 @@ def test_a_file_of_safetensors_has_its_length_and_takes_no_room(tmp_path: Path) 
 def test_whole_numbers_and_flags_are_exact_as_long_as_all_they_come_from_is_known(tmp_path: Path) -> None:
     """Masks and positions decide which way a library goes, and how large a selection is."""
     script = """
-    import json, torch
+    import json, numpy, torch
     found = []
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]).cuda()
     hidden = torch.randn(2, 4, 100, device="cuda")
@@ -301,16 +301,21 @@ def test_whole_numbers_and_flags_are_exact_as_long_as_all_they_come_from_is_know
     positions[0] = 7
     found.append(positions.tolist())
     first = [int(mask[0, 0]), str(mask[0, 0])]
+    made = [torch.tensor([True, False], device="cuda"), torch.as_tensor(numpy.array([3, 4]), device="cuda")]
+    table = torch.zeros(2, 5, dtype=torch.long, device="cuda")
+    table[(torch.arange(2, device="cuda"), made[1])] = 1
+    found.append([it.tolist() for it in (*made, table.flip([-1]).cumsum(-1))])
     mask.masked_fill_(hidden[..., 0] > 0, 5)
     unknown = [mask.sum().item() == 5, list(hidden[mask.bool()].shape), hidden.argmax(-1).max().item()]
-    print(json.dumps([*found, first, unknown]))
+    print(json.dumps([first, *found, unknown]))
     """
     exact = [
+        [1, "tensor(1, device='cuda:0')"],
         [5, False, [3, 2], [[1, 1, 1, 0], [1, 1, 0, 0]]],
         [[5, 100], [5], [5, 2], [2]],
         False,
         [7, 11, 12, 3],
-        [1, "tensor(1, device='cuda:0')"],
+        [[True, False], [3, 4], [[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]]],
     ]
     found = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
     assert found[:-1] == exact
